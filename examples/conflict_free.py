@@ -1,4 +1,10 @@
-"""A transpose through shared memory, asserted to be free of bank conflicts: once it is not, and once a padding cures it."""
+"""A transpose through shared memory, asserted to be free of bank conflicts: once it is not, and once a padding cures it.
+
+$ python examples/conflict_free.py
+rows of 128 bytes: 1 access of shared memory with bank conflicts:
+  PTX line 33 (ld.shared.b32 %r7, [%r4]): 1024 wavefronts, 32 would do
+rows of 132 bytes: free of conflicts
+"""
 
 import numpy as np
 

@@ -1,4 +1,16 @@
-"""Would my test notice a lost wait? Every mutant of a kernel, put through the test."""
+"""Would my test notice a lost wait? Every mutant of a kernel, put through the test.
+
+$ python examples/lost_wait.py
+noticed  bar.sync removed, line 25
+noticed  mbarrier.arrive.expect_tx.shared.b64 removed, line 22
+noticed  mbarrier.try_wait.parity.shared.b64 passes at once, line 27
+noticed  a wait polls once, line 28
+noticed  mbarrier.init.shared.b64 with 1 arrival more, line 21
+noticed  mbarrier.arrive.expect_tx.shared.b64 with 16 bytes more, line 22
+noticed  mbarrier.arrive.expect_tx.shared.b64 with 16 bytes less, line 22
+noticed  mbarrier.try_wait.parity.shared.b64 with the other parity, line 27
+lost waits noticed: 2 of 2
+"""
 
 import numpy as np
 

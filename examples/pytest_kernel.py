@@ -1,6 +1,10 @@
 """A kernel checked in pytest, without a GPU: `pytest examples/pytest_kernel.py`, or run as a program.
 
 In a project of its own the plugin is there once tilescope is installed, and this file would be tests/test_kernel.py.
+
+    $ python examples/pytest_kernel.py
+    ..                                                                       [100%]
+    2 passed
 """
 
 import subprocess
@@ -53,4 +57,5 @@ def test_a_tile_is_reversed(tilescope_run, seed):
 
 
 if __name__ == "__main__":
-    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]))
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tilescope.pytest_plugin"]
+    sys.exit(subprocess.call([sys.executable, "-m", "pytest", *options, __file__]))

@@ -1,4 +1,11 @@
-"""A kernel of one warp, run without a GPU: the sums of rows by shuffles, held against numpy."""
+"""A kernel of one warp, run without a GPU: the sums of rows by shuffles, held against numpy.
+
+$ python examples/run_kernel.py
+finished: 312 warp instructions
+every bit is the card's: True
+busiest: shfl.sync.bfly.b32 %r6, %r4, %r5, 31, -1, 40 times
+equal to numpy: True
+"""
 
 import numpy as np
 
@@ -40,11 +47,11 @@ $halve:
 """
 
 kernel = ts.Kernel(PTX)
-print(kernel)
-
 rows = np.random.default_rng(0).integers(-1000, 1000, (8, 32), dtype=np.int32)
 sums = np.zeros(8, np.int32)
 run = kernel.run(grid=8, block=32, args=[sums, rows])
-print(run)
-
+print(f"{run.outcome}: {sum(line.warps for line in run.instructions)} warp instructions")
+print("every bit is the card's:", run.exact)
+busiest = max(run.instructions, key=lambda line: line.warps)
+print(f"busiest: {busiest.ptx_text}, {busiest.warps} times")
 print("equal to numpy:", bool((sums == rows.sum(axis=1)).all()))

@@ -2,6 +2,12 @@
 
 tilelang_gemm.ptx is what TileLang 0.1.15 and nvcc 13.4 make of `gemm`. `python run_tilelang.py compile` makes it anew, also without a GPU:
 it needs pip install tilelang, nvcc and g++.
+
+    $ python examples/run_tilelang.py
+    gemm_kernel: 341 instructions
+    finished, 32 copies by TMA
+    errors: {'run-phase-parity': 4}
+    equal to numpy: True
 """
 
 import subprocess
@@ -27,9 +33,9 @@ def compiled() -> str:
 
     @T.prim_func
     def gemm(
-        A: T.Tensor((M, K), "float16"),  # noqa: N803
-        B: T.Tensor((K, N), "float16"),  # noqa: N803
-        C: T.Tensor((M, N), "float16"),  # noqa: N803
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
     ):
         with T.Kernel(N // TILE, M // TILE, threads=128) as (bx, by):
             a_tile = T.alloc_shared((TILE, TILE), "float16")
@@ -60,7 +66,7 @@ def compiled() -> str:
 def main() -> None:
     text = compiled() if "compile" in sys.argv else KEPT.read_text("utf-8")
     kernel = ts.Kernel(text)
-    print(kernel)
+    print(f"{kernel.entry}: {len(kernel.instructions)} instructions")
 
     random = np.random.default_rng(0)
     a = random.integers(-2, 3, (M, K)).astype(np.float16)

@@ -1,4 +1,11 @@
-"""A matrix product in Triton, compiled and run without a GPU: descriptors made as Triton's host makes them, held against numpy."""
+"""A matrix product in Triton, compiled and run without a GPU: descriptors made as Triton's host makes them, held against numpy.
+
+$ python examples/run_triton.py
+compiled matmul without a GPU
+finished, 14 copies by TMA
+errors: []
+equal to numpy: True
+"""
 
 import importlib.util
 
@@ -12,7 +19,7 @@ def main() -> None:
     import triton.language as tl
 
     @triton.jit
-    def matmul(of_a, of_b, of_c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # noqa: N803, PLR0917
+    def matmul(of_a, of_b, of_c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
         """C = A B^T, a tile of C for every program."""
         m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
         total = tl.zeros((BM, BN), tl.float32)
@@ -22,7 +29,7 @@ def main() -> None:
 
     described = "tensordesc<fp16[64,64]>"  # a descriptor, and the block that it moves
     kernel = ts.Kernel.from_triton(matmul, [described, described, described, "i32:16"], {"BM": 64, "BN": 64, "BK": 64})
-    print(kernel)
+    print(f"compiled {kernel.entry} without a GPU")
 
     random = np.random.default_rng(0)
     a = random.integers(-2, 3, (128, 192)).astype(np.float16)

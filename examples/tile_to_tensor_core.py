@@ -1,4 +1,14 @@
-"""A 128 x 64 bf16 tile for wgmma: the plan, the tensor map, the descriptors of the K loop, and a proof by emulation."""
+"""A 128 x 64 bf16 tile for wgmma: the plan, the tensor map, the descriptors of the K loop, and a proof by emulation.
+
+$ python examples/tile_to_tensor_core.py
+swizzle 128B, box (64, 128), the mbarrier expects 16384 bytes
+shared address of element (r, c): (a = base + r * 128 + c * 2, a ^ ((a >> 3) & 0x70))
+k step 0: 0x4000004000010040
+k step 1: 0x4000004000010042
+k step 2: 0x4000004000010044
+k step 3: 0x4000004000010046
+emulated product is right: True
+"""
 
 import numpy as np
 

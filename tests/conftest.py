@@ -4,7 +4,6 @@ import collections
 import faulthandler
 import gc
 import importlib.util
-import itertools
 import os
 import random
 import shutil
@@ -51,6 +50,7 @@ PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
     "cutlass": (("cutlass_library",), "pip install nvidia-cutlass"),
     "gxx": (("g++",), "apt-get install -y g++"),
+    "jupyter": (("nbclient",), "pip install nbclient ipykernel"),
     "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
     "nvcc": (("nvcc",), "pip install nvidia-cuda-nvcc nvidia-cuda-cccl"),
     "triton": (("triton",), "pip install triton"),
@@ -68,8 +68,6 @@ def pytest_configure(config):
         settings.load_profile("quick")
     if config.getoption("--thorough"):
         settings.load_profile("thorough")
-    if config.getoption("--share"):
-        config.pluginmanager.register(Sharing(config.getoption("--share")))
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
 
@@ -80,49 +78,13 @@ gc.disable()  # nothing that is made while tests are collected goes away again
 def pytest_collection_finish():
     gc.freeze()  # so that no later round of the garbage collector walks through thousands of tests
     gc.enable()
+    gc.set_threshold(20_000)  # objects between two rounds: tests make many that stay until their end
 
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
     parser.addoption("--thinned", action="store_true", help=f"every fourth case of tests with {MANY_CASES} and more")
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests")
-    parser.addoption("--share", metavar="FOLDER", help="run the files that no other process has claimed in this folder")
-    parser.addoption("--share-from", metavar="K/N", default="0/1", help="where in the list of tests to begin")
-
-
-class Sharing:
-    """Leaves the files alone that another process of share.py has begun."""
-
-    def __init__(self, folder):
-        self.folder, self.is_mine = Path(folder), {}
-
-    def claimed(self, path):
-        """Whether this process runs the tests of a file: it was the first to ask."""
-        if path not in self.is_mine:
-            try:
-                (self.folder / str(path).replace(os.sep, " ")).mkdir()
-            except FileExistsError:
-                self.is_mine[path] = False
-            else:
-                self.is_mine[path] = True
-        return self.is_mine[path]
-
-    def pytest_collection_finish(self):
-        (self.folder / "collected").mkdir(exist_ok=True)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session):
-        """pytest's own loop, over the items of claimed files; what is torn down depends on the item that follows."""
-        if session.testsfailed:
-            raise session.Interrupted(f"{session.testsfailed} errors during collection")
-        items = (item for item in session.items if self.claimed(item.path))
-        for item, following in itertools.pairwise(itertools.chain(items, [None])):
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if session.shouldfail:
-                raise session.Failed(session.shouldfail)
-            if session.shouldstop:
-                raise session.Interrupted(session.shouldstop)
-        return True
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -160,9 +122,6 @@ def thin_out(config, items):
 
 def pytest_collection_modifyitems(config, items):
     thin_out(config, items)
-    place, processes = map(int, config.getoption("--share-from").split("/"))
-    begin = len(items) * place // processes
-    items[:] = items[begin:] + items[:begin]
     if FUZZ_UNTIL in os.environ:  # a round may end early: its seed decides which tests come first
         random.Random(config.getoption("--hypothesis-seed")).shuffle(items)
 

@@ -12,11 +12,12 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest imports this file too, to look for examples in it
 
-from test_documentation import COMMAND, FENCE, IMAGES, NOT_RUN, printed_by
+from test_documentation import COLUMNS, COMMAND, FENCE, IMAGES, QUIET, ROOT, is_only_shown, printed_by
 
 LEFT_OPEN = "…"
 
@@ -24,7 +25,7 @@ LEFT_OPEN = "…"
 def filled_command(text, folder, *, is_all):
     """A command of a console block with what it prints below it."""
     command, status, output = COMMAND.fullmatch(text.rstrip("\n")).groups()
-    if command.startswith(NOT_RUN):
+    if is_only_shown(command):
         return text
     exited, printed = printed_by(command, folder)
     shown = (output or "").strip()
@@ -33,8 +34,20 @@ def filled_command(text, folder, *, is_all):
     if shown != LEFT_OPEN and not (shown and is_all):
         return text
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    if QUIET.search(command):
+        lines = [part for line in lines for part in wrapped(line)]
     note = f"  # exit {status}" if status else ""
     return "\n".join([command + note, *lines]) + "\n"
+
+
+def wrapped(sentence):
+    """The lines of a sentence. None begins like a prompt, which the site would colour as a command."""
+    lines = textwrap.wrap(sentence, COLUMNS, break_on_hyphens=False)
+    for n in range(1, len(lines)):
+        if lines[n].startswith(("(", "%", "$", "#", ">")):
+            lines[n - 1], _, moved = lines[n - 1].rpartition(" ")
+            lines[n] = f"{moved} {lines[n]}"
+    return lines
 
 
 def filled_console(text, folder, *, is_all):
@@ -101,6 +114,8 @@ def main(arguments):
     pages = [Path(name).resolve() for name in arguments if name != "--all"]
     for page in pages:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            for name in ("examples", "tests"):
+                Path(name).symlink_to(ROOT / name)
             page.write_text(filled_page(page.read_text("utf-8"), page.stem, Path(folder), is_all=is_all), "utf-8")
             for drawn in Path(folder).glob("*.svg"):
                 shutil.copy(drawn, IMAGES / drawn.name)

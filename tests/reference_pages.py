@@ -1,16 +1,23 @@
-"""docs/python.md and docs/tables.md, made from docstrings and tables: every public name; types, architectures, cards.
+"""docs/python.md, docs/tables.md and docs/commands.md, made from docstrings, tables and --help.
 
-python tests/reference_pages.py        writes both
+python tests/reference_pages.py        writes all three
 """
 
 import functools
 import importlib.util
 import inspect
+import io
+import os
 import re
 import textwrap
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest import mock
+
+import click
 
 import tilescope as ts
+import tilescope.cli
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -97,8 +104,8 @@ def python_page():
     lines = [
         "# Python, name by name",
         "",
-        "What the docstrings say, for every name of `import tilescope as ts`; [api.md](api.md) has them by subject. The examples are run",
-        "as doctests. This page is made by `python tests/reference_pages.py`.",
+        "What the docstrings say, for every name of `import tilescope as ts`; [the public names](api.md) has them by subject.",
+        "The examples are run as doctests. This page is made by `python tests/reference_pages.py`.",
         "",
     ]
     for name in sorted(ts.__all__, key=str.lower):
@@ -189,7 +196,41 @@ def tables_page():
     return "\n".join(parts).rstrip() + "\n"
 
 
-PAGES = {DOCS / "python.md": python_page, DOCS / "tables.md": tables_page}
+def help_of(words):
+    """What `tilescope WORDS --help` prints on a terminal of 80 columns."""
+    with mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1"}), redirect_stdout(io.StringIO()) as printed:
+        tilescope.cli.run([*words, "--help"])
+    return printed.getvalue().rstrip()
+
+
+def command_lines(words, level):
+    """A command's manual, and below it those of its own commands."""
+    command = tilescope.cli.tilescope
+    for word in words:
+        command = command.get_command(None, word)
+    yield f"{'#' * level} tilescope {' '.join(words)}\n"
+    yield f"```text\n{help_of(words)}\n```\n"
+    for name in command.list_commands(None) if isinstance(command, click.Group) else ():
+        yield from command_lines([*words, name], level + 1)
+
+
+def commands_page():
+    """The manual of every command."""
+    lines = [
+        "# Every command",
+        "",
+        "What `tilescope COMMAND --help` prints: arguments, options, examples, exit statuses.",
+        "[The command line](command-line.md) says what all commands have in common. This page is made by",
+        "`python tests/reference_pages.py`.",
+        "",
+    ]
+    for commands in tilescope.cli.COMMAND_GROUPS.values():
+        for name in commands:
+            lines += command_lines([name], 2)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {DOCS / "python.md": python_page, DOCS / "tables.md": tables_page, DOCS / "commands.md": commands_page}
 
 if __name__ == "__main__":
     for path, page in PAGES.items():

@@ -1,13 +1,16 @@
 """What README.md and docs/ show is what happens: every command and every Python block runs.
 
-In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output. In an `sh`
-block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. How many seconds something took
-is not compared. The Python blocks of a page share one namespace; those with `>>>` are compared like doctests.
+In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output; the sentences of
+`-q` may be shown on several lines. In an `sh` block each line is a command. A command that ends in `# exit 1` must exit so, all
+others with 0. How many seconds something took is not compared. The Python blocks of a page share one namespace; those
+with `>>>` are compared like doctests, where long lines may also be shown on several; tests that a block defines are called.
+
+A comment `<!-- needs triton -->` above a block says what it needs beside the environment of ./test, or that it needs time: the block
+is run by a slow test, which asks for that piece.
 """
 
 import contextlib
 import doctest
-import importlib.util
 import io
 import os
 import re
@@ -17,22 +20,27 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import click
 import pytest
 
 import tilescope.cli
+import tilescope.testing
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 IMAGES = ROOT / "docs" / "images"
 
+NEEDS = re.compile(r"<!-- needs (\w+) -->\n\Z")
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
 SECONDS = re.compile(r"\b\d[\d.]* s\b")
+COLUMNS = 96  # what a forge shows of a block without scrolling
+QUIET = re.compile(r" (?:-q|--quiet)\b")
 SHOWN_ONLY = {
     "text",
     "json",
@@ -44,6 +52,7 @@ SHOWN_ONLY = {
     "zsh",
     "fish",
 }  # drawings, what other programs read, doctests
+GOES_ON_WITH = {"10-on-the-card.md": "09-a-kernel-that-runs-here.md"}  # a page, and the one whose files it uses
 NOT_RUN = (
     "./test",
     "bash .ci/run",
@@ -62,34 +71,72 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    line: int
+    needs: str  # a piece of conftest.PIECES, "time", or nothing
+
+
 def blocks(page):
-    """(language, text, its first line) of each fenced block."""
     text = page.read_text("utf-8")
     for fence in FENCE.finditer(text):
-        yield fence[2], textwrap.dedent(fence[3]), text.count("\n", 0, fence.start()) + 2
+        needs = NEEDS.search(text, 0, fence.start())
+        line = text.count("\n", 0, fence.start()) + 2
+        yield Block(fence[2], textwrap.dedent(fence[3]), line, needs[1] if needs else "")
+
+
+class WrappedSentences(doctest.OutputChecker):
+    """Exact, but that lines too long for a page may be shown on several."""
+
+    def check_output(self, want, got, optionflags):
+        longest = max(map(len, got.splitlines()), default=0)
+        is_wrapped = longest > COLUMNS and want.split() == got.split()
+        return is_wrapped or super().check_output(want, got, optionflags)
 
 
 def run_python(text, where, namespace):
     if ">>> " not in text:
+        known = set(namespace)
         exec(compile(text, where, "exec"), namespace)
+        for name in namespace.keys() - known:
+            if name.startswith("test_"):
+                namespace[name](clean_run)
         return
     example = doctest.DocTestParser().get_doctest(text, namespace, where, where, 0)
     report = []
-    failed = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False).failed
+    runner = doctest.DocTestRunner(WrappedSentences(), verbose=False)
+    failed = runner.run(example, out=report.append, clear_globs=False).failed
     assert not failed, "".join(report)
     namespace.update(example.globs)
 
 
+def clean_run(kernel, **launch):
+    """What the fixture `tilescope_run` of the pytest plugin does."""
+    run = kernel.run(**launch)
+    tilescope.testing.assert_clean(run)
+    return run
+
+
+def is_only_shown(command):
+    """Whether a command is not run: it installs, serves, takes long or needs a card."""
+    return command.replace("./tilescope", "tilescope", 1).startswith(NOT_RUN)
+
+
 def run_command(text, where, folder):
     command, status, output = COMMAND.fullmatch(text).groups()
-    command = command.removeprefix("./") if command.startswith("./tilescope") else command
-    if command.startswith(NOT_RUN):
+    if is_only_shown(command):
         return
-    assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    assert command.startswith(("tilescope ", "./tilescope ")), (
+        f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    )
     exited, text = printed_by(command, folder)
     assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
     if output and output.strip():
-        assert lines_of(output) == lines_of(text), f"{where}: {command} prints something else:\n{text}"
+        read = words_of if QUIET.search(command) else lines_of
+        assert read(output) == read(text), f"{where}: {command} prints something else:\n{text}"
 
 
 def lines_of(text):
@@ -97,11 +144,17 @@ def lines_of(text):
     return [SECONDS.sub("… s", line.rstrip()) for line in text.strip("\n").splitlines()]
 
 
+def words_of(text):
+    """The words of sentences: a page shows a long answer on several lines, as a terminal does."""
+    return SECONDS.sub("… s", text).split()
+
+
 def printed_by(command, folder):
     """Exit status and output of a command."""
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
     environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
+    command = command.removeprefix("./") if command.startswith("./tilescope") else command
     words = plain_words(command)
     return run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
 
@@ -145,31 +198,56 @@ def run_in_shell(command, folder, environment):
     return done.returncode, done.stdout
 
 
-def run_page(page, folder):
-    """Run the blocks of a page one after another in an empty folder."""
+def run_page(page, folder, pieces=()):
+    """Run the blocks of a page one after another, in a folder that has the examples and recordings.
+
+    `pieces` are at hand; blocks that need others are passed over.
+    """
+    for name in ("examples", "tests"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
     namespace = {"__name__": page.stem}
-    for language, text, line in blocks(page):
-        where = f"{page.name}:{line}"
-        match language:
-            case "python":
-                run_python(text, where, namespace)
-            case "console":
-                for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-                    run_command(command, where, folder)
-            case "sh":
-                for command in text.splitlines():
-                    run_command(command, where, folder)
-            case _:
-                assert language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {language!r}"
+    for block in blocks(page):
+        if not block.needs or block.needs in pieces:
+            run_block(block, f"{page.name}:{block.line}", folder, namespace)
+
+
+def run_block(block, where, folder, namespace):
+    match block.language:
+        case "python":
+            run_python(block.text, where, namespace)
+        case "console":
+            for command in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                run_command(command, where, folder)
+        case "sh":
+            for command in block.text.splitlines():
+                run_command(command, where, folder)
+        case _:
+            assert block.language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {block.language!r}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name in GOES_ON_WITH:
+        run_page(page.with_name(GOES_ON_WITH[page.name]), tmp_path)
     run_page(page, tmp_path)
     for drawn in tmp_path.glob("*.svg"):
         shown = IMAGES / drawn.name
         assert shown.read_text("utf-8") == drawn.read_text("utf-8"), f"{page.name} draws another {drawn.name}"
+
+
+NEEDY = sorted({(name_of(page), block.needs) for page in PAGES for block in blocks(page) if block.needs})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "piece"), NEEDY)
+def test_blocks_that_need_more_do_what_the_page_shows(page, piece, tmp_path, monkeypatch, require):
+    if piece != "time":
+        require(piece)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run_page(ROOT / page, tmp_path, pieces={piece})
 
 
 def prose_of(page):
@@ -218,8 +296,13 @@ def options_of(command):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_that_a_page_names_exist(page):
-    named = set(re.findall(r"(?<![-\w[])--[a-z]+(?:-[a-z]+)*", page.read_text("utf-8")))
-    of_others = {"--tilescope-seeds", "--time", "--cublas"}  # pytest's, and those of an emitted GEMM
+    named = set(re.findall(r"(?<![-\w[])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*", page.read_text("utf-8")))
+    of_others = {
+        "--tilescope-seeds",
+        "--time",
+        "--cublas",
+        "--nproc-per-node",
+    }  # pytest's, an emitted GEMM's, torchrun's
     assert named - options_of(tilescope.cli.tilescope) - of_others - {"--help", "--version"} == set()
 
 
@@ -228,7 +311,10 @@ def test_options_that_a_page_names_exist(page):
     [
         ("```python\nassert 1 == 2, 'unequal'\n```", "unequal"),
         ("```python\n>>> 1 + 1\n3\n```", "Failed example"),
+        ("```python\n>>> print('1 2')\n1\n2\n```", "Failed example"),
+        ("```python\ndef test_it(tilescope_run):\n    assert False, 'untrue'\n```", "untrue"),
         ("```console\n$ tilescope --version\nanother\n```", "prints something else"),
+        ("```console\n$ tilescope swizzle 128B -q\n128B:\nanother\n```", "prints something else"),
         ("```console\n$ tilescope --version  # exit 1\n```", "exited with 0"),
         ("```console\n$ tilescope swizzle \\\n    nonsense\n```", "exited with 2"),
         ("```sh\n./tilescope swizzle nonsense\n```", "exited with 2"),
@@ -244,6 +330,13 @@ def test_a_page_that_shows_something_else_is_seen(block, reason, tmp_path):
         run_page(page, tmp_path)
 
 
+def test_lines_of_c_that_the_readme_shows_are_those_of_the_example():
+    shown = re.findall(r"^(\S.*?;) +// (\w+\.cu):(\d+)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert shown
+    for line, file, number in shown:
+        assert (ROOT / "examples" / file).read_text("utf-8").splitlines()[int(number) - 1].strip() == line
+
+
 def test_a_page_that_shows_the_truth_runs(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
@@ -257,28 +350,3 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
     )
     run_page(page, tmp_path)
     assert (tmp_path / "table").exists()
-
-
-IN_EVERY_RUN = ("bank_conflicts", "invalid_value", "run_kernel", "wrong_parity")  # of the examples; the others are slow
-EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=() if path.stem in IN_EVERY_RUN else pytest.mark.slow)
-    for path in sorted((ROOT / "examples").glob("*.py"))
-]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_runs_and_ends_as_it_should(example):
-    last = {
-        "bank_conflicts": "best: swizzle 128B",
-        "conflict_free": "rows of 132 bytes: free of conflicts",
-        "lost_wait": "lost waits noticed: 2 of 2",
-        "pytest_kernel": "2 passed",
-        "run_kernel": "equal to numpy: True",
-        "run_tilelang": "equal to numpy: True",
-        "run_triton": "equal to numpy: True" if importlib.util.find_spec("triton") else "Triton is not installed",
-        "invalid_value": "accepted: box (64, 64), strides (8208,)",
-        "tile_to_tensor_core": "emulated product is right: True",
-        "wrong_parity": "consumer reads a[0] before anything has filled it",
-    }
-    output = subprocess.check_output([sys.executable, example], text=True, stderr=subprocess.STDOUT)
-    assert output.splitlines()[-1].startswith(last[example.stem])

@@ -44,7 +44,7 @@ def test_the_page_of_rules_is_what_the_rule_book_says():
     assert made.PAGE.read_text("utf-8") == made.page(), "docs/rules.md is stale: python tests/rules_page.py"
 
 
-@pytest.mark.parametrize("name", ["python.md", "tables.md"])
+@pytest.mark.parametrize("name", ["python.md", "tables.md", "commands.md"])
 def test_the_reference_is_what_docstrings_and_tables_say(name):
     made = script("reference_pages")
     path = DOCS / name
@@ -58,6 +58,13 @@ def test_the_moving_picture_is_what_the_library_says():
     )
 
 
+def test_the_moving_picture_stands_still_for_readers_who_ask_for_less_motion():
+    drawn = (DOCS / "images" / "path.svg").read_text("utf-8")
+    at_rest, motion = drawn.partition("</style>")[0].split("@media (prefers-reduced-motion:no-preference)")
+    assert "animation" in motion
+    assert not re.search("animation|keyframes|transform", at_rest)
+
+
 def test_every_page_is_in_the_navigation_once():
     named = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     named += re.findall(r"^  - [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
@@ -68,6 +75,16 @@ def test_every_page_is_in_the_navigation_once():
 def test_every_picture_is_shown_somewhere():
     shown = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("**/*.md")))
     assert [path.name for path in (DOCS / "images").iterdir() if path.name not in shown] == []
+
+
+DRAWN_BY_A_TEST = {"path.svg", "ptx-swizzle-32B-slice-0.svg"}  # of this file, and of tests/tma/test_ptx_examples.py
+
+
+def test_every_drawing_is_made_by_a_command_of_a_page_or_by_a_test():
+    """test_documentation.py compares what the commands draw; here no drawing is left that nothing makes."""
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("**/*.md")))
+    drawn = set(re.findall(r"--svg[ \\\n]+([\w.-]+)", pages)) | DRAWN_BY_A_TEST
+    assert [path.name for path in sorted((DOCS / "images").glob("*.svg")) if path.name not in drawn] == []
 
 
 REMOTE = re.compile(

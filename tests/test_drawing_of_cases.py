@@ -90,8 +90,8 @@ def test_thinned_takes_every_fourth_of_many_cases_but_all_of_recordings(law):
 
 def test_a_file_that_hangs_says_where(law):
     path = law(10**10).with_name("test_hangs.py")
-    path.write_text("import time\ndef test_that_hangs(): time.sleep(2)\n")
-    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, TILESCOPE_SECONDS_OF_A_FILE="0.5")
+    path.write_text("import time\ndef test_that_hangs(): time.sleep(3)\n")
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, TILESCOPE_SECONDS_OF_A_FILE="1")
     assert re.search("Timeout.*test_that_hangs", found.stderr, re.DOTALL)
 
 

@@ -19,11 +19,19 @@ MOST_BY_HAND_IN_TESTS = 60
 MOST_WITH_ANY = 150  # functions, all of them readers of what users pass
 
 
+LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.For)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LOOKED_AT = (ast.Call, ast.ImportFrom, *LOOPS, *FUNCTIONS)
+
+
 @cache
-def trees(folder):
-    """Every module below a folder: its path and its syntax."""
-    paths = sorted(folder.rglob("*.py"))
-    return [(path.relative_to(folder), ast.parse(path.read_text("utf-8"))) for path in paths]
+def nodes_of_modules():
+    """Every module: its path, and the calls, imports, loops and functions of its syntax."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        found.append((path.relative_to(SOURCE), [node for node in ast.walk(tree) if isinstance(node, LOOKED_AT)]))
+    return found
 
 
 def by_hand(folder):
@@ -45,8 +53,8 @@ def test_every_rule_is_a_constant_that_a_search_finds():
 
 def test_violations_are_told_by_named_facts():
     positional = []
-    for path, tree in trees(SOURCE):
-        for call in ast.walk(tree):
+    for path, nodes in nodes_of_modules():
+        for call in nodes:
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
                 continue
             is_rule = isinstance(call.func.value, ast.Name) and call.func.value.id.lstrip("_").isupper()
@@ -55,13 +63,13 @@ def test_violations_are_told_by_named_facts():
     assert positional == []
 
 
-def imports_rule(tree):
+def imports_rule(nodes):
     """Whether a module enters rules of its own."""
     return any(
         isinstance(node, ast.ImportFrom)
         and node.module == "tilescope.rule"
         and "rule" in [name.name for name in node.names]
-        for node in ast.walk(tree)
+        for node in nodes
     )
 
 
@@ -69,16 +77,19 @@ def is_rule_call(node):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and re.fullmatch(r"(\w*_)?rule", node.func.id)
 
 
+def holds(outer, inner):
+    """Whether one node of a module's syntax stands around another."""
+    begins = (outer.lineno, outer.col_offset) <= (inner.lineno, inner.col_offset)
+    return begins and (inner.end_lineno, inner.end_col_offset) <= (outer.end_lineno, outer.end_col_offset)
+
+
 def test_rules_come_out_of_no_comprehension():
-    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.For)
     made = [
         f"{path}:{call.lineno}"
-        for path, tree in trees(SOURCE)
-        if imports_rule(tree)
-        for loop in ast.walk(tree)
-        if isinstance(loop, comprehensions)
-        for call in ast.walk(loop)
-        if is_rule_call(call)
+        for path, nodes in nodes_of_modules()
+        if imports_rule(nodes)
+        for call in filter(is_rule_call, nodes)
+        if any(isinstance(loop, LOOPS) and holds(loop, call) for loop in nodes)
     ]
     assert made == []
 
@@ -96,9 +107,9 @@ def says_any(annotation):
 
 def test_few_signatures_say_any():
     functions = []
-    for path, tree in trees(SOURCE):
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+    for path, nodes in nodes_of_modules():
+        for function in nodes:
+            if isinstance(function, FUNCTIONS):
                 arguments = function.args
                 every = [
                     *arguments.posonlyargs,
@@ -126,6 +137,7 @@ def test_no_line_has_to_be_decoded(packed):
     found = [
         f"{path}:{number}"
         for path in sorted(SOURCE.rglob("*.py"))
+        if re.search(packed, path.read_text("utf-8"))
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if re.search(packed, line)
     ]

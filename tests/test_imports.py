@@ -19,7 +19,9 @@ ORDER = (
     "one_rounding",
     "extras",
     "names",
+    "late_names",
     "sentence",
+    "html_table",
     "errors",
     "written",
     "cuda_error",
@@ -82,9 +84,14 @@ def import_statements(node, here, when):
             when = "call"
         case ast.If(ast.Name("TYPE_CHECKING")):
             when = "typing"
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.expr):  # which holds no statement
-            yield from import_statements(child, here, when)
+    for child in statements_below(node):
+        yield from import_statements(child, here, when)
+
+
+def statements_below(node):
+    """The statements of a node's own blocks; a try has handlers and a match has cases, which hold blocks too."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        yield from getattr(node, block, ())
 
 
 def known_module(name, known):
@@ -188,6 +195,7 @@ def test_circles_are_found_through_packages_too(tmp_path, sources, is_circle):
     assert bool(circle(package)) == is_circle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [name for name, _ in modules(PACKAGE) if name.startswith("tilescope.tensor_map")])
 def test_every_module_of_tensor_maps_imports_alone(module):
     subprocess.run([sys.executable, "-c", f"import {module}"], check=True)

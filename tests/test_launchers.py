@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-CHECKOUT = ["tilescope", "test", ".setup", "pyproject.toml", "README.md", "LICENSE", "src"]
+LAUNCHED = ["tilescope", "test", ".setup", "pyproject.toml"]  # what a launcher looks at before it sets something up
+CHECKOUT = [*LAUNCHED, "README.md", "LICENSE", "src"]
 LAUNCHERS = {
     "tilescope": (["swizzle", "128B"], "128B"),
     "test": (["--version"], "pytest"),
@@ -21,11 +22,13 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""} | dict.fromkeys(
 )
 
 
-def copy_of_the_checkout(folder):
+def copy_of_the_checkout(folder, names=CHECKOUT):
     folder.mkdir()
-    for name in CHECKOUT:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        copy(ROOT / name, folder / name)
+    for name in names:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(ROOT / name, folder / name)
     return folder
 
 
@@ -91,14 +94,14 @@ WITHOUT_ENSUREPIP = "sys.modules['ensurepip'] = None"
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_old_python_is_refused_in_one_sentence(tmp_path, launcher):
-    checkout = copy_of_the_checkout(tmp_path / "checkout")
+    checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)
     line = refusal(checkout / launcher, PYTHONPATH=python_that(tmp_path / "old", OLD))
     assert line == "tilescope: Python 3.11 or later is needed, and python3 is 3.10.12."
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher):
-    checkout = copy_of_the_checkout(tmp_path / "checkout")
+    checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)
     tools = ["sh", "dirname", "readlink", "tail", "cksum"]
     path = programs(tmp_path / "bin", **{name: f'exec {shutil.which(name)} "$@"' for name in tools})
     line = refusal(checkout / launcher, PATH=str(path))
@@ -107,7 +110,7 @@ def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher):
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_without_ensurepip_the_command_that_brings_it_is_named(tmp_path, launcher):
-    checkout = copy_of_the_checkout(tmp_path / "checkout")
+    checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)
     path = programs(tmp_path / "bin", id="echo 1000", apt_get="echo called >&2")
     python = python_that(tmp_path / "python", WITHOUT_ENSUREPIP)
     line = refusal(checkout / launcher, PATH=f"{path}:{ENVIRONMENT['PATH']}", PYTHONPATH=python)

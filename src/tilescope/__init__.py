@@ -7,8 +7,10 @@ global memory → tensor map → TMA → swizzled shared memory → tensor core
     144
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
+
+from tilescope.late_names import LateNames
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
@@ -143,7 +145,7 @@ _NAMES_IN = {
     "smem.report": ("bank_report", "tile_report"),
     "smem.search": ("find_layouts",),
 }
-_MODULE = {name: module for module, names in _NAMES_IN.items() for name in names}
+__getattr__ = LateNames(__name__, _NAMES_IN).loaded
 
 __all__ = [
     "ARCH",
@@ -229,13 +231,24 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'tilescope' has no attribute {name!r}")
-    value = getattr(import_module(f"tilescope.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
-
-
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def _rows_table(rows: object) -> str | None:
+    from tilescope.value import rows_table
+
+    return rows_table(rows)
+
+
+def _show_rows_as_tables() -> None:
+    """Where IPython runs, a list or tuple of results or violations is shown as a table."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type(tuple, _rows_table)
+        formatter.for_type(list, _rows_table)
+
+
+_show_rows_as_tables()

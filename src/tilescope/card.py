@@ -2,7 +2,7 @@
 
     cell                 H200, measured                                          other cards, from their datasheets
     memory_gb_per_s      4559, the fastest loads by TMA                          the memory's own peak
-    tflop_per_s          790 for 16-bit floats                                   dense peak, sums in 32 bits
+    tflop_per_s          790 for 16-bit floats, held for seconds                 dense peak, sums in 32 bits
     tma                  GB/s by row bytes, L2 promotion, bytes in flight;       None: nobody measured it
                          one SM's GB/s; nanoseconds to issue a copy
 
@@ -52,6 +52,8 @@ CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", 
 GbPerS = Mapping[int, int]
 
 SECTOR_BYTES = 32  # the least that global memory delivers
+# operations of one SM's tensor cores: wgmma.m64n256k16 takes 128 cycles, as benchmarks/wgmma_rates.py found on an H200
+_SM_FLOP_PER_CYCLE = {("sm_90", "float16"): 4096, ("sm_90", "bfloat16"): 4096}
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
 ROW_BYTES = (128, 64, 32, 16)  # widths of the box rows that were measured
 _SHARPNESS = 3  # how sharply a rate bends from one bound to the next: recorded loads follow the cube best
@@ -231,8 +233,23 @@ class Card(Row):
         return "measured" if cell in self.measured else "documented"
 
     def tflops(self, data_type: DataType) -> float | None:
-        """Dense TFLOP/s of the tensor cores for a type."""
+        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card's power allows for seconds."""
         return self.tflop_per_s.get(data_type.name)
+
+    def peak_tflops(self, data_type: DataType) -> float | None:
+        """Dense TFLOP/s that no kernel exceeds, however short: every tensor core busy at the highest clock.
+
+        What a datasheet says is that already; of a measured rate, the cycles of its instructions tell.
+
+        >>> bf16 = DataType.named("bf16")
+        >>> h200 = Card.named("H200")
+        >>> h200.tflops(bf16), round(h200.peak_tflops(bf16))  # 132 SMs x 4096 operations x 1.98 GHz
+        (790, 1071)
+        """
+        in_a_cycle = _SM_FLOP_PER_CYCLE.get((self.arch.name, data_type.name))
+        if in_a_cycle is None or self.clock_mhz is None or self.basis(data_type.name) != "measured":
+            return self.tflops(data_type)
+        return self.sms * in_a_cycle * self.clock_mhz / 1e6
 
     @property
     def smem_gb_per_s(self) -> float | None:
@@ -250,27 +267,26 @@ def card_called(name: str) -> Card | None:
 
 
 def _by_row_bytes(*gb_per_s: int) -> GbPerS:
+    """Rates of boxes with rows of 128, 64, 32 and 16 bytes."""
     return MappingProxyType(dict(zip(ROW_BYTES, gb_per_s, strict=True)))
 
 
 # Under driver 580.159.04: 64 x 64 fp16 tiles; loads by 3 blocks on an SM with 8 stages each, stores of 512 MiB. The rate of
 # rows of 16 bytes varies with the tile's shape: 2400 is the middle value of 139 tiles, of which 64 x 64 reached 2554.
-# fmt: off
 _H200_TMA = TmaRates(
     sms=132,
-    #                                     row bytes:  128    64    32    16
-    loads=MappingProxyType({
-        "none":                        _by_row_bytes(4552, 4042, 3480, 2461),
-        "128B":                        _by_row_bytes(4559, 4519, 3970, 2400),
-        "256B":                        _by_row_bytes(4231, 4036, 3467, 2385),
-    }),
-    stores=                            _by_row_bytes(4190, 4319, 3060,  886),
-    sm_loads=                          _by_row_bytes( 210,  124,   62,   31),
+    loads=MappingProxyType(
+        {
+            "none": _by_row_bytes(4552, 4042, 3480, 2461),
+            "128B": _by_row_bytes(4559, 4519, 3970, 2400),
+            "256B": _by_row_bytes(4231, 4036, 3467, 2385),
+        }
+    ),
+    stores=_by_row_bytes(4190, 4319, 3060, 886),
+    sm_loads=_by_row_bytes(210, 124, 62, 31),
     latency_us=0.75,
     issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
 )
-
-# fmt: on
 
 _TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "tf32": ("tfloat32", "tfloat32_ftz"),
@@ -293,28 +309,105 @@ _MEASURED = frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_g
 
 # Of an architecture's cards, the first stands for it. Peaks with sparsity are halved; where a datasheet tells them apart,
 # TFLOP/s are those with 32-bit sums.
-# fmt: off
-CARD: dict[str, Card] = {row.name: row for row in (
-    #    name        arch             SMs  MHz   L2         GB/s  TFLOP/s
-    Card("H200",      ARCH["sm_90"],  132, 1980, 60 << 20,  4559, _tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
-         _H200_TMA, _MEASURED | {"float16", "bfloat16"},
-         "measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet"),
-    Card("H100 SXM",  ARCH["sm_90"],  132, 1980, 50 << 20,  3350, _tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
-         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
-    Card("H100 PCIe", ARCH["sm_90"],  114, 1755, 50 << 20,  2000, _tflops(half=756.5, tf32=378, fp8=1513, int8=1513),
-         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
-    Card("A100",      ARCH["sm_80"],  108, 1410, 40 << 20,  2039, _tflops(half=312, tf32=156, int8=624, int4=1248, b1=4992),
-         None, _NONE, "A100 architecture white paper and datasheet, SXM with 80 GB"),
-    Card("L40S",      ARCH["sm_89"],  142, 2520, None,       864, _tflops(half=362, tf32=183, fp8=733, int8=733),
-         None, _NONE, "L40S datasheet"),
-    Card("RTX 4090",  ARCH["sm_89"],  128, 2520, 72 << 20,  1008, _tflops(half=165.2, tf32=82.6, fp8=330.3, int8=660.6, int4=1321.2),
-         None, _NONE, "Ada architecture white paper"),
-    Card("RTX 5090",  ARCH["sm_120"], 170, 2407, 96 << 20,  1792, _tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
-         None, _NONE, "RTX Blackwell architecture white paper"),
-    Card("B200",      ARCH["sm_100"], 148, None, None,      8000, _tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
-         None, _NONE, "HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32"),
-)}
-# fmt: on
+_CARDS = (
+    Card(
+        name="H200",
+        arch=ARCH["sm_90"],
+        sms=132,
+        clock_mhz=1980,
+        l2_bytes=60 << 20,
+        memory_gb_per_s=4559,
+        tflop_per_s=_tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
+        tma=_H200_TMA,
+        measured=_MEASURED | {"float16", "bfloat16"},
+        source="measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet",
+    ),
+    Card(
+        name="H100 SXM",
+        arch=ARCH["sm_90"],
+        sms=132,
+        clock_mhz=1980,
+        l2_bytes=50 << 20,
+        memory_gb_per_s=3350,
+        tflop_per_s=_tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
+        tma=None,
+        measured=_NONE,
+        source="H100 datasheet; clock and L2: H100 architecture white paper",
+    ),
+    Card(
+        name="H100 PCIe",
+        arch=ARCH["sm_90"],
+        sms=114,
+        clock_mhz=1755,
+        l2_bytes=50 << 20,
+        memory_gb_per_s=2000,
+        tflop_per_s=_tflops(half=756.5, tf32=378, fp8=1513, int8=1513),
+        tma=None,
+        measured=_NONE,
+        source="H100 datasheet; clock and L2: H100 architecture white paper",
+    ),
+    Card(
+        name="A100",
+        arch=ARCH["sm_80"],
+        sms=108,
+        clock_mhz=1410,
+        l2_bytes=40 << 20,
+        memory_gb_per_s=2039,
+        tflop_per_s=_tflops(half=312, tf32=156, int8=624, int4=1248, b1=4992),
+        tma=None,
+        measured=_NONE,
+        source="A100 architecture white paper and datasheet, SXM with 80 GB",
+    ),
+    Card(
+        name="L40S",
+        arch=ARCH["sm_89"],
+        sms=142,
+        clock_mhz=2520,
+        l2_bytes=None,
+        memory_gb_per_s=864,
+        tflop_per_s=_tflops(half=362, tf32=183, fp8=733, int8=733),
+        tma=None,
+        measured=_NONE,
+        source="L40S datasheet",
+    ),
+    Card(
+        name="RTX 4090",
+        arch=ARCH["sm_89"],
+        sms=128,
+        clock_mhz=2520,
+        l2_bytes=72 << 20,
+        memory_gb_per_s=1008,
+        tflop_per_s=_tflops(half=165.2, tf32=82.6, fp8=330.3, int8=660.6, int4=1321.2),
+        tma=None,
+        measured=_NONE,
+        source="Ada architecture white paper",
+    ),
+    Card(
+        name="RTX 5090",
+        arch=ARCH["sm_120"],
+        sms=170,
+        clock_mhz=2407,
+        l2_bytes=96 << 20,
+        memory_gb_per_s=1792,
+        tflop_per_s=_tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
+        tma=None,
+        measured=_NONE,
+        source="RTX Blackwell architecture white paper",
+    ),
+    Card(
+        name="B200",
+        arch=ARCH["sm_100"],
+        sms=148,
+        clock_mhz=None,
+        l2_bytes=None,
+        memory_gb_per_s=8000,
+        tflop_per_s=_tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
+        tma=None,
+        measured=_NONE,
+        source="HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32",
+    ),
+)
+CARD: dict[str, Card] = {row.name: row for row in _CARDS}
 _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()} | {
     "h100": CARD["H100 SXM"],
     "h200sxm": CARD["H200"],
@@ -372,7 +465,7 @@ def _card_of_cells(name: str, cells: PlainData) -> Card:
         memory_gb_per_s=cells["memory_gb_per_s"],
         tflop_per_s=MappingProxyType({} if known is None else known.tflop_per_s),
         tma=tma,
-        measured=_MEASURED,
+        measured=_MEASURED if known is None else _MEASURED | known.measured,
         source=cells["source"],
     )
 

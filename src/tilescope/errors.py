@@ -25,6 +25,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from tilescope.html_table import html_table
 from tilescope.names import name_of_number, nearest_name
 from tilescope.sentence import filled, is_printable, printed, shortened
 
@@ -90,8 +91,23 @@ class Violation:
                 raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
         return cls(**fields_read | {"values": fields_read.get("values") or NO_VALUES})
 
+    def _repr_html_(self) -> str:
+        return violations_table((self,))
+
     def __reduce__(self) -> tuple[Callable[[PlainData], Violation], tuple[PlainData]]:
         return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
+
+
+def violations_table(violations: Iterable[Violation]) -> str:
+    """Broken rules as the rows of an HTML table, for a notebook.
+
+    >>> broken = Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Use 1 to 5 dims.")
+    >>> violations_table([broken]).count("<td")
+    6
+    """
+    headings = ("severity", "rule", "where", "found", "limit", "fix")
+    rows = [(one.severity, one.rule, one.argument, one.found, one.limit, one.fix) for one in violations]
+    return html_table(headings, rows)
 
 
 def _frozen_mapping(mapping: Mapping[str, object]) -> Mapping[str, object]:

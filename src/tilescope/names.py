@@ -3,6 +3,7 @@
 "bflaot16"   bfloat16        spelled most like it
 "bfloat"     bfloat16        begun
 128          128B            the only number in it
+"256B"       128B            but for its number the same, and the nearest
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import difflib
 import re
 from collections.abc import Iterable
 
+_NUMBERED = re.compile(r"(\D*)(\d{1,9})(\D*)")
 _LONGEST = 80  # characters of a name that are looked at
 _LEAST_LIKENESS = 0.5  # of a name that could be meant
+_NEARLY_AS_NEAR = 0.1  # less like it than the best, and still told
 
 
 def nearest_name(written: str, known: Iterable[str]) -> str | None:
@@ -28,6 +31,9 @@ def nearest_name(written: str, known: Iterable[str]) -> str | None:
     begun = [name for name in names if name.casefold().startswith(folded)]
     if begun:
         return min(begun, key=len)
+    numbered = _nearest_number(folded, names)
+    if numbered is not None:
+        return numbered
     alike = nearest_names(folded, names)
     if alike:
         return alike[0]
@@ -37,7 +43,24 @@ def nearest_name(written: str, known: Iterable[str]) -> str | None:
     return None
 
 
-def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+def _nearest_number(written: str, known: Iterable[str]) -> str | None:
+    """Of the names that differ from `written` in their one number alone, that with the nearest.
+
+    >>> _nearest_number("256b", ["none", "32B", "128B", "128B_ATOM_32B"])
+    '128B'
+    """
+    asked = _NUMBERED.fullmatch(written)
+    if asked is None:
+        return None
+    distances: dict[str, int] = {}
+    for name in known:
+        found = _NUMBERED.fullmatch(name.casefold())
+        if found is not None and (found[1], found[3]) == (asked[1], asked[3]):
+            distances[name] = abs(int(found[2]) - int(asked[2]))
+    return min(distances, key=distances.__getitem__) if distances else None
+
+
+def nearest_names(written: str, known: Iterable[str]) -> list[str]:
     """The known names that resemble `written` at least half: the best first, then those nearly as near.
 
     >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
@@ -55,7 +78,7 @@ def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> li
     if not likeness:
         return []
     best, _ = max(likeness.values())
-    least = max(_LEAST_LIKENESS, best - spread)
+    least = max(_LEAST_LIKENESS, best - _NEARLY_AS_NEAR)
     near = [name for name, (alike, _) in likeness.items() if alike >= least]
     return sorted(near, key=likeness.__getitem__, reverse=True)
 

@@ -32,7 +32,7 @@ class CleanRun(Protocol):
         self,
         kernel: Kernel,
         grid: int | Sequence[int],
-        block: int | Sequence[int],
+        block: int | Sequence[int] | None = None,
         args: Sequence[object] = (),
         **options: Any,
     ) -> KernelRun:
@@ -73,7 +73,7 @@ def tilescope_run(tilescope_seed: int | None) -> CleanRun:
     def run_clean(
         kernel: Kernel,
         grid: int | Sequence[int],
-        block: int | Sequence[int],
+        block: int | Sequence[int] | None = None,
         args: Sequence[object] = (),
         **options: Any,
     ) -> KernelRun:

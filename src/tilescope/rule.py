@@ -180,6 +180,9 @@ class _RuleBook(Mapping[str, Rule]):
     def __len__(self) -> int:
         return len(self._all())
 
+    def __repr__(self) -> str:
+        return "<the rule book: every rule by its name>"  # how many there are is known when all modules are loaded
+
     def _all(self) -> dict[str, Rule]:
         for module in _ROW_MODULES:
             import_module(f"tilescope.{module}")

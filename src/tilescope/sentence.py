@@ -110,8 +110,8 @@ def printed_hex(value: int) -> str:
 def in_us(microseconds: float) -> str:
     """A time with three digits or more.
 
-    >>> in_us(179.41), in_us(7.372), in_us(0.01234)
-    ('179.4 us', '7.37 us', '0.0123 us')
+    >>> in_us(132.41), in_us(7.372), in_us(0.01234)
+    ('132.4 us', '7.37 us', '0.0123 us')
     """
     digits = ".1f" if microseconds >= 100 else "#.3g"
     return f"{microseconds:{digits}} us"

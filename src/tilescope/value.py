@@ -8,6 +8,7 @@ Addresses and descriptor words become hexadecimal strings, because JavaScript ro
 
     repr(value)   one short line: rows as their names, inner values and long sequences cut
     str(value)    its drawing, where its kind has one
+    a notebook    its drawing, or its fields as a table; a list of values or violations is a table too
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from tilescope.errors import PlainData, RuleError, Violation, argument_type, check_fields, unknown_name
+from tilescope.errors import (
+    PlainData,
+    RuleError,
+    Violation,
+    argument_type,
+    check_fields,
+    unknown_name,
+    violations_table,
+)
+from tilescope.html_table import html_table
 from tilescope.sentence import by, counted, shortened
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
@@ -64,6 +74,8 @@ _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr 
 _ENTRIES_SHOWN = 4  # of a long sequence …
 _ENTRIES_READ = 64  # … and those that are looked at
 _LEAST_ROOM = 24  # characters of a text that is cut
+_TABLE_ROOM = 100  # characters of a field in a table of one value …
+_ROW_ROOM = 48  # … and in a table with a row for each value
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _Field: TypeAlias = "Field[Any]"
 Array = TypeVar("Array", bound="np.ndarray[Any, Any]")
@@ -192,11 +204,55 @@ class Value:
             raise view.DRAWING.error(kind=self.kind)
         return drawn
 
+    def html(self) -> str:
+        """The value drawn as HTML, for a notebook or a page of your own: no server, and nothing to load.
+
+        What belongs together lights up under the mouse, and a slider steps through the drawing, where there are steps.
+        """
+        from tilescope import view
+
+        drawn = view.html(self)
+        if drawn is None:
+            raise view.DRAWING.error(kind=self.kind)
+        return drawn
+
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         from tilescope import view
 
-        drawn = view.svg(self)
-        return {"text/plain": repr(self)} | ({} if drawn is None else {"image/svg+xml": drawn})
+        return {"text/plain": repr(self)} | (view.notebook_pictures(self) or {"text/html": fields_table(self)})
+
+
+def fields_table(value: Value) -> str:
+    """The fields of a value as an HTML table, for one that has no drawing.
+
+    >>> from tilescope.arch import Arch
+    >>> fields_table(Arch.named("sm_90")).splitlines()[1]
+    '<caption style="text-align:left">Arch</caption>'
+    """
+    texts = _field_texts(value, _TABLE_ROOM)
+    return html_table((), texts.items(), caption=type(value).__name__)
+
+
+def rows_table(rows: object) -> str | None:
+    """Values of one kind, or violations, as the rows of an HTML table; None for anything else.
+
+    >>> from tilescope.arch import ARCH
+    >>> rows_table([*ARCH.values()]).count("<tr>") == 1 + len(ARCH)
+    True
+    >>> rows_table([1, 2]), rows_table(())
+    (None, None)
+    """
+    if not isinstance(rows, tuple | list) or not rows:
+        return None
+    kinds = {type(row) for row in rows}
+    kind = kinds.pop()
+    if kinds or not issubclass(kind, Value | Violation):
+        return None
+    if issubclass(kind, Violation):
+        return violations_table(rows)
+    told = [_field_texts(row, _ROW_ROOM) for row in rows]
+    headings = [name for name in told[0] if any(texts[name] not in _NOTHING for texts in told)]
+    return html_table(headings, ([texts[name] for name in headings] for texts in told))
 
 
 class Row(Value):
@@ -229,6 +285,7 @@ class Row(Value):
         return f"{type(self).__name__}.named({self.name!r})"
 
 
+_NOTHING = ("", "-")  # what a cell of a table says of a field that is None or empty
 _PROPERTY: _Field = field()  # stands for a property: a field without marks
 
 
@@ -243,6 +300,27 @@ def _kind_called(kind: str) -> type[Value] | None:
             break
         import_module(f"tilescope.{module}")
     return Value._kinds.get(kind)
+
+
+def _field_texts(value: Value, room: int) -> dict[str, str]:
+    """What stands in a table for each field that a repr shows, in about `room` characters."""
+    texts: dict[str, str] = {}
+    for described in _fields(value):
+        if described.repr:
+            texts[described.name] = _cell_text(getattr(value, described.name), described, room)
+    return texts
+
+
+def _cell_text(held: object, described: _Field, room: int) -> str:
+    if held is None:
+        return "-"
+    if isinstance(held, str):
+        return shortened(held, room)
+    if isinstance(held, Row):
+        return held.name
+    if isinstance(held, tuple) and not held:
+        return "-"
+    return _cut(held, described, room)
 
 
 def _is_default(value: Value, described: _Field, default: object) -> bool:

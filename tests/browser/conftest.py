@@ -1,12 +1,17 @@
 """Chromium, driven by playwright, on a running explorer."""
 
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
 from tilescope.web.serving import listening, server
+
+sys.path.insert(0, str(Path(__file__).parent))
+from browser_page import PATIENCE_MS
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +25,7 @@ def address():
             time.sleep(0.02)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         explorer.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
 
 # Pages of the browser's own address bar, which it would load for every window, though nobody sees one: a second of work each.
@@ -37,7 +42,7 @@ def chromium(require):
             "--disable-background-networking",
             f"--disable-features={ADDRESS_BAR}",
         ]
-        browser = playwright.chromium.launch(executable_path=program, args=options)
+        browser = playwright.chromium.launch(executable_path=program, args=options, timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -53,7 +58,7 @@ def open_page(chromium, address):
         )
         opened.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)  # a build beside the tests may take all cores
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", lambda message: said.append(f"{path}: {message.type} {message.text}"))
         page.on("pageerror", lambda error: said.append(f"{path}: {error}"))
         page.goto(path)

@@ -5,15 +5,11 @@ import xml.etree.ElementTree as ET
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from browser_page import address_of, settled
 
 import tilescope as ts
 
 pytestmark = pytest.mark.browser
-
-
-def settled(page):
-    """Wait until the page has asked for, and shows, the state of its form."""
-    page.locator("body:not(.busy)").wait_for()
 
 
 def cell(page, number, grid=0):
@@ -63,7 +59,7 @@ def test_another_form_keeps_the_left_state(open_page):
     page.get_by_label("Accessed is").select_option("lanes")
     page.get_by_label("Addresses").wait_for()
     settled(page)
-    assert parse_qs(urlsplit(page.url).query) == {"given": ["lanes"], "left": ["/banks"]}
+    assert parse_qs(urlsplit(address_of(page)).query) == {"given": ["lanes"], "left": ["/banks"]}
 
 
 @pytest.mark.slow
@@ -79,7 +75,7 @@ def test_a_refused_right_state_keeps_both_drawings(open_page):
 def test_the_figure_is_saved_with_the_pin_as_svg_and_png(open_page, tmp_path, ground):
     page = open_page("/swizzle")
     cell(page, 11).click()
-    assert "pin=0.1.3" in page.url
+    assert "pin=0.1.3" in address_of(page)
     saved = {}
     for name in ("SVG", "PNG"):
         said = "" if ground == "light" else ", dark"
@@ -95,6 +91,7 @@ def test_the_figure_is_saved_with_the_pin_as_svg_and_png(open_page, tmp_path, gr
     assert width == int(float(drawn.get("width")) * 300 / 96)
 
 
+@pytest.mark.slow
 def test_a_figure_opened_by_itself_has_its_colours_and_no_ground(open_page):
     page = open_page("/swizzle.svg?figure=dark")
     style = "getComputedStyle(document.querySelector('{}')).fill"
@@ -168,6 +165,6 @@ def test_a_layout_is_converted_for_the_chosen_notation(open_page):
     page.get_by_label("To", exact=True).select_option("mosaic")
     page.get_by_role("heading", name=re.compile("^In mosaic: ")).wait_for()
     settled(page)
-    assert parse_qs(urlsplit(page.url).query) == {"notation": ["mosaic"]}
+    assert parse_qs(urlsplit(address_of(page)).query) == {"notation": ["mosaic"]}
     cell(page, 3).click()
-    assert "pin=0.0.3" in page.url
+    assert "pin=0.0.3" in address_of(page)

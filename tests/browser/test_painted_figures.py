@@ -36,6 +36,7 @@ def test_two_tiles_of_128_x_128_are_few_nodes_and_every_cell_is_found(open_page)
     assert page.locator(".marks rect").count() == 0
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_painted_figure_is_pinned_and_moved_by_keys(open_page):
     page = open_page(TWO)
     page.mouse.click(*middle_of(page, 0, 5, 7))

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from browser_page import address_of
 
 import tilescope as ts
 
@@ -31,18 +32,20 @@ def test_a_click_in_any_picture_follows_its_element(open_page):
     assert f"byte {path.address:#x}" in page.locator(".verdict").inner_text()
     cell(page, "^The elements", "34,41").click()
     followed(page, "34,41")
-    assert "pin" not in page.url
+    assert "pin" not in address_of(page)
     page.reload()
     followed(page, "34,41")
     assert page.locator("#readout").inner_text().startswith("mn 34, k 40 to 47")
 
 
+@pytest.mark.slow
 def test_a_tap_follows_an_element(open_page):
     page = open_page("/path", width=390, has_touch=True, is_mobile=True)
     cell(page, "^Global memory", "33,13").tap()
     followed(page, "33,13")
 
 
+@pytest.mark.slow
 def test_the_arrow_keys_move_the_element_beyond_the_rows_that_are_drawn(open_page):
     page = open_page("/path?element=38,21")
     page.locator("figure .cells-box").first.focus()
@@ -60,10 +63,11 @@ def test_the_player_leads_through_the_k_loop_and_the_chunks(open_page):
     page.get_by_role("button", name="First step").click()
     followed(page, "37,5")
     page.get_by_role("button", name="Play or pause").click()
-    page.wait_for_url(re.compile("element=37(,|%2C)69"))  # beyond the chunks that were drawn at first
-    page.get_by_role("button", name="Play or pause").click()
+    page.wait_for_url(re.compile("element=37(,|%2C)117"))  # the last: a busy server leaves steps before it out
+    page.get_by_role(
+        "heading", name="The descriptor of K step 7"
+    ).wait_for()  # beyond the chunks that were drawn at first
     page.locator("body:not(.busy)").wait_for()
-    assert page.get_by_role("heading", name=re.compile("^The descriptor of K step [4-7]")).count() == 1
     page.get_by_label("Walk over").select_option("chunks")
     assert page.locator(".count").inner_text().endswith(" of 128")  # 8 rows of 16
     page.get_by_role("button", name="First step").click()

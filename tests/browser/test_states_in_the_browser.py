@@ -3,15 +3,11 @@
 import re
 
 import pytest
+from browser_page import PATIENCE_MS, address_of, settled
 
 from tilescope.web.serving import listening, server
 
 pytestmark = pytest.mark.browser
-
-
-def settled(page):
-    """Wait until the page has asked for, and shows, the state of its form."""
-    page.locator("body:not(.busy)").wait_for()
 
 
 def cell(page, number, grid=0):
@@ -28,13 +24,13 @@ def write(page, field, text):
 def test_a_pin_survives_a_reload_and_a_second_browser(open_page):
     page = open_page("/swizzle")
     cell(page, 11).click()
-    assert "pin=0.1.3" in page.url
+    assert "pin=0.1.3" in address_of(page)
     sentence = page.locator("#readout").inner_text()
     page.mouse.move(2, 2)
     assert page.locator("#readout").inner_text() == sentence
     page.reload()
     assert page.locator("#readout").inner_text() == sentence
-    other = open_page(page.url.replace(re.match(r"http://[^/]+", page.url)[0], ""))
+    other = open_page(address_of(page).replace(re.match(r"http://[^/]+", address_of(page))[0], ""))
     assert other.locator("#readout").inner_text() == sentence
     assert other.locator("rect.pinned").count() == 1
     cell(other, 11).click()
@@ -44,13 +40,13 @@ def test_a_pin_survives_a_reload_and_a_second_browser(open_page):
 def test_a_pin_is_set_by_touch_and_moved_by_keys(open_page):
     page = open_page("/swizzle", width=390, has_touch=True, is_mobile=True)
     cell(page, 0).tap()
-    assert "pin=0.0.0" in page.url
+    assert "pin=0.0.0" in address_of(page)
     box = page.locator("figure .cells-box").first
     box.focus()
     page.keyboard.press("ArrowRight")  # the first press visits the first cell
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert "pin=0.1.1" in page.url
+    assert "pin=0.1.1" in address_of(page)
 
 
 def test_an_invalid_state_keeps_the_drawing_and_marks_the_field(open_page):
@@ -75,7 +71,7 @@ def test_typing_makes_one_entry_of_the_history_for_each_pause(open_page):
     page.evaluate("Date.now = () => 1e12")  # no time passes between these
     for text in ("0x10", "0x100", "0x180"):
         write(page, "address", text)
-    assert page.url.endswith("address=0x180")
+    assert address_of(page).endswith("address=0x180")
     assert page.evaluate("history.length") == entries + 1
     page.evaluate("Date.now = () => 1e12 + 5000")
     write(page, "address", "0x200")
@@ -84,6 +80,7 @@ def test_typing_makes_one_entry_of_the_history_for_each_pause(open_page):
     page.locator("#field-address[value='0x180']").wait_for()
 
 
+@pytest.mark.slow
 def test_switching_views_keeps_the_tile(open_page):
     page = open_page("/tensor-core?show=descriptors&tile=64x128")
     page.locator("#field-show").select_option("operand")
@@ -103,6 +100,7 @@ def test_a_tile_is_there_again_behind_a_view_that_has_none(open_page):
     assert page.evaluate("history.length") == entries + 2
 
 
+@pytest.mark.slow
 def test_the_focus_stays_in_the_field_that_was_changed(open_page):
     page = open_page("/tensor-core")
     page.locator("#field-show").focus()
@@ -135,16 +133,18 @@ def test_a_server_that_stopped_is_said_on_the_page(chromium):
         while not explorer.started:
             time.sleep(0.02)
         context = chromium.new_context(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.goto("/pipeline")
         explorer.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=300)
     page.locator("#form button[type=submit]").click()
     page.locator("#offline").wait_for(state="visible")
     assert "tilescope serve" in page.locator("#offline").inner_text()
     context.close()
 
 
+@pytest.mark.slow
 def test_an_svg_opened_by_itself_has_its_colours(open_page):
     page = open_page("/swizzle.svg")
     fill = page.evaluate("getComputedStyle(document.querySelector('rect.c0')).fill")

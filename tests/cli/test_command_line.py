@@ -24,7 +24,7 @@ PROGRAM = [sys.executable, "-m", "tilescope"]
 def program(*arguments, **environment):
     """The program in a process of its own."""
     return subprocess.run(
-        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=300, check=False, env=os.environ | environment
     )
 
 
@@ -194,7 +194,7 @@ def test_a_reader_that_goes_away_is_no_failure_worth_words(arguments, colour):
         [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     process.stdout.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=300) == 141
     assert process.stderr.read() == ""
     process.stderr.close()
 
@@ -222,10 +222,10 @@ def test_the_commands_import_neither_rich_nor_each_other():
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("arguments", "status"), [("plan 128x64 bf16", 0), ("swizzle 129B", 2)])
+@pytest.mark.parametrize(("arguments", "status"), [("swizzle 128B", 0), ("swizzle 129B", 2)])
 def test_closed_streams_are_no_mistake(arguments, status, closed):
     command = f"'{sys.executable}' -m tilescope {arguments} {closed}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == status
     assert "mistake" not in done.stderr
 
@@ -297,3 +297,14 @@ def test_a_shared_address_has_one_name(command, capsys):
         assert run([*command, option, "0x400", "--json"]) == 0
         shown.add(capsys.readouterr().out)
     assert len(shown) == 1
+
+
+def test_an_option_that_takes_one_value_is_refused_when_it_is_given_twice(capsys):
+    status = run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,8", "--box", "64,16"])
+    assert status == 2
+    assert "--box is given twice; it takes one value." in capsys.readouterr().err
+
+
+def test_options_that_may_be_repeated_and_flags_are_taken(capsys):
+    assert run(["banks", "128x64", "bf16", "--pattern", "ldmatrix.x4", "--pattern", "transpose", "-q", "-q"]) == 0
+    assert capsys.readouterr().err == ""

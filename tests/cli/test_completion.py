@@ -9,23 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from tilescope.cli import COMMANDS
+from tilescope.cli import COMMANDS, main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
 PROGRAMS = str(Path(sys.executable).parent)
 ENVIRONMENT = {"PATH": os.pathsep.join([PROGRAMS, os.environ["PATH"]]), "HOME": "/nonexistent"}
 
 
-def offered(*words):
-    """What a shell is offered for the last word."""
-    asked = ENVIRONMENT | {
-        "_TILESCOPE_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(("tilescope", *words)),
-        "COMP_CWORD": str(len(words)),
-    }
-    done = subprocess.run(["tilescope"], env=asked, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+@pytest.fixture
+def offered(monkeypatch, capsys):
+    """`offered("mma", "inst")`: what a shell is offered for the last word."""
+
+    def completions(*words):
+        monkeypatch.setenv("_TILESCOPE_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(("tilescope", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit):
+            main()
+        return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines() if line]
+
+    return completions
 
 
 @pytest.mark.parametrize(
@@ -41,13 +44,13 @@ def offered(*words):
         (("load", '"unclosed'), []),
     ],
 )
-def test_commands_options_and_names_are_offered(words, completed):
+def test_commands_options_and_names_are_offered(offered, words, completed):
     found = offered(*words)
     assert [name for name in completed if name not in found] == []
     assert len(found) == len(completed) or words[0] in ("check", "bogus")
 
 
-def test_every_command_is_offered():
+def test_every_command_is_offered(offered):
     assert offered("") == list(COMMANDS)
 
 

@@ -84,7 +84,7 @@ def test_every_number_is_read_as_all_it_could_be(word):
     ("arguments", "said"),
     [
         (["0x1" + 16 * "0"], "at most 64 bits"),
-        (["-1"], "No such option"),
+        (["-1"], "below 0"),
         (["--", "-1"], "at most 64 bits"),
         (["12"] * 9, "up to 8 words, which are read one by one"),
         (["twelve"], "no such file: twelve"),

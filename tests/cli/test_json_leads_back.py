@@ -46,7 +46,7 @@ PRINTED = [
     (["run", "double.ptx", *LAUNCH], "kernel_run", ["seconds", "exact", "outputs", "lines"]),
     (["run", "double.ptx", "--template"], "launch_description", []),
     (["check", *MAP], "map_report", []),
-    (["check", *MAP, "--box", "128,64"], "map_report", []),
+    (["check", "--type", "bf16", "--dims", "256,256", "--box", "128,64", "--swizzle", "128B"], "map_report", []),
     (["check", LOG], "map_log", []),
     (["check", LOG, "--fix"], "map_log", ["fixed"]),
     (["encode", *MAP], "inspection", ["hex", "words"]),

@@ -120,6 +120,7 @@ def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
 
 
 MAP = ["--type", "bf16", "--dims", "128,64", "--box", "64,64", "--swizzle", "128B"]
+WIDE_MAP = ["--type", "bf16", "--dims", "128,64", "--box", "128,64", "--swizzle", "128B"]
 WORD = "0x4000004000010040"
 
 
@@ -326,7 +327,7 @@ def test_a_budget_or_block_that_says_nothing_is_refused(arguments, said, capsys)
         (["descriptors", "64x64", "f32"], "Use tfloat32"),
         (["check", "0x4000c04000010040", *MAP], "a wgmma descriptor keeps bits"),
         (["check", WORD, *MAP, "--rows", "300"], "1 to 256"),
-        (["check", WORD, *MAP, "--box", "128,64"], "swizzle-span"),
+        (["check", WORD, *WIDE_MAP], "swizzle-span"),
         (["tmem", "--m", "96", "--n", "64"], "tmem-datapath"),
         (["tmem", "--m", "128", "--n", "60"], "tmem-n"),
         (["tmem", "--m", "128", "--n", "64", "--address", "0x100000"], "tmem-lane"),

@@ -53,7 +53,7 @@ def test_why_names_the_reasons_of_what_was_refused(capsys):
 def test_a_reason_says_which_swizzles_it_refuses_where_that_is_not_told_yet(capsys):
     assert run(["plan", "60x64", "bf16", "--arch", "sm_100"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Use 64. This refuses swizzle none, 32B, 64B, 128B." in shown
+    assert "with zeros. This refuses swizzle none, 32B, 64B, 128B." in shown
     assert "swizzle 128B_ATOM_64B; tensor cores read" in shown
     assert shown.count("This refuses") == 1
     assert run(["plan", "100x64", "bf16"]) == 1

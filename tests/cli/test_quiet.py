@@ -9,6 +9,7 @@ from tilescope.cli import COMMANDS, mma_group, run
 from tilescope.swizzle import Swizzle
 
 MAP = ["--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B"]
+WIDE_MAP = ["--type", "bf16", "--dims", "4096,4096", "--box", "128,64", "--swizzle", "128B"]
 ONE = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
 OTHER = ONE.replace("[128]", "[256]")
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
@@ -67,7 +68,7 @@ QUIET = [
         "Accepted: tiled map of 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B; a copy brings 8192 bytes.",
     ),
     (
-        ["check", *MAP, "--box", "128,64"],
+        ["check", *WIDE_MAP],
         1,
         (
             "Refused: box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B takes a row of at most 128 bytes.\n"
@@ -75,7 +76,7 @@ QUIET = [
         ),
     ),
     (
-        ["check", *MAP, "--box", "128,64", "--fix"],
+        ["check", *WIDE_MAP, "--fix"],
         0,
         (
             "Accepted with 1 change: box: (128, 64) → (64, 64): tiled map of 4096 x 4096 bfloat16, box 64 x 64, swizzle "
@@ -436,7 +437,7 @@ def test_what_json_holds_beside_a_value_is_passed_over_where_it_is_read_again(tm
     (tmp_path / "described.json").write_text(described)
     assert run(["pipeline", "described.json", "-q"]) == 0
     assert capsys.readouterr().out == "Proven for every order: 89 actions, no hang, no race.\n"
-    assert run(["check", *MAP, "--box", "128,64", "--fix", "--json"]) == 0
+    assert run(["check", *WIDE_MAP, "--fix", "--json"]) == 0
     (tmp_path / "fixed.json").write_text(capsys.readouterr().out)
     assert run(["check", "fixed.json", "-q"]) == 0
     assert capsys.readouterr().out.startswith("Accepted: tiled map of 4096 x 4096 bfloat16, box 64 x 64")

@@ -61,6 +61,42 @@ def test_a_kernel_of_triton_is_compiled_and_run_and_the_import_is_said(require, 
     assert "1 y       f32 200      200  3, 3, 3, 3" in out
 
 
+def test_a_python_file_is_a_kernel_of_triton_whose_types_are_those_of_its_arguments(require, capsys):
+    require("triton")
+    constants = ("--constexpr", "BLOCK=128", "--constexpr", "MORE=1")
+    status, out, _ = printed(capsys, "add.py", "--grid", "2", *constants, *ARGUMENTS)
+    assert status == 0
+    assert "Types, by its arguments: *fp32, *fp32, i32." in out
+    assert "1 y       f32 200      200  2, 2, 2, 2" in out
+
+
+def test_of_several_kernels_one_has_to_be_named(require, capsys, tmp_path):
+    require("triton")
+    (tmp_path / "add.py").write_text(ADD + ADD.replace("def add", "def sub"))
+    status, _, err = printed(capsys, "add.py", *ARGUMENTS)
+    assert status == 2
+    assert "say which function of add.py: add.py:FUNCTION." in " ".join(err.split())
+    assert "add, sub." in err
+
+
+@pytest.mark.usefixtures("nvcc")
+def test_a_cu_file_is_compiled_without_being_asked_to_and_has_the_names_of_its_source(capsys, tmp_path):
+    (tmp_path / "scale.cu").write_text(SCALE.replace('extern "C" ', ""))
+    status, out, _ = printed(capsys, "scale.cu", "--grid", "1", "--block", "32", "--arg", f"bytes:{'00' * 16}")
+    assert status == 0
+    assert out.startswith("scale finished: 1 block of 32 threads")
+    status, _, err = printed(capsys, "scale.cu", "--grid", "1", "--block", "32")
+    assert status == 2
+    assert "scale has 1 parameter: param_0." in " ".join(err.split())
+
+
+def test_a_binary_is_told_where_its_ptx_is(capsys, tmp_path):
+    (tmp_path / "kernel.cubin").write_bytes(b"\x7fELF\0\0")
+    status, _, err = printed(capsys, "kernel.cubin", "--grid", "1")
+    assert status == 2
+    assert "cuobjdump --dump-ptx" in " ".join(err.split())
+
+
 def test_json_says_who_compiled_it(require, capsys):
     require("triton")
     constants = ("--constexpr", "BLOCK=128", "--constexpr", "MORE=1")
@@ -81,10 +117,15 @@ def test_help_says_that_the_module_is_imported(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--triton", "add.py", "--signature", "i32"], "write MODULE.py:FUNCTION"),
+        (["--triton", ":add", "--signature", "i32"], "write MODULE.py:FUNCTION"),
         (["--triton", "none.py:add", "--signature", "i32"], "there is no file"),
-        (["--triton", "add.py:sub", "--signature", "i32"], "add.py has no sub"),
-        (["--triton", "add.py:add"], "--triton needs --signature"),
+        (
+            ["--triton", "add.py:sub", "--signature", "i32"],
+            "add.py has no sub. Its functions of @triton.jit and @gluon.jit: add.",
+        ),
+        (["--triton", "add.py:add"], "give its arguments, such as --arg f16:1024"),
+        (["add.py", "--arg", "@a.npy"], "argument 0 does not say its type in Triton"),
+        (["scale.cu", "--cuda", "scale.cu"], "FILE and --cuda both name a kernel"),
         (["--triton", "add.py:add", "--cuda", "scale.cu"], "--triton and --cuda both name a kernel"),
         (["--signature", "i32", "double.ptx"], "does not exist"),
         (["--cuda", "scale.cu", "--signature", "i32"], "--signature and --constexpr are for --triton"),

@@ -18,6 +18,14 @@ from tilescope.value import Value
 
 SOUND = ["--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B"]
 MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+
+
+def with_option(option, value):
+    """The options of a sound map, with another value for one of them, or with one more."""
+    said = dict(zip(SOUND[::2], SOUND[1::2], strict=True)) | {option: value}
+    return [word for pair in said.items() for word in pair]
+
+
 CUTLASS = """\
 TMA Desc Addr:   0x7ffd7d2800c0
 format         9
@@ -219,7 +227,7 @@ def test_fill_none_is_the_drivers_name_for_zeros(answer):
 
 @pytest.mark.parametrize("option", ["--type", "--swizzle", "--interleave", "--l2", "--fill", "--arch"])
 def test_an_unknown_name_is_input_not_understood(answer, option):
-    status, out, err = answer("check", *SOUND, option, "strange")
+    status, out, err = answer("check", *with_option(option, "strange"))
     assert (status, out) == (2, "")
     assert "unknown-name: " in err
 
@@ -520,7 +528,9 @@ def test_from_json_names_the_file_of_a_map(command, tmp_path, answer):
     assert wanted[1]
     assert answer(*command, "--from-json", str(file)) == wanted
     assert answer(*command, "--from-json", "-", stdin=file.read_text()) == wanted
-    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(*command, *SOUND, "--box", "32,64")
+    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(
+        *command, *with_option("--box", "32,64")
+    )
     for options, said in (
         ([str(file), "--from-json", str(file)], "SOURCE and --from-json both give a map; give one of them."),
         (["--from-json", str(tmp_path / "nosuch.json")], "nosuch.json' does not exist"),
@@ -558,3 +568,15 @@ def test_conv_prints_the_encode_call(answer):
     assert answer("check", found["extra"]["encode"], "-q")[1].startswith(
         "Accepted: im2col map of 64 x 56 x 56 x 8 bfloat16"
     )
+
+
+def test_what_is_wrong_with_every_line_of_a_log_is_said_once(tmp_path, capsys):
+    log = tmp_path / "maps.jsonl"
+    lines = [
+        f'{{"type": "bf16", "dims": [64, {rows}], "strides_bytes": [128], "box": [64, 8]}}' for rows in range(8, 68)
+    ]
+    log.write_text("\n".join(lines))
+    assert run(["check", str(log)]) == 2
+    reasons = capsys.readouterr().err.splitlines()
+    assert len(reasons) == 2
+    assert all(reason.endswith("(60 times)") for reason in reasons)

@@ -1,6 +1,7 @@
 """The plans whose programs are compiled, and on a card run: types, majors, swizzles, orders, stages, consumers, directions."""
 
-from functools import cache
+from collections.abc import Mapping
+from functools import partial
 
 import tilescope as ts
 from tilescope.data_type import DataType
@@ -48,45 +49,86 @@ def problems():
     yield (64, 64), "e4m3", {"global_shape": (130, 208), "stages": 2}
 
 
-@cache
-def plans():
-    """Name and plan of every problem: the best candidate, and the folded one where it was asked for."""
-    return tuple(_plans())
+class Sample(Mapping):
+    """Plans by their names, which are known before: a plan is made when it is first asked for."""
+
+    def __init__(self, makers):
+        self.makers, self.made = makers, {}
+
+    def __getitem__(self, name):
+        if name not in self.made:
+            self.made[name] = self.makers[name]()
+        return self.made[name]
+
+    def __iter__(self):
+        return iter(self.makers)
+
+    def __len__(self):
+        return len(self.makers)
 
 
-def _plans():
+def best(tile, name, options):
+    return ts.plan(tile, name, **options).best
+
+
+def folded(tile, name, options):
+    return next(plan for plan in ts.plan(tile, name, **options).candidates if plan.folded)
+
+
+def named_problems():
+    """Name, what makes the plan, and the options of every problem: the best plan, and the folded one where it was asked for."""
     for number, (tile, name, options) in enumerate(problems()):
-        report = ts.plan(tile, name, **options)
-        folded = [plan for plan in report.candidates if plan.folded] if options.get("fold") else []
-        for kind, plan in (("", report.best), *(("-folded", plan) for plan in folded[:1])):
-            yield f"{number:02}-{tile[0]}x{tile[1]}-{name}{kind}", plan
+        full_name = f"{number:02}-{tile[0]}x{tile[1]}-{name}"
+        yield full_name, partial(best, tile, name, options), options
+        if options.get("fold"):
+            yield f"{full_name}-folded", partial(folded, tile, name, options), options
 
 
-@cache
-def gemms():
-    """Name and GEMM plan."""
-    return tuple(_gemms())
+OPTIONS = {name: options for name, _, options in named_problems()}
+PLANS = Sample({name: maker for name, maker, _ in named_problems()})
 
 
-def _gemms():
-    for number, (shape, name, options) in enumerate(
-        (
-            ((4096, 4096, 4096), "bf16", {}),
-            ((16, 4096, 4096), "bf16", {}),
-            ((1000, 1000, 512), "bf16", {}),
-            ((512, 512, 512), "s8", {}),
-            ((512, 512, 512), "u8", {"output_type": "s32"}),
-            ((512, 512, 512), "e4m3", {"output_type": "bf16"}),
-            ((2048, 2048, 1024), "e4m3", {}),
-            ((512, 512, 512), "tf32", {"output_type": "f32"}),
-            ((512, 512, 512), "bf16", {"a_major": "MN", "b_major": "MN"}),
-            ((1024, 2048, 256), "f16", {"b_major": "MN", "output_type": "f32"}),
-            ((512, 512, 512), "bf16", {"consumer": "ldmatrix"}),
-            ((2048, 2048, 1024), "bf16", {"consumer": "ldmatrix", "tile": (128, 128, 64)}),
-            ((512, 512, 512), "bf16", {"arch": "sm_80"}),
-            ((512, 512, 512), "s8", {"arch": "sm_80"}),
-            ((328, 520, 96), "f16", {"arch": "sm_80", "a_major": "MN", "b_major": "MN"}),
-            ((512, 512, 512), "bf16", {"arch": "sm_120"}),
-        )
-    ):
-        yield f"{number:02}-{'x'.join(map(str, shape))}-{name}", ts.plan_gemm(*shape, name, **options)
+def is_load(name):
+    return OPTIONS[name].get("direction") != "store"
+
+
+def consumer(name):
+    return OPTIONS[name].get("consumer", "wgmma")
+
+
+def is_copied_by_tma(name):
+    return "copy" not in OPTIONS[name]
+
+
+GEMM_PROBLEMS = (
+    ((4096, 4096, 4096), "bf16", {}),
+    ((16, 4096, 4096), "bf16", {}),
+    ((1000, 1000, 512), "bf16", {}),
+    ((512, 512, 512), "s8", {}),
+    ((512, 512, 512), "u8", {"output_type": "s32"}),
+    ((512, 512, 512), "e4m3", {"output_type": "bf16"}),
+    ((2048, 2048, 1024), "e4m3", {}),
+    ((512, 512, 512), "tf32", {"output_type": "f32"}),
+    ((512, 512, 512), "bf16", {"a_major": "MN", "b_major": "MN"}),
+    ((1024, 2048, 256), "f16", {"b_major": "MN", "output_type": "f32"}),
+    ((512, 512, 512), "bf16", {"consumer": "ldmatrix"}),
+    ((2048, 2048, 1024), "bf16", {"consumer": "ldmatrix", "tile": (128, 128, 64)}),
+    ((512, 512, 512), "bf16", {"arch": "sm_80"}),
+    ((512, 512, 512), "s8", {"arch": "sm_80"}),
+    ((328, 520, 96), "f16", {"arch": "sm_80", "a_major": "MN", "b_major": "MN"}),
+    ((512, 512, 512), "bf16", {"arch": "sm_120"}),
+)
+NAMED_GEMMS = {
+    f"{number:02}-{'x'.join(map(str, shape))}-{name}": (*shape, name, options)
+    for number, (shape, name, options) in enumerate(GEMM_PROBLEMS)
+}
+GEMMS = Sample(
+    {full_name: partial(ts.plan_gemm, *problem, **options) for full_name, (*problem, options) in NAMED_GEMMS.items()}
+)
+EVERY = Sample(PLANS.makers | GEMMS.makers)
+
+
+def has_epilogue(name):
+    """Whether the GEMM of a name stores its result by TMA."""
+    *_, options = NAMED_GEMMS[name]
+    return options.get("arch") != "sm_80"

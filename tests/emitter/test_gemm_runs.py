@@ -62,7 +62,10 @@ def run(shape, data_type, options):
     return c, (a @ b.T).astype(c.dtype), made
 
 
-@pytest.mark.parametrize(("shape", "data_type", "options"), CASES)
+@pytest.mark.parametrize(
+    ("shape", "data_type", "options"),
+    [pytest.param(*case, marks=pytest.mark.slow if number % 2 else ()) for number, case in enumerate(CASES)],
+)
 def test_the_kernel_gives_the_product_and_no_finding(shape, data_type, options):
     c, expected, made = run(shape, data_type, options)
     assert made.outcome == "finished"

@@ -7,16 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from emitter_sample import gemms, plans
+from emitter_sample import EVERY, GEMMS, PLANS, is_copied_by_tma
 from emitter_toolchain import link, nvrtc, nvrtc_ptx, run
 
 import tilescope as ts
 from tilescope.emitter.emission import TARGETS, device_half, emit_file
 
 HERE = Path(__file__).parent
-PLANS, GEMMS = dict(plans()), dict(gemms())
-EVERY = PLANS | GEMMS
-SAMPLED = [name for number, name in enumerate(EVERY) if number % 8 == 0]
+SAMPLED = [name for number, name in enumerate(EVERY) if number % 16 == 0]
 SNAPSHOTS = {
     "tile-wgmma.cu": ("cuda", PLANS, "00"),
     "tile-mma-cp-async.cu": ("cuda", PLANS, "40"),
@@ -66,19 +64,20 @@ def test_ptx_assembles(name, tmp_path):
 
 
 CONSUMER_BLACKWELL = {
-    "tile": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_120", stages=2).best,
-    "tile on its sibling": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_121").best,
-    "swizzle in larger atoms": ts.plan(
-        (64, 64), "bf16", consumer="ld.b128 rows", arch="sm_120", swizzle="128B_ATOM_32B"
-    ).best,
-    "gemm": ts.plan_gemm(512, 512, 512, "bf16", arch="sm_120"),
+    "tile": {"consumer": "ldmatrix", "arch": "sm_120", "stages": 2},
+    "tile on its sibling": {"consumer": "ldmatrix", "arch": "sm_121"},
+    "swizzle in larger atoms": {"consumer": "ld.b128 rows", "arch": "sm_120", "swizzle": "128B_ATOM_32B"},
+    "gemm": {"arch": "sm_120"},
 }
 
 
 @pytest.mark.parametrize("name", CONSUMER_BLACKWELL)
 def test_loads_on_sm_120_name_the_blocks_own_shared_memory(name, tmp_path):
     """PTX 8.6's form: .shared::cluster means the same bytes, and is slow there."""
-    plan = CONSUMER_BLACKWELL[name]
+    options = CONSUMER_BLACKWELL[name]
+    plan = (
+        ts.plan_gemm(512, 512, 512, "bf16", **options) if name == "gemm" else ts.plan((64, 64), "bf16", **options).best
+    )
     for target in ("cuda", "python", *(("ptx",) if name != "gemm" else ())):
         text = ts.emit(plan, target)
         assert re.search(r"cp\.async\.bulk\.tensor\.2d\.shared::cta\.global", text)
@@ -96,7 +95,7 @@ def test_loads_on_sm_90_keep_the_form_that_every_toolkit_with_tma_assembles():
         assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ts.emit(plan, target)
 
 
-@pytest.mark.parametrize("name", some(name for name, plan in PLANS.items() if plan.boxes is not None))
+@pytest.mark.parametrize("name", some(filter(is_copied_by_tma, PLANS)))
 def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
     """The loop is kept rolled: one body, no prologue."""
     plan = PLANS[name]
@@ -145,7 +144,7 @@ def test_texts_are_as_recorded(file):
 
 def snapshot(file):
     target, table, number = SNAPSHOTS[file]
-    return ts.emit(next(plan for name, plan in table.items() if name.startswith(number)), target)
+    return ts.emit(table[next(name for name in table if name.startswith(number))], target)
 
 
 FUNCTION = re.compile(r"^(?:static|extern|inline|__\w+__|template)?[^\n=;#]*?\b(\w+)\([^;=]*\) \{", re.MULTILINE)
@@ -166,10 +165,9 @@ def test_no_loop_of_a_program_has_one_turn(name):
     assert re.search(r"\* 1\b|\b0 \+|\+ 0\b", re.sub(r"//[^\n]*", "", device_half(source))) is None
 
 
-@pytest.mark.parametrize(
-    ("plan", "suggested"), [(next(iter(PLANS.values())), "tile.cu"), (GEMMS["01-16x4096x4096-bf16"], "gemm.cu")]
-)
-def test_the_build_line_names_the_programs_own_file(plan, suggested):
+@pytest.mark.parametrize(("name", "suggested"), [(next(iter(PLANS)), "tile.cu"), ("01-16x4096x4096-bf16", "gemm.cu")])
+def test_the_build_line_names_the_programs_own_file(name, suggested):
+    plan = EVERY[name]
     architecture = "-gencode=arch=compute_90a,code=sm_90a"
     program = suggested.removesuffix(".cu")
     assert f"nvcc -std=c++17 {architecture} -o {program} {suggested} && ./{program}\n" in ts.emit(plan, "cuda")

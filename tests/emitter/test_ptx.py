@@ -4,16 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from emitter_sample import plans
+from emitter_sample import OPTIONS, PLANS, consumer, is_copied_by_tma, is_load
 from ptx_threads import SMEM, Block
 
 import tilescope as ts
 from tilescope.layout import oriented
 
-PLANS = dict(plans())
 QUICK = {"00", "29", "43", "44", "56", "70", "83", "88"}
-LOADS = {name: plan for name, plan in PLANS.items() if plan.problem.direction == "load"}
-STORES = {name: plan for name, plan in PLANS.items() if plan.problem.direction == "store"}
+LOADS = [name for name in PLANS if is_load(name)]
+STORES = [name for name in PLANS if not is_load(name)]
 THREADS = 128
 MATRIX, VALUES = 0x10000, 0x4000000
 
@@ -78,21 +77,21 @@ def run_load(plan, first, *, partial=False):
 
 @pytest.mark.parametrize("name", some(LOADS))
 def test_a_load_brings_the_tile_that_starts_at_the_given_element(name):
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, expected = run_load(plan, plan.problem.tile)
     assert np.array_equal(block.smem[: len(expected)], expected)
 
 
-@pytest.mark.parametrize("name", some(name for name, plan in LOADS.items() if not plan.folded))
+@pytest.mark.parametrize("name", some(name for name in LOADS if "fold" not in OPTIONS[name]))
 def test_the_last_tile_of_a_matrix_is_filled_with_zeros(name):
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, expected = run_load(plan, tuple(2 * extent for extent in plan.problem.tile), partial=True)
     assert np.array_equal(block.smem[: len(expected)], expected)
 
 
-@pytest.mark.parametrize("name", some(name for name, plan in LOADS.items() if plan.boxes is not None))
+@pytest.mark.parametrize("name", some(filter(is_copied_by_tma, LOADS)))
 def test_one_thread_initialises_expects_and_copies_and_all_wait(name):
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, _ = run_load(plan, (0, 0))
     for instruction in ("mbarrier.init", "fence.mbarrier_init", "mbarrier.arrive.expect_tx", "cp.async.bulk.tensor"):
         assert block.executed_by(instruction) == {0}, instruction
@@ -103,9 +102,9 @@ def test_one_thread_initialises_expects_and_copies_and_all_wait(name):
     assert re.search(r"mbarrier\.init[^;]*;.*\n  bar\.sync 0;.*mbarrier\.try_wait", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("name", some(name for name, plan in LOADS.items() if plan.boxes is None))
+@pytest.mark.parametrize("name", some(name for name in LOADS if not is_copied_by_tma(name)))
 def test_threads_copy_different_chunks(name):
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, _ = run_load(plan, (0, 0))
     stores = "cp.async.cg" if plan.problem.copy == "cp.async" else "st.shared"
     targets = [values[0][0] for done, calls in block.done.items() if done.startswith(stores) for _, values in calls]
@@ -113,10 +112,10 @@ def test_threads_copy_different_chunks(name):
     assert block.executed_by(stores) == set(range(min(THREADS, len(targets))))
 
 
-@pytest.mark.parametrize("name", some(name for name, plan in LOADS.items() if plan.problem.consumer_name == "ldmatrix"))
+@pytest.mark.parametrize("name", some(name for name in LOADS if consumer(name) == "ldmatrix"))
 def test_lanes_of_ldmatrix_give_rows_of_the_tile(name):
     """Lane 8 i + r: row r of matrix i, 16 bytes within the tile; four matrices where the tile has them."""
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, _ = run_load(plan, plan.problem.tile)
     (calls,) = (calls for done, calls in block.done.items() if done.startswith("ldmatrix"))
     address = np.array([values[0][0] for _, values in calls[:32]]).reshape(4, 8)
@@ -129,11 +128,9 @@ def test_lanes_of_ldmatrix_give_rows_of_the_tile(name):
         assert np.array_equal(address[matrix], np.broadcast_to(plan.address(*at, SMEM), 8)), matrix
 
 
-@pytest.mark.parametrize(
-    "name", some(name for name, plan in LOADS.items() if plan.problem.consumer_name.startswith("ld."))
-)
+@pytest.mark.parametrize("name", some(name for name in LOADS if consumer(name).startswith("ld.")))
 def test_threads_read_different_vectors_of_the_tile(name):
-    plan = LOADS[name]
+    plan = PLANS[name]
     block, expected = run_load(plan, plan.problem.tile)
     (calls,) = (calls for done, calls in block.done.items() if done.startswith("ld.shared"))
     addresses = [address for _, (address, _) in calls]
@@ -144,7 +141,7 @@ def test_threads_read_different_vectors_of_the_tile(name):
 
 @pytest.mark.parametrize("name", some(STORES))
 def test_a_store_brings_every_value_to_its_place_in_the_matrix(name):
-    plan = STORES[name]
+    plan = PLANS[name]
     shape, pitch, memory = matrix_of(plan, partial=False)
     size, tile = plan.problem.data_type.bits // 8, plan.problem.tile
     values = np.random.default_rng(2).integers(0, 256, (*tile, size), np.uint8)

@@ -6,13 +6,12 @@ import subprocess
 
 import numpy as np
 import pytest
-from emitter_sample import plans
+from emitter_sample import PLANS
 from emitter_toolchain import cuda_root, nvrtc
 
 import tilescope as ts
 from tilescope.emitter.emission import SNIPPETS
 
-PLANS = dict(plans())
 SOME = [name for number, name in enumerate(PLANS) if number % 5 == 0]
 MAPS = {
     "tiled": ts.TensorMap("bf16", (4096, 1000), (8192,), (64, 64), swizzle="128B", l2_promotion="128B"),

@@ -92,7 +92,7 @@ def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
         Child((sys.executable, "-c", program))
 
 
-def test_the_child_as_it_is_run_knows_every_kind_of_value(tmp_path):
+def test_the_child_as_it_is_run_knows_every_kind_of_value():
     """A suite in the child may read plain data, which imports every module with a kind: none may be there twice."""
     reads_plain_data = """
 import runpy, sys
@@ -109,5 +109,5 @@ except RuleError:
     print("every module was asked for it")
 """
     command = [isolation.COMMAND[0], "-c", reads_plain_data, isolation.COMMAND[-1]]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("every module was asked for it\n", "")

@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 def launches(monkeypatch):
     """The launches that a test ran, with the records of their copies and barriers."""
     seen = []
-    told = kernel_module._told
+    told = kernel_module.run_of
 
     def told_and_kept(launch, result, notes):
         seen.append(launch)
         return told(launch, result, notes)
 
-    monkeypatch.setattr(kernel_module, "_told", told_and_kept)
+    monkeypatch.setattr(kernel_module, "run_of", told_and_kept)
     return seen

@@ -316,6 +316,13 @@ def added_by_the_last(random: np.random.Generator) -> Case:
     return Case(args, out, source.sum(0, dtype=np.uint32))
 
 
+def running_sums(random: np.random.Generator) -> Case:
+    """One small number of each of five blocks, with all before it, and a word in which blocks tell of their sums."""
+    source = random.integers(0, 1000, 5, np.uint32)
+    out = np.zeros(5, np.uint32)
+    return Case([source, np.zeros(5, np.uint32), out], out, np.cumsum(source, dtype=np.uint32))
+
+
 def sum_under_lock(random: np.random.Generator) -> Case:
     """One word of each of four blocks."""
     source = words(random, 4)

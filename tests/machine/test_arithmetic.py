@@ -464,7 +464,7 @@ def test_a_nan_is_unequal_to_everything_only_in_unordered_comparisons():
         ("fma.rn.relu.f32", "fma.f32 has no .relu and no .oob"),
         ("rsqrt.rn.f32", "rsqrt.rn.f32 has no such type"),
         ("add", "add has no type"),
-        ("frobnicate.u32", "frobnicate is no arithmetic instruction"),
+        ("frobnicate.u32", "the machine has no instruction frobnicate"),
     ],
 )
 def test_unknown_forms_say_what_is_not_understood(opcode, reason):

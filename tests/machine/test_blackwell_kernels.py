@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from blackwell_launches import LAUNCHES
+from blackwell_launches import LAUNCHES, product
 
 import tilescope as ts
 
@@ -41,6 +41,24 @@ def assert_equal_to_a_plain_product(name, ptx, launched, seed=None):
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_texts_compute_a_plain_product(name):
     assert_equal_to_a_plain_product(name, (GOLDEN / f"{name}.ptx").read_text(), RECORDED[name])
+
+
+def test_a_map_of_another_swizzle_than_the_descriptors_is_told():
+    """The product is wrong, and nothing but the swizzle says why."""
+    launch = product(swizzle="128B_ATOM_32B")
+    launched = RECORDED["product"]
+    run = ts.Kernel((GOLDEN / "product.ptx").read_text()).run(
+        launch.grid,
+        launched["threads"],
+        launch.arguments,
+        memory=launch.memory,
+        smem_bytes=launched["smem_bytes"],
+        record=False,
+        remedies=False,
+    )
+    mismatches = [finding for finding in run.findings if finding.rule == "run-swizzle-mismatch"]
+    assert [finding.severity for finding in mismatches] == ["error"] * 2  # A and B
+    assert "Use swizzle 128B_ATOM_32B in the descriptor (code 1 in bits 61-63)" in mismatches[0].fix
 
 
 @pytest.mark.slow

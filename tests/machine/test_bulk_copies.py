@@ -308,7 +308,7 @@ def test_loads_without_end_that_nobody_waits_for_end_with_the_budget():
         bra AGAIN;""",
         SOURCE_AND_OUT,
     )
-    assert endless.run(1, 1, [numbered(64), numbered(64)], max_steps=10_000).outcome == "stopped"
+    assert endless.run(1, 1, [numbered(64), numbered(64)], max_steps=4 * MOST_WORKS).outcome == "stopped"
 
 
 def test_only_so_many_pieces_of_work_are_under_way_and_the_oldest_goes_first():

@@ -299,7 +299,9 @@ def recounted(execution, count):
     return cost, least
 
 
-@pytest.mark.parametrize("name", ["softmax", "histogram", "cp_async", "matrices", "atomics_shared"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "histogram", "cp_async", "matrices", pytest.param("atomics_shared", marks=pytest.mark.slow)]
+)
 def test_counts_equal_those_of_a_naive_recount(name, monkeypatch, launches):
     expected = {}
 
@@ -572,7 +574,14 @@ def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise():
     assert finding.fix.startswith("Deal the elements to lanes otherwise")
 
 
-@pytest.mark.parametrize("name", ["mm_tma_f16", "emitted_gemm_mn", "ring", "gluon_specialised"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mm_tma_f16",
+        "emitted_gemm_mn",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ring", "gluon_specialised")),
+    ],
+)
 def test_recorded_kernels_read_their_operands_as_they_were_written(name):
     """The others are run, and held free of errors, where they are compared with the card."""
     run, _ = run_again(name)

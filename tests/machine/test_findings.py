@@ -446,3 +446,86 @@ def test_without_source_lines_every_pair_is_told():
     text = UNROLLED.replace(".loc 1 5 0", "").replace(".loc 1 7 0", "").replace(".loc 1 8 0", "")
     run = kernel(text, "").run(1, 64, [])
     assert len([finding for finding in run.findings if finding.rule == "run-race"]) == 3
+
+
+# Mbarriers: the cause is told before its victims.
+
+RING = """
+    .shared .align 128 .b8 tile[64];
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 mbarrier.init.shared.b64 [full], 1;
+    @%p1 mbarrier.init.shared.b64 [empty], 31;
+    bar.sync 0;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, 1;
+    @!%p1 bra READ;
+FILL:
+    {wait_empty}
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], {bytes};
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%d1], 32, [full];
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile+32], [%d1], 32, [full];
+    xor.b32 %r3, %r3, 1;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p2, %r2, 4;
+    @%p2 bra FILL;
+    ret;
+READ:
+    xor.b32 %r3, %r3, 1;
+    {wait_full}
+    ld.shared.u32 %r4, [tile+32];
+    mbarrier.arrive.shared.b64 _, [empty];
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p2, %r2, 4;
+    @%p2 bra READ;
+    ret;
+"""
+PARTS = {
+    "wait_empty": "E: mbarrier.try_wait.parity.shared.b64 %p3, [empty], %r3; @!%p3 bra E;",
+    "wait_full": "F: mbarrier.try_wait.parity.shared.b64 %p3, [full], %r3; @!%p3 bra F;",
+    "bytes": "64",
+}
+
+
+def ring_findings(**changed):
+    run = kernel(RING.format(**{**PARTS, **changed}), POINTER).run(1, 32, [np.zeros(16, np.uint32)], remedies=False)
+    return run.outcome, [finding for finding in run.findings if finding.severity == "error"]
+
+
+def test_a_right_ring_has_no_finding():
+    assert ring_findings() == ("finished", [])
+
+
+def test_a_phase_that_ends_before_its_bytes_have_come_says_how_many_to_expect():
+    _, findings = ring_findings(bytes="32")
+    assert findings[0].rule == "run-expected-bytes"
+    assert "was told to expect 32 bytes, and the copies of the phase bring 64 bytes" in findings[0].found
+    assert findings[0].fix == "Expect 64 bytes."
+
+
+def test_an_mbarrier_that_is_armed_again_is_named_with_what_it_waits_for():
+    outcome, findings = ring_findings(wait_empty="")
+    assert outcome == "fault"
+    assert findings[0].rule == "run-launch-failure"
+    assert "(full)" in findings[0].found
+    assert findings[0].limit.startswith("its phase still waits for 64 bytes of copies")
+
+
+def test_a_read_that_does_not_wait_is_told_before_those_who_cannot_go_on():
+    outcome, findings = ring_findings(wait_full="")
+    assert outcome in ("fault", "hang")
+    assert findings[0].rule == "run-copy-wait"
+    assert {"run-hang", "run-launch-failure"} & {finding.rule for finding in findings[1:]}
+
+
+def test_a_relaxed_wait_is_told_as_one():
+    """It has seen the phase end, so another wait would not help."""
+    relaxed = "F: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p3, [full], %r3; @!%p3 bra F;"
+    outcome, findings = ring_findings(wait_full=relaxed)
+    assert outcome == "finished"
+    assert findings[0].rule == "run-copy-wait"
+    assert "by a relaxed wait" in findings[0].limit
+    assert ring_findings(wait_full=f"{relaxed} fence.acq_rel.cta;") == ("finished", [])

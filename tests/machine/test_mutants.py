@@ -375,7 +375,15 @@ def test_ptxas_takes_every_form_of_mutant(tmp_path):
     assert refused == []
 
 
-@pytest.mark.parametrize("name", ["block_reduction", "cp_async", "cluster_memory", "arith_wgmma_m64n16k16_bf16_f32"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "block_reduction",
+        "cluster_memory",
+        "arith_wgmma_m64n16k16_bf16_f32",
+        pytest.param("cp_async", marks=pytest.mark.slow),
+    ],
+)
 def test_every_mutant_of_a_kernel_without_anything_too_much_is_found(name):
     rows = list(judged_mutants(name))
     assert rows != []

@@ -42,7 +42,7 @@ REMEDIES = [
         [(wait_loop("[full]", 0), "behind", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes")],
     ),
     ("tma_store", "no-fence", [("fence.proxy.async;", "before", "bar.sync 0")]),
-    ("tma_store", "no-barrier", [("fence.proxy.async; bar.sync 0;", "behind", "st.shared.u32 [place], value")]),
+    ("tma_store", "no-barrier", [("bar.sync 0;", "behind", "st.shared.u32 [place], value")]),
     ("tma_store", "no-commit", [("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", "before", "ret")]),
     ("tma_store", "no-wait", [("cp.async.bulk.wait_group.read 0;", "before", "ret")]),
     (
@@ -55,7 +55,7 @@ REMEDIES = [
     (
         "stmatrix_store",
         "no-syncwarp",
-        [("fence.proxy.async; bar.warp.sync 0xffffffff;", "behind", "stmatrix.sync.aligned.m8n8.x4.shared.b16")],
+        [("bar.warp.sync 0xffffffff;", "behind", "stmatrix.sync.aligned.m8n8.x4.shared.b16")],
     ),
     (
         "wgmma_stores",

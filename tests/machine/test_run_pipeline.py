@@ -215,11 +215,16 @@ def test_what_no_step_says_is_refused(name):
     ("name", "pattern", "rule"),
     [
         ("mm_tma_f16", r"^\s*fence\.proxy\.async[^;]*;", "pipeline-fence"),
-        ("mm_tma_f16", r"^.*cp\.async\.bulk\.wait_group[^;]*;", "pipeline-exit"),
         ("mm_tma_f16", r"^\s*@!complete bra[^;]*;", "pipeline-race"),
-        ("emitted_gemm_f16", r"^\s*wgmma\.wait_group\.sync\.aligned 1;", "pipeline-race"),
-        ("ring", r"^\s*wgmma\.wait_group[^;]*;", "pipeline-race"),
         ("cp_async", r"^\s*cp\.async\.wait_group[^;]*;", "pipeline-race"),
+        *(
+            pytest.param(*row, marks=pytest.mark.slow)
+            for row in (
+                ("mm_tma_f16", r"^.*cp\.async\.bulk\.wait_group[^;]*;", "pipeline-exit"),
+                ("emitted_gemm_f16", r"^\s*wgmma\.wait_group\.sync\.aligned 1;", "pipeline-race"),
+                ("ring", r"^\s*wgmma\.wait_group[^;]*;", "pipeline-race"),
+            )
+        ),
     ],
 )
 def test_a_recorded_kernel_without_one_instruction_is_no_longer_proven(name, pattern, rule):
@@ -406,21 +411,25 @@ def test_warps_that_write_bytes_of_their_own_do_not_race():
 
 
 def test_a_block_that_waits_at_a_barrier_for_ever_is_a_hang_of_its_pipeline():
-    run = run_body(".reg .pred %p1; .reg .b32 %r1; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra B;"
-                   " bar.sync 1, 64; B:")  # fmt: skip
+    run = run_body(
+        ".reg .pred %p1; .reg .b32 %r1; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra B; bar.sync 1, 64; B:"
+    )
     assert run.outcome == "hang"
     mistake = ts.simulate(run.pipeline()).mistake
     assert (mistake.rule, mistake.outcome) == ("pipeline-sync", "hang")
 
 
 def test_a_barrier_that_lives_twice_is_two_barriers():
-    run = run_body("""
+    run = run_body(
+        """
         .shared .b64 b; .reg .pred %p1;
         mbarrier.init.shared.b64 [b], 32; mbarrier.arrive.shared.b64 _, [b];
         W1: mbarrier.try_wait.parity.shared.b64 %p1, [b], 0; @!%p1 bra W1; mbarrier.inval.shared.b64 [b];
         mbarrier.init.shared.b64 [b], 32; mbarrier.arrive.shared.b64 _, [b];
         W2: mbarrier.try_wait.parity.shared.b64 %p1, [b], 0; @!%p1 bra W2;
-    """, threads=1)  # fmt: skip
+    """,
+        threads=1,
+    )
     assert run.outcome == "hang"  # one thread of the 32 that it counts
     assert [barrier.name for barrier in run.pipeline().barriers] == ["b"]
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from ptx_texts import per_thread
+from ptx_texts import kernel, per_thread
+
+import tilescope as ts
 
 MEASURED = {
     "%nwarpid": 64,
@@ -22,3 +24,30 @@ def test_a_register_holds_what_the_card_gave(register):
     reading = per_thread(f".shared .align 16 .b8 own[16]; mov.u32 %r2, own; mov.u32 %r1, {register};")
     assert reading.run(1, 32, [out], smem_bytes=512).outcome == "finished"
     np.testing.assert_array_equal(out, [MEASURED[register]] * 32)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("add.u32 %r1, %envreg3, 1;", "the special register %envreg3 has no value here"),
+        ("add.u32 %r1, %clock, 1;", "%clock changes while the kernel runs"),
+        ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];", "textures, surfaces and samplers"),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [%d1];", "use mma.sync with ldmatrix"),
+    ],
+)
+def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason):
+    with pytest.raises(ts.RuleError, match="ptx-unsupported") as caught:
+        kernel(body)
+    assert reason in str(caught.value)
+
+
+def test_grid_sync_of_cooperative_groups_has_its_word():
+    """The driver's workspace: its size, then the word that sync_grids counts in; its address in two environment registers."""
+    body = (
+        "ld.param.u64 %d1, [out]; mov.u32 %r1, %envreg2; mov.u32 %r2, %envreg1; mov.b64 %d2, {%r1, %r2};"
+        " atom.global.add.u32 %r3, [%d2+4], 1; mov.u32 %r4, %ctaid.x; mad.wide.u32 %d1, %r4, 4, %d1; st.global.u32 [%d1], %r3;"
+    )
+    out = np.full(3, 9, np.uint32)
+    run = kernel(body, ".param .u64 out").run(3, 1, [out])
+    assert run.outcome == "finished"
+    assert sorted(out.tolist()) == [0, 1, 2]

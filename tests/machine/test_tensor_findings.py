@@ -147,3 +147,61 @@ def test_what_is_no_descriptor_is_a_fault():
     )
     assert run.outcome == "fault"
     assert "0x8400050 has bit 6 set" in str(run.findings[0])
+
+
+MEETING = "barrier.cluster.arrive;\n    barrier.cluster.wait;\n    tcgen05.fence::after_thread_sync;\n    mov.b16"
+BY_MBARRIER = """mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [met];
+MET: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p8, [met], 0; @!%p8 bra MET;
+    tcgen05.fence::after_thread_sync;
+    mov.b16"""
+RELAXED = {
+    "a barrier of the cluster": RIGHT.replace(MEETING, MEETING.replace("arrive;", "arrive.relaxed;")),
+    "an mbarrier": (
+        RIGHT.replace(MEETING, BY_MBARRIER)
+        .replace(".shared .align 8 .b64 done;", ".shared .align 8 .b64 done; .shared .align 8 .b64 met;")
+        .replace(
+            "@%p1 mbarrier.init.shared.b64 [done], 1;",
+            "@%p1 mbarrier.init.shared.b64 [done], 1; @%p1 mbarrier.init.shared.b64 [met], 128;",
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELAXED)
+def test_fences_of_tcgen05_need_no_more_than_the_order_of_execution(name):
+    """Relaxed arrivals hand on no memory; what stands between the fences of tensor memory they do."""
+    right = RELAXED[name]
+    assert right != RIGHT
+    assert found(right) == set()
+    assert ("error", "run-tmem-order") in found(right.replace("tcgen05.fence::before_thread_sync;", ""))
+
+
+def test_a_load_that_should_wait_for_a_product_is_told_so():
+    """Columns that nobody has written are loaded, and then a product writes them: the load came too early."""
+    body = f"mov.b32 %r8, {WORD.encode():#x}; tcgen05.mma.cta_group::1.kind::f16 [%r1], %a0, %a1, %r8, %p7;"
+    early = text(body, COLUMNS, blocks=1, arguments=2, target="sm_100a")
+    for piece in ("tcgen05.st.sync", "tcgen05.wait::st"):
+        early = "\n".join(line for line in early.splitlines() if piece not in line)
+    arrays = [np.zeros(SMEM_BYTES, np.uint8), np.zeros((128, COLUMNS), np.uint32), np.zeros((128, COLUMNS), np.uint32)]
+    early = (
+        early.replace("@!%p5 bra DONE;", "")
+        .replace("@!%p3 bra DONE;", "@!%p3 bra AFTER;")
+        .replace("DONE:\n", "AFTER:\n")
+    )
+    run = ts.Kernel(early).run(1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False)
+    finding = next(one for one in run.findings if one.rule == "run-tmem-order" and "tcgen05.ld" in one.argument)
+    assert "loads lanes" in finding.found
+    assert finding.fix.startswith("Use tcgen05.commit in the thread that issues it")
+
+
+def test_exchanged_strides_of_a_descriptor_are_told():
+    held = A.descriptor
+    swapped = ts.Tcgen05Descriptor(
+        held.start_address, leading_bytes=held.stride_bytes, stride_bytes=16, swizzle=held.swizzle.name
+    )
+    arrays = [np.zeros(SMEM_BYTES, np.uint8), np.zeros((128, COLUMNS), np.uint32), np.zeros((128, COLUMNS), np.uint32)]
+    run = ts.Kernel(RIGHT).run(
+        1, 128, [*arrays, swapped.encode(), B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False
+    )
+    finding = next(one for one in run.findings if one.rule == "run-operand-overlap")
+    assert finding.fix == "Exchange them: leading dimension 16 bytes (bits 16-29), stride 256 bytes (bits 32-45)."

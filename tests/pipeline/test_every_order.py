@@ -22,7 +22,7 @@ FALSE_PROOFS = {row["name"]: row["pipeline"] for row in json.loads((GOLDEN / "fa
 KERNELS = sorted(path.stem for path in GOLDEN.glob("*.toml"))
 
 STATE_LIMIT = 20_000
-SAMPLE = 300
+SAMPLE = 150
 SLOW_SEEDS = range(1, 13)
 PIPELINES_PER_SEED = 600
 
@@ -74,8 +74,9 @@ def test_templates_are_right_in_every_order(name):
         assert naive(data, STATE_LIMIT) == "", data
 
 
+@pytest.mark.slow
 def test_random_pipelines_are_the_same_for_the_same_seed_and_bad_in_every_way():
-    count = 2 * SAMPLE
+    count = 600
     drawn = list(pipelines(0, count))
     assert drawn == list(pipelines(0, count))
     assert drawn != list(pipelines(1, count))

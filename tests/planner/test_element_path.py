@@ -77,7 +77,7 @@ def test_the_result_lies_where_the_fragment_of_d_says(operand, axis):
     plan = ts.plan((64, 64), "bf16", operand=operand).best
     instruction = "wgmma.m64n64k16"
     fragment = ts.fragment(instruction, operand="D", data_type="f32")
-    for index in range(64):
+    for index in range(0, 64, 7):
         holders = {fragment.holder(*((index, other) if axis == 0 else (other, index)))[0] for other in range(64)}
         assert set(plan.path(index, 0).result.threads) == holders
 

@@ -41,8 +41,10 @@ def refusal(*shape, **options):
 
 
 # An H200, as measured: one SM's GB/s for rows of 128 bytes, microseconds from issue to arrival, GB/s from memory;
-# 790 TFLOP/s of 16-bit types, 1979 of 8-bit ones by its datasheet; 128 bytes a cycle of shared memory at 1.98 GHz.
-SM_GB_PER_S, LATENCY_US, MEMORY_GB_PER_S, TFLOPS, SMEM_GB_PER_S = 210, 0.75, 4559, {16: 790, 8: 1979}, 128 * 1.98
+# m64n256k16 of 16-bit types in 128 cycles, 1979 TFLOP/s of 8-bit types by its datasheet; 128 bytes a cycle of shared
+# memory; 1.98 GHz.
+SM_GB_PER_S, LATENCY_US, MEMORY_GB_PER_S, SMEM_GB_PER_S = 210, 0.75, 4559, 128 * 1.98
+TFLOPS = {16: 132 * (2 * 64 * 256 * 16 / 128) * 1.98e9 / 1e12, 8: 1979}
 IN_FLIGHT = {8: 1386, 16: 2477, 24: 3384, 32: 3925, 48: 4248, 64: 4316, 96: 4336, 192: 4336}  # GB/s by KiB on every SM
 
 
@@ -90,7 +92,7 @@ def test_tiles_are_ranked_by_predicted_time_and_have_floors(shape, data_type, bi
     times = [each.prediction.us for each in gemm.ranked]
     assert times[0] <= 1.01 * min(times)
     assert gemm.tile == gemm.ranked[0].tile == expected
-    assert gemm.floor_us == gemm.ranked[0].floor_us < 1.05 * gemm.predicted_us
+    assert gemm.floor_us == gemm.ranked[0].floor_us < gemm.predicted_us
 
 
 def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
@@ -588,7 +590,7 @@ def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, 
 
 def test_a_tile_that_one_matrix_cannot_have_names_the_extent_or_the_matrix():
     assert [(each.rule, each.found, each.fix) for each in refusal(64, 64, 64, "bf16", tile=(60, 64, 64))] == [
-        ("wgmma-tile", "m = 60", "Use 64.")
+        ("wgmma-tile", "m = 60", "Use 64; TMA fills what lies outside the tensor with zeros.")
     ]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["n = 60"]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["k = 24"]  # of A and of B
@@ -743,12 +745,13 @@ def test_nonsense_is_refused_with_a_rule(asked, rule):
 
 
 def test_reasons_name_the_card_whose_rates_they_use():
-    here = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16"))[1]
-    assert here == (
-        "Floor 179.4 us by the rates of an H200, bound by arithmetic: arithmetic 179.4 us at 790 TFLOP/s (measured); "
+    here = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16"))
+    assert here[1] == (
+        "Floor 132.4 us by the rates of an H200, bound by arithmetic: arithmetic 132.4 us at 1071 TFLOP/s (measured); "
         "shared-memory reads 82.7 us at 253.4 GB/s (documented); loads of one SM 59.9 us at 210 GB/s (measured); "
         "memory 22.1 us at 4559 GB/s (measured)."
     )
+    assert here[2] == "Held for seconds, the power of an H200 allows 790 TFLOP/s: 174.0 us."
     elsewhere = sentences(ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100"))
     assert elsewhere[1].startswith(
         "Floor 2.12 us by the rates of a B200, bound by memory: memory 2.12 us at 8000 GB/s (documented);"

@@ -68,7 +68,7 @@ def test_a_ranking_counts_no_ranks_that_it_does_not_show():
 
 def test_a_reason_comes_before_the_candidates_that_it_refuses():
     drawn = " ".join(ts.plan((100, 64), "bf16").text().split())
-    assert "Refused 1 wgmma-tile: n = 100; wgmma takes n of bfloat16 in multiples of 8. Use 104." in drawn
+    assert "Refused 1 wgmma-tile: n = 100; wgmma takes n of bfloat16 in multiples of 8. Use 104; TMA fills" in drawn
 
 
 def test_one_thread_that_issues_many_small_copies_is_named():

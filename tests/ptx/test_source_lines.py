@@ -95,3 +95,26 @@ def test_functions_are_named_in_the_debug_strings():
         after=".section .debug_str\n{\n$L__info_string0:\n.b8 95,90,110\n.b8 101,119,0\n$L__info_string1:\n.b8 0\n}",
     )
     assert source.function == "new"
+
+
+def test_lines_of_an_inline_assembly_text_are_lines_of_its_first_loc():
+    lines = sources(
+        """.reg .b32 %r<2>;
+        .reg .b64 %rd<2>;
+        .loc 1 5 23
+        // begin inline asm
+        .loc 1 5 23
+        mov.u32 %r1, 0;
+        .loc 1 6 23
+        ld.global.b32 { %r1 }, [ %rd1 ];
+        // end inline asm
+        // begin inline asm
+        .loc 1 8 2
+        mov.u32 %r1, 0;
+        .loc 1 9 2
+        mov.u32 %r1, 1;
+        // end inline asm
+        .loc 1 9 4
+        ret;"""
+    )
+    assert [source.line for source in lines] == [5, 5, 8, 8, 9]

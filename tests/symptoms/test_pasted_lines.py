@@ -193,8 +193,16 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
             ),
         ),
         (
+            "tensor map 128B swizzle inner dimension 256 bytes",
+            ("A box row of 256 bytes is wider than the span of swizzle 128B: take 2 boxes of at most 128 bytes.",),
+        ),
+        ("128B swizzle, an inner dimension of 128 bytes", ()),
+        (
             "'.tile::scatter4' not supported on .target sm_120a",
-            ("scatter4 exists for sm_100a, sm_103a and sm_110a; sm_120 does not have it.",),
+            (
+                "scatter4 exists for sm_100a, sm_103a and sm_110a; sm_120 does not have it.",
+                "Store the rows there one by one: a box of one row, or plain stores.",
+            ),
         ),
         (
             "Instruction 'tensormap.replace' not supported on .target 'sm_121'",
@@ -245,3 +253,44 @@ def test_the_command_prints_the_arithmetic_above_the_causes(capsys):
     assert run(["explain", "out of resource: shared memory, Required: 131072, Hardware limit: 101376"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.index("3 instead of 4") < said.index("1. shared-memory-cap")
+
+
+def test_an_invalid_argument_of_no_call_says_what_it_can_be(capsys):
+    run(["explain", "-q", "RuntimeError: CUDA error: invalid argument"])
+    said, advice = capsys.readouterr().out.splitlines()
+    assert "one that makes a tensor map" in said
+    assert "cudaFuncSetAttribute" in said
+    assert advice.startswith("Find the call: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "symptom"),
+    [
+        ("TMA descriptor: invalid argument", "the encode call answers INVALID_VALUE (1)"),
+        ("cuTensorMapEncodeTiled returned 1", "the encode call answers INVALID_VALUE (1)"),
+        ("kernel launch: invalid argument", "too much shared memory, or an invalid value at launch (1, 9)"),
+        ("1", "an invalid argument, of whichever call (1)"),
+    ],
+)
+def test_an_invalid_argument_is_that_of_the_call_beside_it(typed, symptom):
+    assert diagnose(typed).symptoms[0].name == symptom
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "CUDA Illegal Instruction during CUDA Graph capture",  # what CUDA says goes before what happens around it
+        "an illegal instruction was encountered in a captured graph",
+    ],
+)
+def test_an_error_in_cudas_words_goes_before_what_stands_around_it(typed):
+    assert diagnose(typed).symptoms[0].name == "illegal instruction (715)"
+
+
+def test_a_line_of_ptxas_that_no_phrase_has_is_about_the_instruction():
+    line = "ptxas /tmp/tmpxft_0005-6_k.ptx, line 3617; error   : Vector type too large, exceeds 128 bit limit"
+    assert topics.find(line).symptoms[0].name == "ptxas: the instruction does not take these types, shapes or arguments"
+
+
+def test_what_a_change_does_is_not_what_it_is_about():
+    assert topics.find("Update grouped gemm to use TLX TMA descriptors").name == "grouped GEMM"

@@ -36,7 +36,7 @@ ASKED = {
     "deadlock after 4 stages": "it hangs after as many steps as there are stages",
     "hangs with cluster size 2": "it hangs with multicast only",
     "setmaxnreg hang": "it hangs before any load",
-    "CUDA_ERROR_INVALID_VALUE": "the encode call answers INVALID_VALUE (1)",
+    "CUDA_ERROR_INVALID_VALUE": "an invalid argument, of whichever call (1)",
     "Failed to initialize the TMA descriptor 1": "the encode call answers INVALID_VALUE (1)",
     "Failed to initialize the TMA descriptor 715": "the encode call answers 700, 715, 716 or 719",
     "garbage in every second row": "garbage in every second row",

@@ -8,8 +8,8 @@ the ranking was made, and tell how explain does with lines that nobody fitted it
 
 lines_drawn_later.tsv holds what was drawn in rounds, of threads that no other table has: each round was labelled, asked once with
 what had been made by then, and only afterwards used to find what was missing. Asked once, 72 of the 97 lines of round 1 were
-right, 74 of 85 in round 2, 43 of 49 in round 3 and 23 of 24 in round 4: about nine of ten is to be expected of lines that nobody
-has seen.
+right, 74 of 85 in round 2, 43 of 49 in round 3, 23 of 24 in round 4, 56 of 70 in round 5, 55 of 70 in round 6 and 24 of 26 in
+round 7: of titles that nobody has seen nine of ten are right, of error lines and sentences from the middle of a thread about eight.
 """
 
 from functools import cache
@@ -37,6 +37,8 @@ DRAWN_LATER = [
 ]
 SHARE_RIGHT = 0.9
 SHARE_OF_HELD_BACK = 0.85
+SAMPLED = 5  # every fifth line is asked in each run, all of them in the slow tests
+SHARE_OF_SAMPLE = 0.87
 TOGETHER = frozenset(table("words")["together"])  # words that stand for several
 
 
@@ -73,15 +75,23 @@ def assert_share_right(lines, share):
     assert right >= share * len(lines), f"{right} of {len(lines)} are right; not these:\n" + "\n".join(misses)
 
 
-def test_the_right_cause_comes_first_for_nine_lines_of_ten():
+@pytest.mark.parametrize("lines", [LINES, LABELLED_FIRST, DRAWN_LATER], ids=["fitted", "labelled first", "drawn later"])
+def test_the_right_cause_comes_first_for_nine_lines_of_ten(lines):
+    assert_share_right(lines[::SAMPLED], SHARE_OF_SAMPLE)
+
+
+@pytest.mark.slow
+def test_the_right_cause_comes_first_for_nine_of_all_lines_of_ten():
     assert_share_right([*LINES, *LABELLED_FIRST], SHARE_RIGHT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "share"), [("fault", SHARE_RIGHT), ("title", SHARE_OF_HELD_BACK)])
 def test_faults_and_titles_that_were_labelled_first_find_their_topic(kind, share):
     assert_share_right([line for line in LABELLED_FIRST if line[3] == kind], share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fault", "title"])
 def test_lines_that_were_drawn_later_find_their_topic(kind):
     assert_share_right([line for line in DRAWN_LATER if line[3] == kind], SHARE_RIGHT)
@@ -92,6 +102,7 @@ def test_lines_that_were_drawn_later_are_of_threads_that_no_other_table_has():
     assert {line[2] for line in DRAWN_LATER} & asked_before == set()
 
 
+@pytest.mark.slow
 def test_lines_that_were_held_back_find_their_topic():
     assert_share_right([line for line in LABELLED_FIRST if line[4] == "held back"], SHARE_OF_HELD_BACK)
 
@@ -128,6 +139,8 @@ def test_filler_leaves_no_phrase_a_single_common_word():
         ("sm_100a: +31% time", "fullpercent", False),
         ("3 of 4 rows are wrong", "fraction34", True),
         ("wrong with Triton 3.4", "fraction34", False),
+        ("no backend with capability 120", "smtarget", True),
+        ("compute capability 12.0", "120", True),
     ],
 )
 def test_what_is_one_word_and_what_is_none(typed, word, is_there):
@@ -163,6 +176,8 @@ def test_a_fault_is_told_from_a_subject(typed, is_fault):
         ("Feature request: FenceMBarrierInit for clusters", "fence.mbarrier_init"),  # names in capitals are taken apart
         ("[FEA]: nvgpu.tma.async.store", "TMA store"),
         ("What is the difference between mbarrier.try_wait.parity and a barrier?", "mbarrier"),
+        ("[QST] How do I partition with TiledCopy", "LDSM atom"),  # a name of code, to the letter …
+        ("one more tile copy to shared memory", "shared memory"),  # … and no other form of its words
     ],
 )
 def test_the_subject_of_a_title_is_the_term_that_says_most(typed, name):

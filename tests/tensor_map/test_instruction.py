@@ -136,14 +136,14 @@ def test_im2col_offsets_by_rank(rank, end):
 
 OFFSETS = {
     #                    map          direction  offsets    what is said of it
-    "tiled":            (BF16,        "load",    (1,),      ("a tiled copy has none", "Leave offsets out.")),
-    "two, of three":    (IMAGES,      "load",    (1,),      ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
-    "three, of two":    (IMAGES,      "load",    (1, 1, 1), ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
-    "a halo alone":     (WIDE,        "load",    (1,),      ("2 for an im2col-wide map", "Use (0, 0): the halo and the offset.")),
-    "stored":           (IMAGES,      "store",   (1, 1),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
-    "stored, zero":     (IMAGES,      "store",   (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
-    "reduced":          (IMAGES,      "reduce",  (0, 0),    ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
-}  # fmt: skip
+    "tiled": (BF16, "load", (1,), ("a tiled copy has none", "Leave offsets out.")),
+    "two, of three": (IMAGES, "load", (1,), ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
+    "three, of two": (IMAGES, "load", (1, 1, 1), ("2 for an im2col map of rank 4", "Use (0, 0), for example: W, H.")),
+    "a halo alone": (WIDE, "load", (1,), ("2 for an im2col-wide map", "Use (0, 0): the halo and the offset.")),
+    "stored": (IMAGES, "store", (1, 1), ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+    "stored, zero": (IMAGES, "store", (0, 0), ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+    "reduced": (IMAGES, "reduce", (0, 0), ("an im2col store has none: im2col_no_offs", "Leave offsets out.")),
+}
 
 
 @pytest.mark.parametrize("name", OFFSETS)

@@ -147,17 +147,17 @@ def test_is_plain_data_and_back(name):
 
 COUNTS = {
     #                transaction  written  filled  overrun  footprint   basis
-    "tiled":              (4 * 32,   4 * 32,     2,     0,  4 * 32, "measured"),
-    "narrow":             (3 * 48,   3 * 48,     1,     0, 3 * 128, "measured"),
-    "interleaved":       (48 * 32,  48 * 32,    36,     0, 48 * 32, "measured"),
-    "im2col":            (20 * 32,  20 * 32,     4,     0, 20 * 32, "measured"),
-    "wide":              (12 * 64,  12 * 64,     0,     0, 12 * 64, "documented"),
-    "four bits":          (3 * 64,   3 * 64,     1,     0, 3 * 128, "documented"),
-    "six bits stored":      (None,   2 * 96,     1,     0, 3 * 128, "documented"),
-    "overrun":              (None,   2 * 32,     1,    24,  3 * 32, "measured"),
-    "gather":             (4 * 64,   4 * 64,     1,     0,  4 * 64, "documented"),
-    "scatter":              (None,   3 * 64,     1,     0,  4 * 64, "documented"),
-}  # fmt: skip
+    "tiled": (4 * 32, 4 * 32, 2, 0, 4 * 32, "measured"),
+    "narrow": (3 * 48, 3 * 48, 1, 0, 3 * 128, "measured"),
+    "interleaved": (48 * 32, 48 * 32, 36, 0, 48 * 32, "measured"),
+    "im2col": (20 * 32, 20 * 32, 4, 0, 20 * 32, "measured"),
+    "wide": (12 * 64, 12 * 64, 0, 0, 12 * 64, "documented"),
+    "four bits": (3 * 64, 3 * 64, 1, 0, 3 * 128, "documented"),
+    "six bits stored": (None, 2 * 96, 1, 0, 3 * 128, "documented"),
+    "overrun": (None, 2 * 32, 1, 24, 3 * 32, "measured"),
+    "gather": (4 * 64, 4 * 64, 1, 0, 4 * 64, "documented"),
+    "scatter": (None, 3 * 64, 1, 0, 4 * 64, "documented"),
+}
 
 
 @pytest.mark.parametrize("name", COUNTS)

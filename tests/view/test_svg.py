@@ -192,6 +192,7 @@ document.getElementById("found").textContent = JSON.stringify(found);
 """
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_browser_finds_no_text_on_another(samples, require, tmp_path):
     chromium = require("browser")
@@ -206,6 +207,6 @@ def test_a_browser_finds_no_text_on_another(samples, require, tmp_path):
         f"--user-data-dir={tmp_path}/data",
     ]
     said = subprocess.run(
-        [chromium, *options, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True, timeout=120
+        [chromium, *options, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True, timeout=600
     )
     assert json.loads(re.search("<pre id=.?found.?>(.*)</pre>", said.stdout)[1]) == []

@@ -259,7 +259,7 @@ def test_every_value_draws_itself():
     swizzle = SWIZZLE["64B"]
     assert swizzle.text() == view.text(swizzle)
     assert swizzle.svg() == view.svg(swizzle)
-    assert swizzle._repr_mimebundle_()["image/svg+xml"] == view.svg(swizzle)
+    assert swizzle._repr_mimebundle_() == {"text/plain": repr(swizzle), **view.notebook_pictures(swizzle)}
 
 
 def test_a_value_without_a_drawing_prints_itself():

@@ -5,11 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tilescope import cli
 from tilescope.gpu.watch_build import Cupti, built_library, find_cupti
 from tilescope.tensor_map import Im2colMap, TensorMap
 
@@ -165,20 +167,55 @@ class Watched:
         return sum(each[name] for each in self.summary["maps"])
 
 
+@contextmanager
+def streams_in(folder):
+    """What this process and the programs that it starts write goes into the files `stdout` and `stderr` of a folder."""
+    kept = [os.dup(number) for number in (1, 2)]
+    with (
+        (folder / "stdout").open("w") as stdout,
+        (folder / "stderr").open("w") as stderr,
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
+    ):
+        os.dup2(stdout.fileno(), 1)
+        os.dup2(stderr.fileno(), 2)
+        try:
+            yield
+        finally:
+            for number, before in enumerate(kept, 1):
+                os.dup2(before, number)
+                os.close(before)
+
+
+def ended_in_process(words, environment, folder):
+    """Exit status and streams of `tilescope watch` in this process, which is sooner than a process of its own."""
+    with pytest.MonkeyPatch.context() as patch, streams_in(folder):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        status = cli.run(words)
+    return status, (folder / "stdout").read_text(), (folder / "stderr").read_text()
+
+
+def ended_alone(words, environment):
+    """The same of a process of its own."""
+    line = [sys.executable, "-m", "tilescope", *words]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.fixture
 def watch(build, cache, tmp_path):
-    """Runs `tilescope watch --json` over the stand-ins; a sanitizer's finding fails."""
+    """Runs `tilescope watch --json` over the stand-ins, in this process unless `alone`; a sanitizer's finding fails."""
 
-    def run(*words, sanitizer="plain", options=("--json",), command=None, **environment):
+    def run(*words, sanitizer="plain", options=("--json",), command=None, alone=False, **environment):
         made, maps = build(sanitizer), tmp_path / "maps.jsonl"
-        line = [sys.executable, "-m", "tilescope", "watch", *options, "--out", str(maps), "--"]
-        line += command(made) if command else made.command(*words)
+        line = ["watch", *options, "--out", str(maps), "--", *(command(made) if command else made.command(*words))]
         around = made.environment | {"XDG_CACHE_HOME": str(cache)} | environment
-        done = subprocess.run(line, capture_output=True, text=True, env=around, timeout=120, check=False)
-        assert "Sanitizer" not in done.stderr, done.stderr
-        assert done.returncode != SANITIZER_FOUND, done.stderr
+        status, stdout, stderr = ended_alone(line, around) if alone else ended_in_process(line, around, tmp_path)
+        assert "Sanitizer" not in stderr, stderr
+        assert status != SANITIZER_FOUND, stderr
         lines = [json.loads(each) for each in maps.read_text().splitlines()] if maps.exists() else []
-        told = [json.loads(each) for each in done.stderr.splitlines()] if "--json" in options else []
-        return Watched(done.returncode, done.stdout, done.stderr, lines, told)
+        told = [json.loads(each) for each in stderr.splitlines()] if "--json" in options else []
+        return Watched(status, stdout, stderr, lines, told)
 
     return run

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -85,20 +84,20 @@ def test_ranks_that_fail_alike_are_explained_once(watch):
 
 @pytest.mark.parametrize(("word", "status"), [("exit=5", 5), ("signal=15", -15), ("signal=9", -9), ("accepted", 0)])
 def test_the_programs_end_is_its_own(watch, word, status):
-    found = watch("init", "refused", "flood=3", word)
+    found = watch("init", "refused", "flood=3", word, alone=True)  # a signal that ends the program ends the command
     assert (found.status, found.states) == (status, ["refused", "accepted"])
     assert re.fullmatch(r"3 calls, .* us each\n", found.stdout)
     assert found.total("times") == 4 + (word == "accepted")
 
 
 def test_signals_go_to_the_program_and_nothing_is_left_behind(build, around):
-    program = build("plain").command("init", "accepted", "sleep=20000")
+    program = build("plain").command("init", "accepted", "sleep=600000")
     line = [*COMMAND, "--json", "--verbose", "--", *program]
     with subprocess.Popen(line, env=around, stderr=subprocess.PIPE, text=True) as watched:
         assert json.loads(watched.stderr.readline())["result"] == 0  # the program runs, and sleeps now
         watched.send_signal(signal.SIGTERM)
         said = watched.stderr.read()
-        assert watched.wait(10) == -signal.SIGTERM
+        assert watched.wait(300) == -signal.SIGTERM
     assert json.loads(said.splitlines()[-1])["kind"] == "watch_summary"
     assert not sockets(around)
 
@@ -109,13 +108,13 @@ def test_a_program_that_stops_stops_the_command_and_both_go_on(build, around):
         _, status = os.waitpid(watched.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         watched.send_signal(signal.SIGCONT)
-        assert watched.wait(10) == 7
+        assert watched.wait(300) == 7
         assert json.loads(watched.stderr.read().splitlines()[-1])["maps"][0]["times"] == 1
 
 
 def test_the_terminal_is_the_programs(around):
     """Ctrl-C reaches the program once, from the terminal; it can ask whether it has one."""
-    script = 'test -t 0 && test -t 1 && echo ready; trap "echo caught; exit 4" INT; while :; do sleep 0.1; done'
+    script = 'trap "echo caught; exit 4" INT; test -t 0 && test -t 1 && echo ready; while :; do sleep 0.1; done'
     ours, theirs = os.openpty()
     line = ["env", "--default-signal=INT", "setsid", "--ctty", "--wait", *COMMAND, "--", "sh", "-c", script]
     with subprocess.Popen(line, env=around, stdin=theirs, stdout=theirs, stderr=theirs) as watched:
@@ -123,28 +122,37 @@ def test_the_terminal_is_the_programs(around):
         said = b""
         while b"ready" not in said:
             said += os.read(ours, 4096)
-        time.sleep(0.2)
         os.write(ours, b"\x03")
         while b"0 calls" not in said:
             said += os.read(ours, 4096)
-        assert watched.wait(10) == 4
+        assert watched.wait(300) == 4
     os.close(ours)
     assert said.count(b"caught") == 1
 
 
-def test_what_it_leaves_running_is_not_waited_for(watch):
-    def leaves(build):
-        return ["sh", "-c", f"{build.program} init accepted sleep=3000 accepted >/dev/null 2>&1 & sleep 0.5"]
+def test_what_it_leaves_running_is_not_waited_for(watch, tmp_path):
+    pid = tmp_path / "pid"
 
-    found = watch(command=leaves)
+    def leaves(build):
+        program = f"{build.program} init accepted flood=1 sleep=600000 accepted"
+        return [
+            "sh",
+            "-c",
+            f"({program} 2>/dev/null & echo $! >{pid}) | head -1 >/dev/null",
+        ]  # a line: it made its call
+
+    found = watch(command=leaves, alone=True)
+    os.kill(int(pid.read_text()), signal.SIGKILL)
     assert found.status == 0
     assert found.states == ["accepted"]
+    assert found.total("times") == 2
 
 
 def told_in_process(monkeypatch, around, words):
-    for name, value in around.items():
-        monkeypatch.setenv(name, value)
-    return run(["watch", *words])
+    with monkeypatch.context() as patch:
+        for name, value in around.items():
+            patch.setenv(name, value)
+        return run(["watch", *words])
 
 
 def test_a_mistake_of_ours_does_not_keep_us_from_waiting(build, around, monkeypatch, capfd):
@@ -177,11 +185,10 @@ def test_a_full_disk_ends_the_file_and_nothing_else(build, around, monkeypatch, 
     assert "2 calls in 1 process, 1 refused" in said
 
 
-def test_what_is_missing_is_said_in_one_sentence(around, tmp_path):
+def test_what_is_missing_is_said_in_one_sentence(around, tmp_path, monkeypatch, capfd):
     def said(**environment):
-        line = [*COMMAND, "--", "true"]
-        done = subprocess.run(line, env=around | environment, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr.splitlines()
+        status = told_in_process(monkeypatch, around | environment, ["--", "true"])
+        return status, capfd.readouterr().err.splitlines()
 
     status, (sentence,) = said(CUDA_INJECTION64_PATH="/other.so")
     assert status == 3
@@ -203,16 +210,13 @@ def test_without_cupti_it_says_so(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("watch needs CUPTI: set CUDA_HOME")
 
 
-def test_a_program_without_cuda_and_one_that_is_not_there(around):
-    def done(*command):
-        return subprocess.run([*COMMAND, "--", *command], env=around, capture_output=True, text=True, check=False)
-
-    plain = done("echo", "hello")
-    assert (plain.returncode, plain.stdout) == (0, "hello\n")
-    assert "No process of this program initialised CUDA" in plain.stderr
-    absent = done("/nonexistent/program")
-    assert absent.returncode == 2
-    assert "No such file or directory" in absent.stderr
+def test_a_program_without_cuda_and_one_that_is_not_there(around, monkeypatch, capfd):
+    assert told_in_process(monkeypatch, around, ["--", "echo", "hello"]) == 0
+    plain = capfd.readouterr()
+    assert plain.out == "hello\n"
+    assert "No process of this program initialised CUDA" in plain.err
+    assert told_in_process(monkeypatch, around, ["--", "/nonexistent/program"]) == 2
+    assert "No such file or directory" in capfd.readouterr().err
     assert not sockets(around)
 
 

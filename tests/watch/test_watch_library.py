@@ -107,7 +107,7 @@ def listener(build, library, sanitizer, tmp_path):
 
 
 def ended(program):
-    output, errors = program.communicate(timeout=100)
+    output, errors = program.communicate(timeout=600)
     assert program.returncode == 0, errors
     assert not errors
     return output
@@ -143,7 +143,9 @@ def test_a_number_that_the_program_reuses_is_left_alone(listener):
     assert "own socket untouched" in ended(listener.start("init", "accepted", "close-all", "refused"))
 
 
-@pytest.mark.parametrize("sanitizer", ["plain", "address"])  # ThreadSanitizer itself makes a file
+@pytest.mark.parametrize(
+    "sanitizer", ["plain", pytest.param("address", marks=pytest.mark.slow)]
+)  # ThreadSanitizer itself makes a file
 def test_a_limit_on_files_does_not_kill_the_program(listener):
     limited = ["bash", "-c", 'ulimit -f 1; exec "$0" "$@"']
     done = subprocess.run(
@@ -171,12 +173,14 @@ def test_a_missing_cupti_is_reported(listener):
 
 
 @pytest.mark.parametrize("sanitizer", ["plain"])
-def test_a_call_costs_little(listener):
-    """A loose limit, for machines that are busy; the card's test has the true one."""
-    output = ended(listener.start("init", "flood=10000"))
-    listener.packets()
-    assert listener.process.counts().lost == 0
-    assert float(re.search(r"([\d.]+) us each", output)[1]) < 500
+def test_a_call_that_was_made_before_is_counted_and_not_told_again(listener):
+    """What such a call costs, a test on the card measures."""
+    ended(listener.start("init", "flood=10000"))
+    kinds = Counter(packet.record.kind for packet in listener.packets())
+    counts = listener.process.counts()
+    assert kinds[CALL] < 10
+    assert kinds[CALL] + sum(counts.repeats) == 10_000
+    assert counts.lost == 0
 
 
 LAYOUT = """

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from tilescope.errors import RuleError
-from tilescope.web.page import Sheet, filled_form
+from tilescope.web.form import filled_form
 from tilescope.web.pages import PAGES, form_at
+from tilescope.web.sheet import Sheet
 
 # What a hand writes that breaks rules, by field.
 WRITTEN = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilescope.web.page import fields_of
+from tilescope.web.field import fields_of
 from tilescope.web.pages import PAGES
 
 MAX_CHARACTERS = 5_000_000  # of one answer: what a page draws is bounded, whatever it is asked

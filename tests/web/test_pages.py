@@ -16,7 +16,7 @@ import tilescope.cli
 from tilescope.emitter.emission import TARGETS
 from tilescope.symptoms import SYMPTOM
 from tilescope.value import own_data
-from tilescope.web.page import STEP
+from tilescope.web.form import STEP
 from tilescope.web.pages import PAGES, form_at
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,8 +9,8 @@ import tilescope as ts
 from tilescope.pipeline.description import Pipeline
 from tilescope.questions.pipeline_samples import CLUSTER, RING, SAMPLES, STORE
 from tilescope.symptoms import diagnose
-from tilescope.web.page import Sheet
 from tilescope.web.pages import form_at
+from tilescope.web.sheet import Sheet
 
 
 def link(page, name):

@@ -16,7 +16,7 @@ import pytest
 from tilescope import cli, written
 from tilescope.questions.page import address
 from tilescope.questions.question import PAGE_LIMIT
-from tilescope.web.page import fields_of
+from tilescope.web.field import fields_of
 from tilescope.web.pages import PAGES, form_at
 
 FORMS = [(page.name, chosen) for page in PAGES.values() for chosen in page.forms]

@@ -18,6 +18,7 @@ import click
 
 from tilescope import view
 from tilescope.cli.manual import ManualCommand
+from tilescope.names import nearest_name
 from tilescope.questions.question import (
     Answer,
     Asked,
@@ -202,12 +203,45 @@ def output_file(text: str) -> Path:
     return path
 
 
-# How a command takes the name of a file: one to read, one with an array, one to write.
+def kernel_file(text: str) -> str:
+    """A file to read, behind whose name may stand the function that is meant: kernels.py:add."""
+    file, _, function = text.rpartition(":")
+    if function.isidentifier() and Path(file).is_file():
+        return text
+    return str(INPUT_FILE.convert(text, None, None))
+
+
+# How a command takes the name of a file: one to read, one with a kernel, one with an array, one to write.
 FILE_TYPES: dict[str, click.Path | Reader] = {
     "input": INPUT_FILE,
+    "kernel": kernel_file,
     "array": click.Path(exists=True, dir_okay=False),
     "output": output_file,
 }
+
+
+def one_of(choices: Iterable[str]) -> Reader:
+    """A reader of one of several names; of another one it says which was meant.
+
+    >>> one_of(["cute", "triton"])("triton")
+    'triton'
+    """
+    names = list(choices)
+
+    def read_name(text: str) -> str:
+        if text in names:
+            return text
+        nearest = nearest_name(text, names)
+        hint = f" Did you mean {nearest}?" if nearest else ""
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(map(repr, names))}.{hint}")
+
+    return read_name
+
+
+class Number(click.IntRange):
+    """A whole number between limits, called so where a text is none."""
+
+    name = "number"
 
 
 class _ShapeCommand(ManualCommand):
@@ -342,13 +376,13 @@ def _argument(row: Input) -> click.Argument:
     )
 
 
-def _type_of(row: Input) -> click.Path | click.Choice[str] | click.IntRange | Reader:
+def _type_of(row: Input) -> click.Path | click.IntRange | Reader:
     if row.file:
         return FILE_TYPES[row.file]
     if row.is_strict:
-        return click.Choice(row.choices)
+        return one_of(row.choices)
     if row.least is not None:
-        return click.IntRange(row.least)
+        return Number(row.least)
     return str if row.read is str else reading(row.read)
 
 

@@ -27,14 +27,15 @@ class Compiled(NamedTuple):
 def triton_kernel(
     place: str, signature: str, constexprs: Iterable[str], options: Iterable[str], arch: str | None
 ) -> Compiled:
-    """The kernel at "module.py:function", whose module is imported, and so runs."""
+    """The kernel at "module.py:function", whose module is imported, and so runs; "module.py" has one kernel alone."""
     from tilescope.machine.kernel import Kernel
 
-    path, function_name = _place(place)
+    path, said_name = kernel_place(place)
     module = imported(path)
+    function_name = said_name or _only_kernel(module, path)
     function = getattr(module, function_name, None)
     if function is None:
-        raise click.UsageError(f"{path.name} has no {function_name}.")
+        raise click.UsageError(f"{path.name} has no {function_name}. {_kernels_in_words(module)}")
     constants = {name: value_in(module, said) for name, said in _pairs("--constexpr", constexprs)}
     chosen = {name: value_in(module, said) for name, said in _pairs("--option", options)}
     target = {} if arch is None else {"arch": arch}
@@ -43,14 +44,36 @@ def triton_kernel(
     return Compiled(kernel, f"Imported {path.name}, and compiled {function_name} {kernel.host}.")
 
 
-def _place(place: str) -> tuple[Path, str]:
-    file, _, name = place.rpartition(":")
-    path = Path(file)
-    if not file or not name.isidentifier():
+def kernel_place(place: str) -> tuple[Path, str]:
+    """The file and the function of "module.py:function"; of "module.py" no function."""
+    file, colon, name = place.rpartition(":")
+    if not colon:
+        file, name = place, ""
+    if not file or (colon and not name.isidentifier()):
         raise click.UsageError(f"--triton {place}: write MODULE.py:FUNCTION.")
+    path = Path(file)
     if not path.is_file():
         raise click.UsageError(f"--triton {place}: there is no file {file!r}.")
     return path, name
+
+
+def _only_kernel(module: ModuleType, path: Path) -> str:
+    """The one kernel of a module, if nobody says which."""
+    from tilescope.machine.compiled.triton_compiler import kernel_names
+
+    names = kernel_names(module)
+    if len(names) != 1:
+        raise click.UsageError(f"say which function of {path.name}: {path}:FUNCTION. {_kernels_in_words(module)}")
+    return names[0]
+
+
+def _kernels_in_words(module: ModuleType) -> str:
+    from tilescope.machine.compiled.triton_compiler import kernel_names
+
+    names = kernel_names(module)
+    if not names:
+        return "It has no function of @triton.jit or @gluon.jit."
+    return f"Its functions of @triton.jit and @gluon.jit: {', '.join(names)}."
 
 
 def imported(path: Path) -> ModuleType:

@@ -27,6 +27,9 @@ STDIN = "-"
 LARGEST_LAUNCH_BYTES = 1 << 30
 LARGEST_TILE_BYTES = 1 << 20
 _HEXADECIMAL = re.compile(r"\s*(?:0[xX])?[0-9a-fA-F]{2}[0-9a-fA-FxX\s,:;+<>|{}()\[\]]{6,}")
+CUDA_SUFFIX = ".cu"
+PYTHON_SUFFIX = ".py"
+_PTX_OF_BINARY = "cuobjdump --dump-ptx prints the PTX of a program or a library; nvcc -ptx writes that of a source."
 MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of which some are missing
 
 
@@ -75,10 +78,14 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
-    """One number, several, or a map in bytes or words; what is none of them is told of all."""
+    """One number, several, or a map in bytes or words; what is none of them is told of all.
+
+    A number may stand in what a debugger prints: "$1 = 0x4000004000010040".
+    """
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
     from tilescope.questions.decoding import require_rows
+    from tilescope.tensor_map.pasted import NoDescriptorError
 
     require_rows(asked)
     words: tuple[str, ...] = asked["words"]
@@ -90,6 +97,11 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     except RuleError as error:
         if None not in numbers and len(numbers) <= MOST_WORDS:
             return asked.saying(several=tuple(numbers))
+        shown = error.words if isinstance(error, NoDescriptorError) else ()
+        if len(shown) == 1:
+            return asked.saying(word=shown[0])
+        if 1 < len(shown) <= MOST_WORDS:
+            return asked.saying(several=shown)
         raise RuleError(_told_of_words(error.violations)) from None
 
 
@@ -165,6 +177,7 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
     """
     if asked.get("kernel") == asked.get("launch") == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
+    asked = _with_language(asked)
     _require_one_source(asked)
     asked = with_launch(asked)
     if "triton" in asked or "cuda" in asked:
@@ -173,14 +186,29 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
         raise click.UsageError('name a file of PTX, or a --launch file with ptx = "kernel.ptx".')
     from tilescope.cli.map_source import read_input
 
-    text = read_input(asked["kernel"]).decode("utf-8", errors="replace")
+    content = read_input(asked["kernel"])
+    if b"\0" in content:
+        raise click.UsageError(f"{asked['kernel']} is no text, and PTX is. {_PTX_OF_BINARY}")
+    text = content.decode("utf-8", errors="replace")
     folders = (*asked["folders"], Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
     return asked.saying(ptx=text, read_source=lambda name: read_source_beside(folders, name))
 
 
+def _with_language(asked: Asked) -> Asked:
+    """FILE.cu and FILE.py:FUNCTION name what is compiled first, as --cuda and --triton do."""
+    file: str = asked.get("kernel", "")
+    if "cuda" in asked or "triton" in asked:
+        return asked
+    if file.endswith(CUDA_SUFFIX):
+        return asked.saying(kernel=None, cuda=file)
+    if file.partition(":")[0].endswith(PYTHON_SUFFIX):
+        return asked.saying(kernel=None, triton=file)
+    return asked
+
+
 def _require_one_source(asked: Asked) -> None:
     given = [
-        option for name, option in (("kernel", "FILE.ptx"), ("triton", "--triton"), ("cuda", "--cuda")) if name in asked
+        option for name, option in (("kernel", "FILE"), ("triton", "--triton"), ("cuda", "--cuda")) if name in asked
     ]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} both name a kernel; keep one of them.")
@@ -217,7 +245,7 @@ def with_launch(asked: Asked) -> Asked:
 
 def with_compiled(asked: Asked) -> Asked:
     """The kernel that is compiled first."""
-    from tilescope.cli.compiled_kernel import cuda_kernel, triton_kernel
+    from tilescope.cli.compiled_kernel import cuda_kernel, kernel_place, triton_kernel
 
     arch = asked.get("arch")
     options = asked.get("options", ())
@@ -227,10 +255,11 @@ def with_compiled(asked: Asked) -> Asked:
     else:
         if "entry" in asked:
             raise click.UsageError("--entry is for texts of several kernels; --triton names one.")
+        source, _ = kernel_place(asked["triton"])
+        signature = _signature(asked)
+        compiled = triton_kernel(asked["triton"], signature, asked.get("constexprs", ()), options, arch)
         if "signature" not in asked:
-            raise click.UsageError('--triton needs --signature "*fp16, *fp16, i32": the types of its parameters.')
-        source = Path(asked["triton"].rpartition(":")[0])
-        compiled = triton_kernel(asked["triton"], asked["signature"], asked.get("constexprs", ()), options, arch)
+            compiled = compiled._replace(sentence=f"{compiled.sentence} Types, by its arguments: {signature}.")
     folders = (*asked["folders"], source.parent)
     return asked.saying(
         made_kernel=compiled.kernel,
@@ -238,6 +267,24 @@ def with_compiled(asked: Asked) -> Asked:
         kernel=str(source),
         read_source=lambda name: read_source_beside(folders, name),
     )
+
+
+def _signature(asked: Asked) -> str:
+    """The types of a Triton kernel's parameters: as said, or those of the arguments."""
+    from tilescope.machine.argument_text import read_arguments
+    from tilescope.machine.compiled.argument_signature import signature_of
+
+    if "signature" in asked:
+        return str(asked["signature"])
+    arguments = read_arguments(asked["args"]) if "args" in asked else ()
+    if "described" in asked and not arguments:
+        arguments = asked["described"].arguments
+    if not arguments:
+        raise click.UsageError(
+            "a kernel of Triton is compiled for the types of its parameters: give its arguments, such as "
+            '--arg f16:1024 --arg 1024, or --signature "*fp16, i32".'
+        )
+    return signature_of(arguments)
 
 
 def read_array_beside(folder: Path, name: str) -> Array:

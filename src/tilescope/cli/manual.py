@@ -14,6 +14,7 @@ The first three come from the command itself, the others from manual.toml.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -83,7 +84,30 @@ def _manual(row: dict[str, Any]) -> Manual:
 
 
 class ManualCommand(click.Command):
-    """A command whose --help is a page of the manual."""
+    """A command whose --help is a page of the manual; it refuses an option that is said twice, unless it may be repeated."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of a command line; refuse what click would misread or pass over."""
+        written = list(args)  # click consumes its list
+        try:
+            self._refuse_repeated(ctx, written)
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name[1:2].isdecimal():
+                raise
+            number = next(word for word in written if word.startswith(error.option_name))
+            raise click.UsageError(f"{number!r} is below 0; sizes, shapes and words are not.", ctx) from None
+
+    def _refuse_repeated(self, ctx: click.Context, written: list[str]) -> None:
+        """Refuse two values for one option: click would take the last without a word."""
+        _, _, said = self.make_parser(ctx).parse_args(list(written))
+        for parameter, times in Counter(said).items():
+            takes_one = isinstance(parameter, click.Option) and not (
+                parameter.multiple or parameter.is_flag or parameter.count
+            )
+            if takes_one and times > 1:
+                often = "twice" if times == 2 else f"{times} times"
+                raise click.UsageError(f"{parameter.opts[0]} is given {often}; it takes one value.", ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options below headings: those of the manual, then the others, then what says how the answer is shown."""

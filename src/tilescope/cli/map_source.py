@@ -18,6 +18,7 @@ import click
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.sentence import shortened
+from tilescope.tensor_map.pasted import NoDescriptorError
 from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
 
 STDIN = "-"
@@ -83,8 +84,9 @@ def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options:
         return _read_file(named, as_json=as_json)
     try:
         return MapSource.read(" ".join(words).encode("utf-8", errors="replace"))
-    except RuleError:
-        _refuse_names(words, takes_options=takes_options)
+    except NoDescriptorError as error:
+        if not error.words:
+            _refuse_names(words, takes_options=takes_options)
         raise
 
 

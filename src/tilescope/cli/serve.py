@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tilescope.cli.command import output_file, write_to
+from tilescope.cli.command import Number, output_file, write_to
 from tilescope.cli.manual import ManualCommand
 from tilescope.errors import RuleError
 from tilescope.rule import rule
@@ -34,7 +34,7 @@ SERVE_HOST = rule(
 
 
 @click.command(cls=ManualCommand)
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=Number(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any other opens it to other machines."
 )

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.role_text import stage_facts
@@ -127,6 +127,21 @@ SWIZZLE_NOT_IN_GLUON = EMIT.worded(
 )
 
 
+class SourceText(str):
+    """Source code: a string that IPython and notebooks show line by line, without quotes."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: _PrettyPrinter, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+class _PrettyPrinter(Protocol):
+    """What IPython hands to an object that prints itself."""
+
+    def text(self, text: str) -> None: ...
+
+
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
     """The plan as source text.
 
@@ -137,7 +152,7 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     >>> [line for line in source.splitlines() if "STAGES =" in line]
     ['constexpr int STAGES = 4;']
     """
-    return emit_file(plan, target, "")
+    return SourceText(emit_file(plan, target, ""))
 
 
 def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
@@ -255,7 +270,7 @@ def snippet(source: Plan | AnyMap, name: SnippetName) -> str:
         facts = told(TileFacts.of(source)) | _plan_facts(source, name)
     else:
         raise SNIPPET_NEEDS_PLAN.error(name=name)
-    return rendered(f"snippet_{name.replace('-', '_')}.jinja", facts)
+    return SourceText(rendered(f"snippet_{name.replace('-', '_')}.jinja", facts))
 
 
 def _encode_facts(tensor_map: AnyMap, name: str) -> Facts:

@@ -25,7 +25,7 @@ from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError, RuleError
 from tilescope.gpu import streaming
-from tilescope.gpu.isolation import CardInChildren, MadeOnCard, Progress, card_in_children
+from tilescope.gpu.isolation import CardInChildren, MeasuredOnCard, Progress, card_in_children
 from tilescope.gpu.streaming import (
     LEAST_BYTES,
     MATRIX_BYTES,
@@ -103,13 +103,9 @@ class PlanOrder(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark(MadeOnCard):
+class Benchmark(MeasuredOnCard):
     """What a run of `tilescope bench` measured."""
 
-    sms: int
-    clock_mhz: int  # the highest of the SMs
-    memory_clock_mhz: int
-    l2_bytes: int
     rates: tuple[Rate, ...]
     plan_order: PlanOrder | None = None
     weighed_by: str | None = None  # the card whose rates the planner used

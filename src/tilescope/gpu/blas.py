@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tilescope.data_type import DataType
+from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.errors import DeviceError
 
 WORKSPACE_BYTES = 64 << 20
@@ -22,10 +23,6 @@ MOST_ALGORITHMS = 8  # of cublasLt's heuristic that are timed
 _NO_TRANSPOSE = 0
 _TRANSPOSE = 1
 _DEFAULT_ALGORITHM = -1
-_CUDA_TYPE = {"bf16": 14, "f16": 2, "f32": 0, "tf32": 0, "e4m3": 28, "e5m2": 29, "s8": 3, "s32": 10}  # cudaDataType
-_COMPUTE_F32 = 68  # cublasComputeType_t
-_COMPUTE_TF32 = 77
-_COMPUTE_S32 = 72
 _DESC_TRANSA = 3  # cublasLtMatmulDescAttributes_t
 _DESC_TRANSB = 4
 _PREFERENCE_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
@@ -105,7 +102,7 @@ class Blas:
     def gemm_ex(self, matrices: Matrices) -> None:
         """cublasGemmEx, in the stream."""
         m, n, k = matrices.shape
-        operand = _CUDA_TYPE[matrices.data_type.ptx]
+        operand = CUDA_TYPE[matrices.data_type.ptx].number
         one, zero = _scalars(matrices.data_type)
         status = self._blas.cublasGemmEx(
             self._handle,
@@ -123,9 +120,9 @@ class Blas:
             k,
             byref(zero),
             c_void_p(matrices.c),
-            _CUDA_TYPE[matrices.output_type.ptx],
+            CUDA_TYPE[matrices.output_type.ptx].number,
             n,
-            _compute(matrices.data_type),
+            compute_type(matrices.data_type).number,
             _DEFAULT_ALGORITHM,
         )
         _checked(status, "cublasGemmEx")
@@ -146,15 +143,15 @@ class LtProduct:
         self._workspace = workspace
         self._stream = stream
         m, n, k = matrices.shape
-        operand = _CUDA_TYPE[matrices.data_type.ptx]
-        scale = _CUDA_TYPE["s32" if matrices.data_type.ptx == "s8" else "f32"]
+        operand = CUDA_TYPE[matrices.data_type.ptx].number
+        scale = CUDA_TYPE["s32" if matrices.data_type.ptx == "s8" else "f32"].number
         self._one, self._zero = _scalars(matrices.data_type)
-        self._description = self._made("MatmulDescCreate", _compute(matrices.data_type), scale)
+        self._description = self._made("MatmulDescCreate", compute_type(matrices.data_type).number, scale)
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSA, c_int(_TRANSPOSE))
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSB, c_int(_NO_TRANSPOSE))
         self._b = self._layout(operand, k, n)
         self._a = self._layout(operand, k, m)
-        self._c = self._layout(_CUDA_TYPE[matrices.output_type.ptx], n, m)
+        self._c = self._layout(CUDA_TYPE[matrices.output_type.ptx].number, n, m)
         self.algorithms = self._heuristic()
 
     def _made(self, call: str, *values: int) -> c_void_p:
@@ -214,12 +211,6 @@ class LtProduct:
             self._stream,
         )
         _checked(status, "cublasLtMatmul")
-
-
-def _compute(data_type: DataType) -> int:
-    if data_type.ptx == "s8":
-        return _COMPUTE_S32
-    return _COMPUTE_TF32 if data_type.ptx == "tf32" else _COMPUTE_F32
 
 
 def _scalars(data_type: DataType) -> tuple[_Scalar, _Scalar]:

@@ -23,14 +23,14 @@ from tilescope.errors import DeviceError
 from tilescope.gpu.compiling import compiled
 from tilescope.gpu.device import CudaError, Device
 from tilescope.gpu.gemm_timing import Contender, GemmTiming, Loaded, cubin
-from tilescope.gpu.isolation import MadeOnCard, Progress
+from tilescope.gpu.isolation import MeasuredOnCard, Progress
 from tilescope.planner import GemmPlan, plan_gemm
+from tilescope.planner.schedule import schedule_words
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
-from tilescope.view.gemm_view import schedule_words
 from tilescope.view.parts import Part, Table
 
 REPLAYS = 15
@@ -82,13 +82,9 @@ class GemmTime(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmBenchmark(MadeOnCard):
+class GemmBenchmark(MeasuredOnCard):
     """What a run of `tilescope bench gemm` measured."""
 
-    sms: int
-    clock_mhz: int  # the highest of the SMs
-    memory_clock_mhz: int
-    l2_bytes: int
     cublas: str  # its version
     times: tuple[GemmTime, ...]
 

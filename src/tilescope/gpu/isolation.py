@@ -55,6 +55,16 @@ class MadeOnCard(Value):
         return f"driver {self.driver}, CUDA {self.cuda}, {self.date}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredOnCard(MadeOnCard):
+    """What was timed on a card, with what its times depend on."""
+
+    sms: int
+    clock_mhz: int  # the highest of the SMs
+    memory_clock_mhz: int
+    l2_bytes: int
+
+
 class DatedFacts(CardFacts):
     """The facts of a card, and the day on which it was asked (UTC)."""
 

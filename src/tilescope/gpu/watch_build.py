@@ -43,7 +43,8 @@ def find_cupti() -> Cupti:
         paths = [folder / name for folder in folders for name in ("lib64", "lib")]
         built = [min(path.glob("libcupti.so*"), key=lambda file: len(file.name), default=None) for path in paths]
         library = next(filter(None, built), None)
-        if library and all(any((path / name).exists() for path in includes) for name in HEADERS):
+        found = {name for name in HEADERS for path in includes if (path / name).exists()}
+        if library and found.issuperset(HEADERS):
             return Cupti(includes, library)
     raise DeviceError(
         "watch needs CUPTI: set CUDA_HOME to a CUDA toolkit that has it, "

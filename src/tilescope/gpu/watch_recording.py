@@ -149,7 +149,9 @@ def recorded_launch(content: bytes) -> RecordedLaunch:
     values = reader.take(header.parameter_bytes)
     regions = [Region.from_buffer_copy(reader.take(sizeof(Region))) for _ in range(header.regions)]
     before = [reader.array(region.bytes) for region in regions]
-    after = [reader.array(region.bytes) for region in regions] if header.has_after else [None for _ in regions]
+    after: list[Bytes | None] = [None] * len(regions)
+    if header.has_after:
+        after = [reader.array(region.bytes) for region in regions]
     arrays: dict[str, Bytes] = {}
     memory = []
     for number, region in enumerate(regions):

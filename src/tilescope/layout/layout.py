@@ -288,13 +288,20 @@ class Layout(Value):
         >>> Layout((16, 128), 16, atom=(8, 64), atom_order="row").terms().c
         'base + mn / 8 * 2048 + mn % 8 * 128 + k / 64 * 1024 + k % 64 * 2'
         """
-        pairs = tuple(tuple((extent, stride * 8 // self.unit_bits) for extent, stride in index) for index in self.pairs)
+        pairs = tuple(tuple(map(self._pair_in_bytes, index)) for index in self.pairs)
         return AddressTerms.of(pairs, names or self.names, self.swizzle)
+
+    def _pair_in_bytes(self, pair: tuple[int, int]) -> tuple[int, int]:
+        """A mode with its stride in bytes."""
+        extent, stride = pair
+        return extent, stride * 8 // self.unit_bits
 
     @property
     def names(self) -> tuple[str, ...]:
         """What the indices are called: mn and k where there are two."""
-        return ("mn", "k") if len(self.shape) == 2 else tuple(f"i{place}" for place in range(len(self.shape)))
+        if len(self.shape) == 2:
+            return "mn", "k"
+        return tuple(f"i{place}" for place in range(len(self.shape)))
 
     @property
     def c_expression(self) -> str:

@@ -94,11 +94,12 @@ class Strides(NamedTuple):
         """From the pairs of every index, for sums in units of `unit`."""
         whole = not any(stride % unit for index in pairs for _, stride in index)
         scale = unit if whole else 1
-        indices = tuple(
-            (tuple((extent, stride // scale) for extent, stride in index[:-1]), index[-1][1] // scale)
-            for index in pairs
-        )
-        return cls(indices, 1 if whole else unit)
+        indices = []
+        for index in pairs:
+            *inner, (_, last_stride) = index
+            scaled = tuple((extent, stride // scale) for extent, stride in inner)
+            indices.append((scaled, last_stride // scale))
+        return cls(tuple(indices), 1 if whole else unit)
 
     def offset(self, coord: tuple[Index, ...], start: int = 0) -> Any:  # an integer of integers, an array of arrays
         """The start plus the offset of a coordinate, of integers or of arrays."""

@@ -153,7 +153,8 @@ def _words(one: ArgumentDescription, numbers: Mapping[str, int]) -> str:
         case PointerArgument():
             return f"ptr:{_reference(one.array, numbers)}+{one.offset_bytes}"
     array = _array_words(one.array) if isinstance(one.array, ArrayArgument) else _reference(one.array, numbers)
-    return ",".join([f"map:{array}", *(f"{name}={_option_words(value)}" for name, value in one.options.items())])
+    options = [f"{name}={_option_words(value)}" for name, value in one.options.items()]
+    return ",".join([f"map:{array}", *options])
 
 
 def _reference(array: int | str, numbers: Mapping[str, int]) -> str:

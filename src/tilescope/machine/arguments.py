@@ -21,6 +21,7 @@ from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.packing import PackedStruct
 from tilescope.machine.program import Program
 from tilescope.machine.run import ArgumentArray
+from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
 from tilescope.reading import entries, plain_int
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -73,7 +74,8 @@ class Parameters:
 
     def fill(self, given: Sequence[Argument]) -> None:
         """Lay out all arguments; a RuleError names all that do not fit."""
-        parameters = self._program.entry.parameters
+        entry = self._program.entry
+        parameters = entry.parameters
         arguments = entries(given, _MOST_ARGUMENTS)
         if arguments is None:
             raise ARGUMENT_TYPE.error(
@@ -83,8 +85,8 @@ class Parameters:
             raise ARGUMENT_COUNT.error(
                 given=len(arguments),
                 wanted=len(parameters),
-                entry=self._program.entry.name,
-                names=[parameter.name for parameter in parameters],
+                entry=source_name(entry.name),
+                names=[parameter_name(entry.name, parameter.name) for parameter in parameters],
             )
         problems: list[Violation] = []
         for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):

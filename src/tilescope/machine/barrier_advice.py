@@ -27,7 +27,7 @@ from tilescope.machine.instructions.barriers import BlockBarrierTurn
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch import Launch
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.order_findings import severity_of
+from tilescope.machine.order_rules import severity_of
 from tilescope.machine.places import line_facts, line_named
 from tilescope.machine.program import Program
 from tilescope.machine.ring_notes import ring_notes

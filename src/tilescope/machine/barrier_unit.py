@@ -24,7 +24,7 @@ from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
 from tilescope.machine.proof.log import Initialised
 from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase, block_index
 from tilescope.machine.step import LaneNumbers
-from tilescope.pipeline.mbarrier import ARRIVALS_END, Mbarrier
+from tilescope.pipeline.mbarrier import ARRIVALS, ARRIVALS_END, Mbarrier
 
 BARRIER_BYTES = 8
 _WORD = np.dtype(np.uint64)
@@ -104,7 +104,10 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     try:
         after = to_next(before)
     except RuleError as error:
-        raise fault_of(error, lane, address, LAUNCH_FAILURE) from None
+        fault = fault_of(error, lane, address, LAUNCH_FAILURE)
+        if fault.rule == ARRIVALS.name:
+            fault.missing_bytes = before.tx_bytes
+        raise fault from None
     cluster.mbarriers[address] = after
     cluster.version += 1
     running = cluster.running_phases.get(address, _FRESH)

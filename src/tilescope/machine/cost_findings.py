@@ -13,9 +13,9 @@ from tilescope.machine.conflict_cure import Cure, TileUse, cured, overlaps, reac
 from tilescope.machine.costs import Costs
 from tilescope.machine.launch import Launch
 from tilescope.machine.operand_reads import Mismatch
-from tilescope.machine.places import instruction_named, line_facts, threads_named
+from tilescope.machine.places import instruction_named, line_facts, line_named, threads_named
+from tilescope.machine.program import Program
 from tilescope.machine.run_costs import busiest_collision, worst_access
-from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -94,18 +94,18 @@ SECTORS = rule(
 _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
 SWIZZLE_MISMATCH = rule(
     "run-swizzle-mismatch",
-    "A tile in shared memory is read under the swizzle under which it was written, by wgmma, by TMA and by threads.",
+    "A tile in shared memory is read under the swizzle under which it was written, by wgmma and tcgen05.mma, by TMA and by threads.",
     argument="{where}",
     found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and was written with {{written_swizzle}} by {{copy}}",
     limit="a descriptor of another swizzle takes other bytes for the elements of the tile",
-    fix="Use swizzle {written_swizzle} in the descriptor (code {written_code} in bits 62-63), or {read_swizzle} in the tensor map.",
+    fix="Use swizzle {written_swizzle} in the descriptor (code {written_code} in bits {code_bits}), or {read_swizzle} in the tensor map.",
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
     passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 128),
     failing=_tile_example(_PLAIN_DESCRIPTOR, "128B", 128),
 )
 NOT_SWIZZLED_BACK = SWIZZLE_MISMATCH.worded(
-    fix="Use swizzle {written_swizzle} in the descriptor: code {written_code} in bits 62-63.",
+    fix="Use swizzle {written_swizzle} in the descriptor: code {written_code} in bits {code_bits}.",
 )
 PLAIN_ROWS = SWIZZLE_MISMATCH.worded(
     found=f"{_OPERAND} is read as core matrices (no swizzle), and {{copy}} wrote plain rows of {{row_bytes}} bytes",
@@ -164,7 +164,7 @@ def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]
     costs = launch.costs
     if costs is None:
         return ()
-    found = [_mismatch(launch, alike) for alike in _alike(costs.operands.mismatches.values())]
+    found = [_mismatch(launch, alike) for alike in _alike(launch.program, costs.operands.mismatches.values())]
     if is_finished:
         conflicts = _lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
         tiles = _copied_tiles(launch) if conflicts else set()
@@ -197,7 +197,7 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
     blamed = busiest_collision(worst.report())
     cure = None
     told = BANK_CONFLICT.wording
-    if _is_read_by_wgmma(costs, costs.wavefronts.tallies[line.worst_pc].worst):
+    if _is_operand(costs, costs.wavefronts.tallies[line.worst_pc].worst):
         told = OPERAND_TILE
     else:
         use = _tile_use(costs, line, tiles)
@@ -252,15 +252,12 @@ def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
     return tiles
 
 
-def _is_read_by_wgmma(costs: Costs, instance: Instance | None) -> bool:
+def _is_operand(costs: Costs, instance: Instance | None) -> bool:
     """Whether an access reaches into an operand: then the tensor core says how its tile lies."""
     if instance is None:
         return False
-    for key, tally in costs.operands.reads.items():
-        end = key.reach_bytes
-        if any(reaches(instance, start, start + end) for start in tally.starts):
-            return True
-    return False
+    reads = [(key, start) for key, tally in costs.operands.reads.items() for start in tally.starts]
+    return any(reaches(instance, start, key.end(start)) for key, start in reads)
 
 
 def _sectors(launch: Launch, line: _Line) -> Violation:
@@ -274,11 +271,13 @@ def _sectors(launch: Launch, line: _Line) -> Violation:
     )
 
 
-def _alike(mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
-    """Mismatches by what they have in common: the operand, its descriptor but for the start, and the copy that wrote it."""
-    alike: dict[tuple[str, int, int], list[Mismatch]] = {}
+def _alike(program: Program, mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
+    """Mismatches by what they have in common: the operand, its descriptor but for the start, and the line that copied it."""
+    alike: dict[tuple[str, str, int, str], list[Mismatch]] = {}
     for mismatch in sorted(mismatches, key=lambda one: (one.read.pc, one.read.shape.operand, one.copy.pc)):
-        key = (mismatch.read.shape.operand, mismatch.read.word, mismatch.copy.pc)
+        shape = mismatch.read.shape
+        copied_at = line_named(program, mismatch.copy.pc)
+        key = (shape.instruction, shape.operand, mismatch.read.word, copied_at)
         alike.setdefault(key, []).append(mismatch)
     return list(alike.values())
 
@@ -286,7 +285,7 @@ def _alike(mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
 def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
     mismatch = alike[0]
     others = len({one.read.pc for one in alike}) - 1
-    descriptor = WgmmaDescriptor.decode(mismatch.read.word)
+    descriptor = mismatch.read.descriptor
     copy = mismatch.copy
     is_plain = copy.swizzle.bits == 0
     if is_plain and copy.is_packed:
@@ -309,7 +308,8 @@ def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
         read_swizzle=descriptor.swizzle.name,
         base_offset=descriptor.base_offset,
         written_swizzle=copy.swizzle.name,
-        written_code=WGMMA_FORM.codes.get(copy.swizzle.name),
+        written_code=descriptor.form.codes.get(copy.swizzle.name),
+        code_bits=descriptor.form.swizzle_bits,
         copy=instruction_named(launch.program, copy.pc),
         row_bytes=copy.row_bytes,
         chunk_bytes=CHUNK_BYTES,

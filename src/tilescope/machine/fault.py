@@ -27,6 +27,7 @@ class KernelFaultError(Exception):
     address: int | None = None
     rule: str | None = None  # of tilescope, where one says more
     is_global: bool = False  # `address` is one of global memory
+    missing_bytes: int | None = None  # of an mbarrier that has too many arrivals: what its phase still waits for
 
 
 def fault_of(

@@ -8,16 +8,19 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.errors import Violation
+from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.cost_findings import cost_findings
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
 from tilescope.machine.order_findings import byte_findings, order_findings
+from tilescope.machine.order_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.places import (
     block_of,
     instruction_named,
     line_facts,
+    shared_variable,
     thread_index,
     threads_named,
     threads_of,
@@ -26,9 +29,11 @@ from tilescope.machine.places import (
 from tilescope.machine.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.swizzle_findings import swizzle_findings
+from tilescope.machine.tensor_findings import TENSOR_ORDER
 from tilescope.rule import Rule, rule
 
 _PLACES_TOLD = 4
+_CAUSES_OF_AN_END = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
 _SEVERITIES = ("error", "warning", "note")
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
 _HEAD = ".version 8.0 .target sm_90 .address_size 64"
@@ -130,6 +135,15 @@ FAILURE = rule(
     passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32).findings',
     failing=f'ts.Kernel("{_BODY.format(body="trap;")}").run(1, 32).findings',
 )
+TOO_MANY_ARRIVALS = FAILURE.worded(
+    found="{where}: {who}: {reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
+    fix="Let only as many threads arrive in a phase as mbarrier.init counts, or count the others there.",
+)
+ARMED_AGAIN = TOO_MANY_ARRIVALS.worded(
+    limit="its phase still waits for {missing_bytes:byte} of copies; the chip answers with error {code}, unspecified launch failure",
+    fix="Wait until this phase has ended before its next arrival: its readers wait for it and arrive at a second mbarrier, and this "
+    "thread waits for that one first. If it does, look at the parity: over the whole kernel it changes with every phase.",
+)
 STOPPED = rule(
     "run-stopped",
     "A run ends within max_steps.",
@@ -154,10 +168,20 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first."""
+    """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first.
+
+    Who cannot go on, or arms an mbarrier that still waits for a copy, is often the victim of an access that nothing orders: a
+    wait that is missing lets a slot be freed too early. So those accesses are told first.
+    """
+    byte_errors = tuple(byte_findings(launch, result.waiting if result.outcome == "hang" else ()))
+    ending = _ending(launch, result)
+    unordered = order_findings(launch)
+    is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
+    causes = tuple(finding for finding in unordered if is_victim and finding.rule in _CAUSES_OF_AN_END)
+    first = (*byte_errors, *causes, *ending) if is_victim else (*ending, *byte_errors)
     found = (
-        *_ending(launch, result),
-        *order_findings(launch),
+        *first,
+        *(finding for finding in unordered if finding not in causes),
         *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
         *(ring_notes(launch) if result.outcome == "finished" else ()),
@@ -169,7 +193,7 @@ def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
         return (_fault_finding(launch, result.waiting[-1], result.fault),)
     if result.outcome == "hang":
-        return (*byte_findings(result.waiting), *hang_findings(result.waiting))
+        return tuple(hang_findings(result.waiting))
     if result.outcome == "stopped":
         return (_stopped_finding(launch, result.waiting[-1]),)
     return ()
@@ -183,9 +207,14 @@ def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) 
         rank, thread = divmod(fault.lane, cluster.block_lanes)
         who = f"thread {thread_index(launch, thread)} of block {block_of(cluster, rank)}"
     lies = None
+    variable = None
     if fault.is_global and fault.address is not None:
         lies = where_it_lies(launch, fault.address)
-    return FAULT_RULES[fault.code].violation(
+    told = FAULT_RULES[fault.code].wording
+    if fault.missing_bytes is not None and fault.address is not None:
+        variable = shared_variable(launch.program, fault.address & SHARED_OFFSET_MASK)
+        told = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
+    return told.violation(
         where=instruction_named(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
         who=who,
@@ -194,6 +223,8 @@ def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) 
         code=fault.code,
         rule_name=fault.rule,
         address=fault.address,
+        variable=variable,
+        missing_bytes=fault.missing_bytes,
     )
 
 

@@ -8,37 +8,32 @@ run.outcome                                          "finished", "hang", "fault"
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilescope.arch import WARP_LANES, Arch
-from tilescope.arithmetic import rounded_up
-from tilescope.errors import Violation
+from tilescope.arch import Arch
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
 from tilescope.machine.barrier_advice import barrier_advice
 from tilescope.machine.bound import Bound
 from tilescope.machine.compiled.triton_host import TritonHost
 from tilescope.machine.costs import Costs
-from tilescope.machine.findings import findings_of
-from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
+from tilescope.machine.grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.last_writer import last_writers
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import AskedShape, Extents, extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
-from tilescope.machine.proof.described import Recorded
 from tilescope.machine.proof.log import EventLog
-from tilescope.machine.proof.naming import SharedVariable
-from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.remedy import try_remedies
-from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
-from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
+from tilescope.machine.run import KernelRun, with_memory
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
@@ -49,6 +44,7 @@ from tilescope.sentence import by, counted, printed
 
 if TYPE_CHECKING:
     from tilescope.machine.mutation.mutant import Mutant
+from tilescope.machine.launch_result import run_of
 
 DEFAULT_MAX_STEPS = 10_000_000
 _MOST_SECONDS = 1 << 32  # a century
@@ -130,6 +126,27 @@ class Kernel:
         kernel.host = made.host
         return kernel
 
+    @classmethod
+    def from_cuda(
+        cls,
+        path: str | os.PathLike[str],
+        entry: str | None = None,
+        *,
+        arch: str | None = None,
+        options: Sequence[str] = (),
+    ) -> Kernel:
+        """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
+
+        `entry` is its name in the source, or a part of it, where the file has several. `options` are the compiler's:
+        "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
+
+            kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
+            run = kernel.run(grid=(2, 2), block=(32, 32), args=[out, matrix, 64, 64])
+        """
+        from tilescope.machine.compiled.cuda_compiler import compile_cuda
+
+        return cls(compile_cuda(Path(path), arch=arch, options=options).ptx, entry)
+
     def __repr__(self) -> str:
         """The kernel in one line: its parameters, its shared memory, and how many instructions it has."""
         size = counted(len(self.instructions), "instruction")
@@ -192,9 +209,9 @@ class Kernel:
 
         `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its
         wait allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends
-        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` ends it by the
-        clock. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker run.
-        Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
+        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's
+        time end it too. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker
+        run. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
         findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
         `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
         and a note names those that ordered nothing.
@@ -220,7 +237,7 @@ class Kernel:
             smem_bytes=shape.smem_bytes,
             parameters=parameters.content,
             given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.module, contents_of(own_memory)),
+            variable_addresses=place_variables(self.program, contents_of(own_memory)),
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
@@ -242,7 +259,7 @@ class Kernel:
         if before is not None and wants_remedies:
             try_remedies(self.ptx, launch, result, before)
         notes = barrier_advice(launch, result, before) if wants_advice else ()
-        return with_memory(_told(launch, result, notes), parameters.arrays(bound.sources), last_writers(launch), smem)
+        return with_memory(run_of(launch, result, notes), parameters.arrays(bound.sources), last_writers(launch), smem)
 
     def _asked_shape(
         self,
@@ -386,113 +403,3 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
             )
         wanted.append((x, y, z))
     return wanted
-
-
-def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
-    """The PTX line and the source line of an instruction."""
-    instruction = launch.program.instructions[pc]
-    if instruction is None:
-        return 0, None
-    return instruction.line, None if instruction.source is None else str(instruction.source)
-
-
-def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:
-    ptx_line, source_line = _lines(launch, record.pc)
-    return KernelCopy(
-        ptx_line=ptx_line,
-        source_line=source_line,
-        block=record.block,
-        thread=record.lane % rounded_up(launch.block_threads, WARP_LANES),
-        direction=record.kind,
-        bytes=record.bytes,
-        shared_address=record.shared_address,
-        barrier=record.barrier,
-        coords=record.coords,
-        map_number=record.map_number,
-        other_address=record.other_address,
-    )
-
-
-def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
-    ptx_line, source_line = _lines(launch, record.pc)
-    return BarrierPhase(
-        address=record.address,
-        block=record.block,
-        number=record.number,
-        arrivals=record.arrivals,
-        bytes=record.bytes,
-        ptx_line=ptx_line,
-        source_line=source_line,
-    )
-
-
-def _end_log(result: GridRun) -> None:
-    """Tell the log who still waits, where its own cluster could not end."""
-    for schedule in result.waiting:
-        log = schedule.cluster.log
-        if log is not None and result.outcome == "hang":
-            spinning = [one.front.lanes for one in schedule.spinning]
-            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
-            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
-
-
-def _recorded(launch: Launch, result: GridRun) -> Recorded:
-    """What is kept for KernelRun.pipeline."""
-    program = launch.program
-    variables = [
-        SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
-        for variable in program.shared_variables()
-    ]
-    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
-
-
-def _told(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
-    _end_log(result)
-    program = launch.program
-    costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
-    costs.finish()
-    threads = np.cumsum(result.thread_counts)
-    warps = np.cumsum(result.warp_counts)
-    rows = []
-    for pc, instruction in enumerate(program.instructions):
-        if instruction is None:
-            continue
-        shared = costs.wavefronts.tallies.get(pc)
-        sectors = costs.sectors.tallies.get(pc)
-        rows.append(
-            InstructionCount(
-                ptx_line=instruction.line,
-                source_line=None if instruction.source is None else str(instruction.source),
-                ptx_text=instruction.text,
-                threads=int(threads[pc]),
-                warps=int(warps[pc]),
-                wavefronts=None if shared is None else shared.cost,
-                least_wavefronts=None if shared is None else shared.least,
-                sectors=None if sectors is None else sectors.cost,
-                least_sectors=None if sectors is None else sectors.least,
-                worst=None if shared is None else worst_access(shared),
-            )
-        )
-        if pc in program.approximate and threads[pc]:
-            launch.inexact.add(program.approximate[pc])
-    run = KernelRun(
-        entry=program.entry.name,
-        outcome=result.outcome,
-        grid=launch.grid,
-        block=launch.block,
-        cluster=launch.cluster,
-        blocks_run=result.finished_blocks,
-        steps=launch.steps,
-        inexact=tuple(sorted(launch.inexact)),
-        findings=(*findings_of(launch, result), *notes),
-        instructions=tuple(rows),
-        copies=tuple(_copy(launch, record) for record in launch.copies),
-        barriers=tuple(_phase(launch, record) for record in launch.phases),
-        maps=tuple(launch.maps),
-        printed="".join(launch.printed),
-        basis=Arch.named(launch.arch).basis,
-        traffic=copy_traffic(costs, launch.maps),
-        operands=operand_reads(costs, program),
-    )
-    object.__setattr__(run, "_recorded", _recorded(launch, result))
-    return run

@@ -26,13 +26,14 @@ from tilescope.machine.program import Program
 from tilescope.machine.proof.log import EventLog
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.smem_watch import SmemWatch
+from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.step import Versions
-from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
 WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
 MAPS_KEPT = 10_000
 COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
+_GRID_WORKSPACE_BYTES = 8
 QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
 
 
@@ -68,8 +69,8 @@ class Launch:
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
-    max_seconds: float | None = None  # since it began
-    begun: float = field(default_factory=time.perf_counter)
+    max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
+    begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
@@ -130,7 +131,7 @@ class Launch:
 
     def is_late(self) -> bool:
         """Whether it has run for as long as it may."""
-        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
+        return self.max_seconds is not None and time.thread_time() - self.begun > self.max_seconds
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""
@@ -172,9 +173,12 @@ class Launch:
         return len(self.maps) - 1
 
 
-def place_variables(module: Module, memory: GlobalMemory) -> dict[str, int]:
-    """Addresses of the .global and .const variables of a module, placed for this launch; initial values included."""
-    variables = [one for one in module.variables.values() if one.space in ("global", "const")]
+def place_variables(program: Program, memory: GlobalMemory) -> dict[str, int]:
+    """Addresses of the .global and .const variables of a module, placed for this launch; initial values included.
+
+    A kernel that asks for the workspace of cooperative launches gets one: its size, and the word of the grid's barrier.
+    """
+    variables = [one for one in program.module.variables.values() if one.space in ("global", "const")]
     contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}
     addresses = {name: memory.place(content) for name, content in contents.items()}
     for variable in variables:
@@ -183,4 +187,7 @@ def place_variables(module: Module, memory: GlobalMemory) -> dict[str, int]:
         for offset, name in variable.addresses:
             pointer = contents[variable.name][offset : offset + 8].view(np.uint64)
             pointer += np.uint64(addresses[name])
+    if program.reads_special(GRID_WORKSPACE_REGISTERS):
+        workspace = np.array([_GRID_WORKSPACE_BYTES, 0], np.uint32)
+        addresses[GRID_WORKSPACE] = memory.place(workspace)
     return addresses

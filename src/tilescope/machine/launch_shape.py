@@ -87,14 +87,14 @@ class LaunchShape:
     smem_bytes: int
 
 
-def extents(name: str, value: int | Sequence[int], ends: Extents = _GRID_END) -> Extents:
+def extents(name: str, value: int | Sequence[int]) -> Extents:
     """One to three extents, or one number, as three.
 
     >>> extents("grid", (4, 2))
     (4, 2, 1)
     """
     given = (integer(name, value),) if isinstance(value, int) else integers(name, value)
-    if not 1 <= len(given) <= 3 or any(not 0 < one < end for one, end in zip(given, ends, strict=False)):
+    if not 1 <= len(given) <= 3 or any(not 0 < one < end for one, end in zip(given, _GRID_END, strict=False)):
         raise ARGUMENT_RANGE.error(
             argument=name,
             found=f"{name} = {tuple(given)}",

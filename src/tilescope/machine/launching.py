@@ -19,6 +19,7 @@ from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDes
 from tilescope.machine.launch_shape import extents
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.run import KernelRun
+from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import rule
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
@@ -136,9 +137,13 @@ def launched(
     """
     entry = kernel.module.functions[kernel.entry]
     if launch.grid is None:
-        raise LAUNCH_SHAPE_MISSING.error(name="grid", entry=kernel.entry, example="--grid 4, or grid = [4]")
+        raise LAUNCH_SHAPE_MISSING.error(
+            name="grid", entry=source_name(kernel.entry), example="--grid 4, or grid = [4]"
+        )
     if launch.block is None and entry.required_threads is None and kernel.host is None:
-        raise LAUNCH_SHAPE_MISSING.error(name="block", entry=kernel.entry, example="--block 128, or block = [128]")
+        raise LAUNCH_SHAPE_MISSING.error(
+            name="block", entry=source_name(kernel.entry), example="--block 128, or block = [128]"
+        )
     memory = Memory()
     recorded = [_placed(one, memory, read) for one in launch.memory]
     made = made_arguments(launch.arguments, memory, read)
@@ -160,7 +165,10 @@ def launched(
         smem_block=smem_block,
         smem_at=smem_at,
     )
-    names = [parameter.name for parameter in (kernel.parameters if kernel.host is None else kernel.host.parameters)]
+    if kernel.host is None:
+        names = [parameter_name(kernel.entry, parameter.name) for parameter in kernel.parameters]
+    else:
+        names = [parameter.name for parameter in kernel.host.parameters]
     outputs = [
         _output(index, names[index], array, before[index])
         for index, array in made.arrays.items()

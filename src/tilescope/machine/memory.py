@@ -23,6 +23,7 @@ from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
 from tilescope.machine.host_array import host_array
 from tilescope.reading import integers
+from tilescope.sentence import counted
 from tilescope.tensor_map import TensorMap
 
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
@@ -248,6 +249,10 @@ class Memory:
 
     def __init__(self) -> None:
         self._contents = GlobalMemory()
+
+    def __repr__(self) -> str:
+        sizes_bytes = [size_bytes for _, size_bytes in self._contents.allocations]
+        return f"<Memory: {counted(len(sizes_bytes), 'array')}, {counted(sum(sizes_bytes), 'byte')}>"
 
     def place(self, array: Any) -> int:
         """The address of an array, which is memory from now on; one that was placed before keeps its address.

@@ -1,4 +1,4 @@
-"""What wgmma reads from shared memory, and whether the copy that wrote it there swizzled it alike.
+"""What wgmma and tcgen05.mma read from shared memory, and whether the copy that wrote it there swizzled it alike.
 
 Every 16 bytes of shared memory remember the tensor copy that wrote them last; a store by threads, or a bulk copy, makes them
 forget it: how threads swizzle is theirs to know.
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilescope.layout import Major
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.records import BlockIndex, block_index
-from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import placement, walk
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 Marks = npt.NDArray[np.int32]
 MismatchCause = Literal["swizzle", "plain-rows", "base-offset"]
-_START = WGMMA_FORM.word.field("start_address")
-_UNUSED_MASK = sum(1 << bit for bit in WGMMA_FORM.word.reserved_ones((1 << 64) - 1))
+_DESCRIPTORS: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
+_UNUSED_MASKS = {
+    name: sum(1 << bit for bit in row.form.word.reserved_ones((1 << 64) - 1)) for name, row in _DESCRIPTORS.items()
+}
 _UNMARKED = 0
 _STARTS_KEPT = 256  # of one instruction
 _REPEAT_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())
@@ -46,6 +48,15 @@ class ReadShape(NamedTuple):
     k: int
     element_bits: int
     major: Major
+    instruction: Literal["wgmma", "tcgen05"] = "wgmma"
+
+    def descriptor(self, word: int) -> OperandDescriptor:
+        """What a word says to the instruction."""
+        return _DESCRIPTORS[self.instruction].decode(word)
+
+    def addresses(self, descriptor: OperandDescriptor) -> npt.NDArray[np.int64]:
+        """Where a descriptor finds the elements: (rows, k) byte addresses."""
+        return descriptor.addresses(self.major, self.rows, self.k, self.element_bits)
 
 
 class ReadKey(NamedTuple):
@@ -55,12 +66,17 @@ class ReadKey(NamedTuple):
     shape: ReadShape
     word: int  # the descriptor, its start and what belongs to no field taken out
 
+    def end(self, start: int) -> int:
+        """The first byte behind what is read from a start on; the swizzle's pattern does not move with the start."""
+        in_pattern = start % _REPEAT_BYTES
+        start_field = self.descriptor.form.word.field("start_address")
+        addresses = self.shape.addresses(self.shape.descriptor(self.word | start_field.place(in_pattern)))
+        return start - in_pattern + int(addresses.max()) + max(1, self.shape.element_bits // 8)
+
     @property
-    def reach_bytes(self) -> int:
-        """From the start to the end of what is read."""
-        shape = self.shape
-        addresses = WgmmaDescriptor.decode(self.word).addresses(shape.major, shape.rows, shape.k, shape.element_bits)
-        return int(addresses.max()) + max(1, shape.element_bits // 8)
+    def descriptor(self) -> OperandDescriptor:
+        """What the word says, from address 0 on."""
+        return self.shape.descriptor(self.word)
 
 
 @dataclass(slots=True)
@@ -97,13 +113,14 @@ class Mismatch(NamedTuple):
 
 
 class _Asked(NamedTuple):
+    instruction: str
     word: int
     mark: int
 
 
 @dataclass(slots=True)
 class OperandReads:
-    """The operands that wgmma read in a launch, and those that lie under another swizzle."""
+    """The operands that wgmma and tcgen05.mma read in a launch, and those that lie under another swizzle."""
 
     reads: dict[ReadKey, ReadTally] = field(default_factory=dict)
     mismatches: dict[tuple[ReadKey, int], Mismatch] = field(default_factory=dict)
@@ -130,26 +147,26 @@ class OperandReads:
         """The copy that left a mark; None where none did."""
         return None if mark == _UNMARKED else self._copies[mark - 1]
 
-    def read(self, cluster: Cluster, shape: ReadShape, lane: int, word: int, first_element: int) -> None:
-        """A warpgroup reads an operand; its first element lies at that address of its block."""
-        plain = word & ~(_START.mask | _UNUSED_MASK)
+    def read(self, cluster: Cluster, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
+        """An operand is read from a block's shared memory; its first element lies at that address."""
+        start_field = _DESCRIPTORS[shape.instruction].form.word.field("start_address")
+        plain = word & ~(start_field.mask | _UNUSED_MASKS[shape.instruction])
         key = ReadKey(cluster.pc, shape, plain)
         tally = self.reads.get(key)
         if tally is None:
             tally = self.reads[key] = ReadTally()
         tally.count += 1
-        start = _START.extract(word)
+        start = start_field.extract(word)
         if len(tally.starts) < _STARTS_KEPT:
             tally.starts.add(start)
         if cluster.tile_marks is None:
             return
-        rank = lane // cluster.block_lanes
         mark = int(cluster.tile_marks[(rank * cluster.shared_stride + first_element) // CHUNK_BYTES])
         if mark == _UNMARKED:
             return
-        asked = _Asked(plain, mark)
+        asked = _Asked(shape.instruction, plain, mark)
         if asked not in self._causes:
-            self._causes[asked] = mismatch_cause(WgmmaDescriptor.decode(plain), self._copies[mark - 1])
+            self._causes[asked] = mismatch_cause(shape.descriptor(plain), self._copies[mark - 1])
         cause = self._causes[asked]
         if cause is None:
             return
@@ -175,7 +192,7 @@ def forget_bytes(cluster: Cluster, address: int, size_bytes: int) -> None:
         cluster.tile_marks[first // CHUNK_BYTES : -(-(first + size_bytes) // CHUNK_BYTES)] = _UNMARKED
 
 
-def mismatch_cause(descriptor: WgmmaDescriptor, copy: TileCopy) -> MismatchCause | None:
+def mismatch_cause(descriptor: OperandDescriptor, copy: TileCopy) -> MismatchCause | None:
     """Why a descriptor does not find the tile that a copy left; None where it does.
 
     TMA swizzles by the absolute address. Without a swizzle it leaves plain rows, and the tensor core reads core matrices, whose

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
+from tilescope.errors import Violation
 from tilescope.machine.run import KernelRun
-from tilescope.sentence import counted, listed
+from tilescope.ptx.source_name import source_name
+from tilescope.sentence import counted, filled, listed
 
 _ENDED = {
     "finished": "{entry} finished",
@@ -23,19 +25,46 @@ def outcome_sentence(run: KernelRun, seconds: float | None = None) -> str:
     >>> outcome_sentence(kernel.run(grid=2, block=64))
     "k finished: 2 blocks of 64 threads, 4 warp instructions. Every bit of the result is the card's."
     """
+    return f"{_ended(run)}: {what_ran(run, seconds)}"
+
+
+def what_ran(run: KernelRun, seconds: float | None = None) -> str:
+    """How much of a run came to its end, and whether its bits are the card's."""
     warps = sum(row.warps for row in run.instructions)
-    blocks = counted(run.blocks_run, "block")
-    facts = [f"{blocks} of {counted(prod(run.block), 'thread')}", counted(warps, "warp instruction")]
+    blocks = f"{counted(run.blocks_run, 'block')} of {counted(prod(run.block), 'thread')}"
+    if run.outcome != "finished":
+        blocks = f"{blocks} had finished"
+    facts = [blocks, counted(warps, "warp instruction")]
     if seconds is not None:
         facts.append(f"{seconds:.3g} s")
-    ended = _ENDED[run.outcome].format(entry=run.entry)
+    counts = f"{', '.join(facts)}."
     if run.outcome != "finished":
-        facts[0] = f"{facts[0]} had finished"
-        return f"{ended}: {', '.join(facts)}."
-    errors = sum(finding.severity == "error" for finding in run.findings)
-    if errors:
-        return f"{ended}, with {counted(errors, 'error')}: {', '.join(facts)}. Another run may leave other results."
-    return f"{ended}: {', '.join(facts)}. {_exactness(run)}"
+        return counts
+    return f"{counts} {'Another run may leave other results.' if _errors(run) else _exactness(run)}"
+
+
+def error_sentence(run: KernelRun, first: Violation) -> str:
+    """How a run with errors came out, and the first of them.
+
+    >>> from tilescope.machine.kernel import Kernel
+    >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { .reg .b64 %d; mov.b64 %d, 0; st.global.u32 [%d], 1; ret; }"
+    >>> run = Kernel(text).run(grid=1, block=1)
+    >>> error_sentence(run, run.findings[0])  # doctest: +ELLIPSIS
+    'k ends with a fault: PTX line 1 (st.global.u32 [%d], 1): thread (0, 0, 0) of block (0, 0, 0): ...
+    """
+    ended = f"{_ended(run)}; the first" if _errors(run) > 1 else _ended(run)
+    return filled("{ended}: {found}; {limit}.", {"ended": ended, "found": first.found, "limit": first.limit})
+
+
+def _ended(run: KernelRun) -> str:
+    ended = _ENDED[run.outcome].format(entry=source_name(run.entry))
+    if run.outcome == "finished" and _errors(run):
+        return f"{ended}, with {counted(_errors(run), 'error')}"
+    return ended
+
+
+def _errors(run: KernelRun) -> int:
+    return sum(finding.severity == "error" for finding in run.findings)
 
 
 def _exactness(run: KernelRun) -> str:

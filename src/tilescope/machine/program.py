@@ -9,7 +9,7 @@ The functions that the entry calls follow it; each body ends with a return, writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import SHARED_RESERVED_BYTES, Space
+from tilescope.machine.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
@@ -128,6 +129,10 @@ class Program:
         found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
         return list(found.values())
 
+    def reads_special(self, names: Container[str]) -> bool:
+        """Whether the kernel reads one of some special registers."""
+        return any(isinstance(one, SpecialRegister) and one.name in names for one in self.read_only.values())
+
     @property
     def smem_bytes(self) -> int:
         """Static shared memory of a block."""
@@ -191,6 +196,7 @@ class Assembler:
             self.place(operand.variable)
             return self._read_only(VariableAddress(operand.variable, operand.offset), np.dtype(np.uint64))
         if isinstance(operand, SpecialRegister):
+            require_held(operand.name)
             return self._read_only(operand, special_dtype(operand.name))
         raise RefusedError(f"an operand is wanted, not {_written(operand)}")
 

@@ -20,7 +20,7 @@ from tilescope.machine.grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch
 from tilescope.machine.mutation.change import KernelText
 from tilescope.machine.order.conflict import Conflict, Insertion, Remedy, Side
-from tilescope.machine.order_findings import severity_of
+from tilescope.machine.order_rules import severity_of
 from tilescope.machine.program import Program
 from tilescope.machine.remedy_candidates import Candidate, candidates
 from tilescope.machine.trial import OTHER_SEEDS, Before, trial_launch

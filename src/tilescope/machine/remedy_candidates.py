@@ -11,6 +11,7 @@ block end            the wait, or barrier.cluster, before ret
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
@@ -21,7 +22,7 @@ from tilescope.machine.mutation.removals import waiting
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.order.semantics import meaning_of
 from tilescope.machine.program import Program
-from tilescope.ptx.syntax import Instruction, Label
+from tilescope.ptx.syntax import Immediate, Instruction, Label
 
 Candidate = tuple[Insertion, ...]
 Spot = tuple[Literal["before", "behind"], int]  # a place beside an instruction, by its pc
@@ -61,6 +62,7 @@ _FINISH: dict[How, _Finish] = {
 _STORED = _Finish("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;")  # what it wrote, not only what it read
 _BY_UNITS: frozenset[How] = frozenset({"copy", "wgmma", "bulk store"})  # accesses by the async proxy
 _BLOCK_BARRIERS = ("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
+_LEAVING = ("bra", "brx", "call", "ret", "exit")
 _MOST_JOINTS = 4
 _MOST_FLAGS = 3  # accesses of flags beside which a fence is tried
 _MOST_WAITS = 8
@@ -100,19 +102,50 @@ class _Meeting:
     def barriers(self) -> tuple[str, ...]:
         """Barriers that both threads can come to, the narrowest first."""
         before, now = self.before.lane, self.now.lane
+        of_block = tuple(dict.fromkeys((self._nearest_barrier(), BLOCK_BARRIER)))
         if before is None or now is None:
-            return (BLOCK_BARRIER,)
+            return of_block
         block_lanes = self.launch.block_lanes
         if before // block_lanes != now // block_lanes:
             return (CLUSTER_BARRIER,)
         if before // WARP_LANES == now // WARP_LANES:
-            return (WARP_BARRIER, BLOCK_BARRIER)
-        return (BLOCK_BARRIER,)
+            return (WARP_BARRIER, *of_block)
+        return of_block
+
+    def _nearest_barrier(self) -> str:
+        """The barrier that stands nearest: warps with a part of their own have one of their own, as bar.sync 1, 128."""
+        near = sorted(self._body_of(self.now.pc), key=lambda pc: abs(pc - self.now.pc))
+        for pc in near:
+            instruction = self.program.instructions[pc]
+            if instruction is None or instruction.guard is not None:
+                continue
+            is_fixed = all(isinstance(operand, Immediate) for operand in instruction.operands)
+            if is_fixed and instruction.opcode.startswith(_BLOCK_BARRIERS):
+                return self.text.statement(instruction).written
+        return BLOCK_BARRIER
+
+    @property
+    def has_proxy_fence(self) -> bool:
+        """Whether the program has a fence.proxy.async somewhere."""
+        wanted = PROXY_FENCE.rstrip(";")
+        return any(one is not None and one.opcode.startswith(wanted) for one in self.program.instructions)
+
+    def last_of_line(self, pc: int) -> int:
+        """The last of the instructions that a line of the source was unrolled to, before the next branch."""
+        first = self.instruction(pc)
+        last = pc
+        for one in range(pc + 1, self._body_of(pc).stop):
+            instruction = self.program.instructions[one]
+            if instruction is None or instruction.name in _LEAVING or first.source is None:
+                break
+            if instruction.name == first.name and instruction.source == first.source:
+                last = one
+        return last
 
     def spots(self) -> list[Spot]:
         """Places between the two: beside them, then where paths meet or part."""
         first, second = self.before.pc, self.now.pc
-        beside: list[Spot] = [("before", second), ("behind", first)]
+        beside: list[Spot] = [("before", second), ("behind", self.last_of_line(first))]
         body = self._body_of(second)
         if first not in body:
             return beside
@@ -159,7 +192,8 @@ class _Meeting:
     def _wait_loops(self, body: range) -> list[range]:
         """The loops of a function that do nothing but wait."""
         name = next(name for name, start in self.program.functions.items() if start == body.start)
-        ends = {one.start for loop in waiting(self.program.module.functions[name]) for one in loop.branches}
+        loops = waiting(self.program.module.functions[name])
+        ends = {branch.start for loop in loops for branch in loop.branches}
         return [
             range(target, pc + 1)
             for pc, target in self._branches(body)
@@ -212,7 +246,7 @@ class _Meeting:
         pairs = [(barrier, parity) for barrier, parity in asked]
         pairs += [(barrier, parity) for barrier in own for _, parity in asked]
         prepared = [one for one in self.text.instructions if one.name == "mbarrier" and "parity" not in one.modifiers]
-        pairs += [(barrier, parity) for barrier in (*own, *self._mbarriers_named(prepared)) for parity in ("0", "1")]
+        pairs += product((*own, *self._mbarriers_named(prepared)), ("0", "1"))
         if self.repeats(waiter):  # the next turn waits for another phase
             pairs = [pair for pair in pairs if not pair[1].isdigit()]
         loops = [WAIT_LOOP.format(barrier=barrier, parity=parity) for barrier, parity in dict.fromkeys(pairs)]
@@ -261,7 +295,8 @@ def _meetings(meeting: _Meeting) -> Iterator[Candidate]:
         return
     barriers = meeting.barriers()
     if meeting.now.how in _BY_UNITS and meeting.before.how in ("write", "atomic"):
-        barriers = (*(f"{PROXY_FENCE} {barrier}" for barrier in barriers), *barriers)
+        fenced = tuple(f"{PROXY_FENCE} {barrier}" for barrier in barriers)
+        barriers = (*barriers, *fenced) if meeting.has_proxy_fence else (*fenced, *barriers)
     finish = _FINISH.get(meeting.before.how)
     if meeting.conflict.mistake == "race" and meeting.before.how == "bulk store":
         finish = _STORED
@@ -286,9 +321,14 @@ def _finished(meeting: _Meeting, finish: _Finish) -> Iterator[Candidate]:
         yield (_one(finish.wait, ("behind", pc)),)
         return
     commit = meeting.next_commit(pc, finish.commit)
+    last = meeting.last_of_line(pc)
     if commit is not None:
         yield (_one(finish.wait, ("behind", commit)),)
-    yield (_one(finish.both, ("behind", pc)),)
+    else:  # a wait may stand there already
+        yield (_one(finish.commit, ("behind", last)),)
+    yield (_one(finish.both, ("behind", last)),)
+    if last != pc:
+        yield (_one(finish.both, ("behind", pc)),)
 
 
 def _finished_and_met(meeting: _Meeting, finish: _Finish) -> Iterator[Candidate]:
@@ -322,6 +362,8 @@ def _proxy_fences(meeting: _Meeting) -> Iterator[Candidate]:
 
 
 def _copy_waits(meeting: _Meeting) -> Iterator[Candidate]:
+    if "relaxed" in meeting.conflict.facts:  # somebody has waited, and needs a fence
+        yield (_one(BLOCK_FENCE, ("before", meeting.now.pc)),)
     for wait in meeting.waits(meeting.before.pc, meeting.now.pc):
         yield (_one(wait, ("before", meeting.now.pc)),)
     yield from _between(meeting, (BLOCK_BARRIER,))  # somebody waits, but not everybody

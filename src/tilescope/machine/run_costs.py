@@ -10,7 +10,6 @@ from tilescope.layout import Major
 from tilescope.machine.access_cost import Tally
 from tilescope.machine.costs import Costs
 from tilescope.machine.program import Program
-from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.smem.op import SmemOp
 from tilescope.smem.report import BankCollision, BankReport, bank_report
 from tilescope.tensor_map import AnyMap
@@ -70,7 +69,7 @@ class CopyTraffic(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRead(Value):
-    """An operand of a wgmma in shared memory: what its descriptor says, decoded, and how often it was read.
+    """An operand of a wgmma or a tcgen05.mma in shared memory: what its descriptor says, decoded, and how often it was read.
 
     Descriptors that differ in their start alone are one: `starts` says how many there were (up to 256), `first_start` is the lowest.
     """
@@ -146,12 +145,12 @@ def copy_traffic(costs: Costs, maps: list[AnyMap]) -> tuple[CopyTraffic, ...]:
 
 
 def operand_reads(costs: Costs, program: Program) -> tuple[OperandRead, ...]:
-    """The operands of every wgmma that ran, in the order of the program."""
+    """The operands of every wgmma and tcgen05.mma that ran, in the order of the program."""
     rows = []
     for key, counted in sorted(costs.operands.reads.items(), key=lambda item: item[0]):
         instruction = program.instructions[key.pc]
         assert instruction is not None
-        descriptor = WgmmaDescriptor.decode(key.word)
+        descriptor = key.descriptor
         rows.append(
             OperandRead(
                 ptx_line=instruction.line,

@@ -7,7 +7,7 @@ once, from the first pattern of shared memory on, and moved. Elements narrower t
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from tilescope.errors import RuleError
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.operand_reads import ReadShape
+from tilescope.machine.thread_tiles import WORD_BYTES
 from tilescope.mma.descriptor import TCGEN05_FORM, Tcgen05Descriptor
 from tilescope.swizzle import SWIZZLE
 
@@ -96,3 +98,27 @@ def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: i
     stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{read.stored_bytes}")
     codes: Codes = stored[places.addresses // read.stored_bytes]
     return codes
+
+
+def note_operand(cluster: Cluster, operand: Literal["A", "B"], read: SmemRead, word: int, rank: int) -> None:
+    """An operand was read: who wrote it, and under which swizzle, is asked where costs are counted."""
+    assert cluster.costs is not None
+    if word & _IS_ADDRESS:
+        return  # its two parts are tiles of their own
+    moved = word & _HIGH_START_MASK
+    pattern = _pattern(read, word & ~moved)
+    base = _START.extract(moved)
+    shape = ReadShape(operand, read.rows, read.k, read.element_bits, read.major, "tcgen05")
+    cluster.costs.operands.read(cluster, shape, rank, word, base + int(pattern.offsets[0, 0]))
+    if cluster.store_marks is not None:
+        first_word = (rank * cluster.shared_stride + base) // WORD_BYTES
+        words = _pattern_words(read, word & ~moved) + first_word
+        cluster.costs.tiles.multiplied(cluster, shape, rank, shape.descriptor(word), words)
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _pattern_words(read: SmemRead, word: int) -> Addresses:
+    """The 4-byte words that a descriptor reads, each once, in ascending order."""
+    offsets = _pattern(read, word).offsets
+    reached = offsets[..., None] + np.arange(0, read.stored_bytes, min(read.stored_bytes, WORD_BYTES))
+    return np.unique(reached // WORD_BYTES)

@@ -19,6 +19,9 @@ MULTIPROCESSOR_WARPS = 64  # %nwarpid; this and the sizes of shared memory as an
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 """Those that change while a kernel runs: they are read by the instruction, not held in a register."""
 
+GRID_WORKSPACE = "of the grid's barrier"
+"""The variable that a cooperative launch adds: its size and a word that cooperative_groups' grid.sync() counts blocks in."""
+GRID_WORKSPACE_REGISTERS = {"%envreg2": 0, "%envreg1": 32}  # which bits of its address each holds
 _PER_AXIS = frozenset(
     {"%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid"}
 )
@@ -47,8 +50,16 @@ def require_special(name: str) -> None:
     """Refuse a special register that the machine does not have."""
     stem, _, axis = name.partition(".")
     is_known = name in _LANE_MASKS | _PER_LANE | _SINGLE | CLOCKS or (stem in _PER_AXIS and axis in (*AXES, "w"))
+    is_known = is_known or name in GRID_WORKSPACE_REGISTERS
     if not is_known:
         raise RefusedError(f"the special register {name} has no value here")
+
+
+def require_held(name: str) -> None:
+    """Refuse a special register as an operand: one that the machine does not have, or that changes while a kernel runs."""
+    require_special(name)
+    if name in CLOCKS:
+        raise RefusedError(f"{name} changes while the kernel runs: it is read by mov alone")
 
 
 def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
@@ -69,6 +80,9 @@ def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
         return cluster.block_of_lane.astype(np.uint32)
     if name == "%is_explicit_cluster":
         return np.full(cluster.lane_count, cluster.launch.is_clustered)
+    if name in GRID_WORKSPACE_REGISTERS:
+        address = cluster.launch.variable_addresses[GRID_WORKSPACE]
+        return _everywhere(cluster, address >> GRID_WORKSPACE_REGISTERS[name] & 0xFFFFFFFF)
     if name == "%gridid":
         return np.zeros(cluster.lane_count, np.uint64)
     return _everywhere(cluster, _single(cluster, name))

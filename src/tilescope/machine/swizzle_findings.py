@@ -1,4 +1,4 @@
-"""Tiles that one side swizzles otherwise than the other: threads, TMA and the strides of wgmma's descriptors.
+"""Tiles that one side swizzles otherwise than the other: threads, TMA and the strides of descriptors.
 
 Addresses of threads say under which swizzle they see a tile (thread_tiles). How sure that is:
 
@@ -26,7 +26,7 @@ from tilescope.machine.operand_reads import ReadKey, ReadShape, ReadTally
 from tilescope.machine.places import instruction_named, line_facts
 from tilescope.machine.program import Program
 from tilescope.machine.thread_tiles import Misfit, MisfitKind
-from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.mma.descriptor import TCGEN05_FORM, WGMMA_FORM, OperandDescriptor
 from tilescope.rule import rule
 from tilescope.sentence import listed
 from tilescope.swizzle import Swizzle
@@ -64,7 +64,7 @@ _THREADS = "{writer}[[ and {writers:other instruction}]]"
 WRITTEN_OPERAND = SWIZZLE_MISMATCH.worded(
     found=f"{{where}}{_OTHERS}: operand {{operand}} of block {{block}} at {{start:#x}} is read with swizzle {{said}}, "
     f"and {_THREADS} wrote it with swizzle {{lies}}",
-    fix="Use swizzle {lies} in the descriptor (code {code} in bits 62-63), or write the tile with swizzle {said}.",
+    fix="Use swizzle {lies} in the descriptor (code {code} in bits {code_bits}), or write the tile with swizzle {said}.",
 )
 STORED_TILE = SWIZZLE_MISMATCH.worded(
     found=f"{{where}}{_OTHERS}: the box of block {{block}} at {{start:#x}} is stored through a map of swizzle {{said}}, "
@@ -116,11 +116,15 @@ OVERLAP = rule(
     + ": operand {operand}, {rows} x {k} elements, is read with swizzle {said}, leading dimension "
     "{leading_bytes} bytes, stride {stride_bytes} bytes: {shared_places} of {elements} elements share their place with another",
     limit="these strides belong to swizzle {fitting}, under which no two elements meet",
-    fix="Use swizzle {fitting} in the descriptor (code {code} in bits 62-63), or the strides of swizzle {said}.",
+    fix="Use swizzle {fitting} in the descriptor (code {code} in bits {code_bits}), or the strides of swizzle {said}.",
     source="measured on an H200: what wgmma reads for a descriptor",
     basis="measured",
     passing=_multiplied_example(_CORE_MATRICES),
     failing=_multiplied_example(_CORE_MATRICES | 1 << 62),
+)
+SWAPPED_STRIDES = OVERLAP.worded(
+    limit="with the two exchanged every element has a place of its own",
+    fix="Exchange them: leading dimension {stride_bytes} bytes (bits 16-29), stride {leading_bytes} bytes (bits 32-45).",
 )
 _MATRIX_NAMES = ("ldmatrix", "stmatrix")
 _PRODUCT_NAMES = ("mma", "wgmma")
@@ -201,6 +205,8 @@ def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
     told = _CERTAIN[misfit.kind] if verdict.is_certain else _DOUBTFUL[misfit.kind]
     others = len({one.pc for one in alike}) - 1
     told_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
+    instruction = program.instructions[misfit.pc]
+    form = TCGEN05_FORM if instruction is not None and instruction.name == "tcgen05" else WGMMA_FORM
     return told.violation(
         where=instruction_named(program, misfit.pc),
         **line_facts(program, *told_pcs),
@@ -211,7 +217,8 @@ def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
         said=misfit.said,
         lies=listed(fitting, "or"),
         fitting=fitting,
-        code=WGMMA_FORM.codes.get(fitting[0]),
+        code=form.codes.get(fitting[0]),
+        code_bits=form.swizzle_bits,
         writer=instruction_named(program, pcs[0]) if pcs else None,
         writers=len(pcs) - 1 or None,
         copy=None if copy is None else instruction_named(program, copy.pc),
@@ -224,9 +231,9 @@ class _Overlap(NamedTuple):
     """An operand whose elements meet under its own swizzle."""
 
     shape: ReadShape
-    descriptor: WgmmaDescriptor
+    descriptor: OperandDescriptor
     shared_places: int
-    fitting: list[str]  # swizzles under which they do not
+    fitting: list[str]  # swizzles under which they do not; none where leading and stride are exchanged
 
 
 def _overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation]:
@@ -236,13 +243,15 @@ def _overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation
         pcs.setdefault((key.shape, key.word), []).append(key.pc)
     found = []
     for (shape, word), own_pcs in pcs.items():
-        overlap = _overlap_of(shape, WgmmaDescriptor.decode(word))
+        overlap = _overlap_of(shape, shape.descriptor(word))
         if overlap is not None:
             found.append(_overlap_told(launch, own_pcs, overlap))
     return found
 
 
-def _overlap_of(shape: ReadShape, descriptor: WgmmaDescriptor) -> _Overlap | None:
+def _overlap_of(shape: ReadShape, descriptor: OperandDescriptor) -> _Overlap | None:
+    if descriptor.leading_is_address:
+        return None
     shared_places = _shared_places(shape, descriptor)
     if not shared_places:
         return None
@@ -251,11 +260,13 @@ def _overlap_of(shape: ReadShape, descriptor: WgmmaDescriptor) -> _Overlap | Non
         for mode in MODES
         if mode != descriptor.swizzle and _shared_places(shape, _under(descriptor, mode)) == 0
     ]
-    return _Overlap(shape, descriptor, shared_places, fitting) if fitting else None
+    if fitting or _shared_places(shape, _exchanged(descriptor)) == 0:
+        return _Overlap(shape, descriptor, shared_places, fitting)
+    return None
 
 
-def _under(descriptor: WgmmaDescriptor, swizzle: Swizzle) -> WgmmaDescriptor:
-    return WgmmaDescriptor(
+def _under(descriptor: OperandDescriptor, swizzle: Swizzle) -> OperandDescriptor:
+    return type(descriptor)(
         0,
         leading_bytes=descriptor.leading_bytes,
         stride_bytes=descriptor.stride_bytes,
@@ -264,10 +275,21 @@ def _under(descriptor: WgmmaDescriptor, swizzle: Swizzle) -> WgmmaDescriptor:
     )
 
 
-def _shared_places(shape: ReadShape, descriptor: WgmmaDescriptor) -> int | None:
+def _exchanged(descriptor: OperandDescriptor) -> OperandDescriptor:
+    """With the leading dimension as the stride, and the other way round."""
+    return type(descriptor)(
+        0,
+        leading_bytes=descriptor.stride_bytes,
+        stride_bytes=descriptor.leading_bytes,
+        swizzle=descriptor.swizzle,
+        base_offset=descriptor.base_offset,
+    )
+
+
+def _shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | None:
     """How many elements have no place of their own; None where such an operand cannot be read."""
     try:
-        addresses = descriptor.addresses(shape.major, shape.rows, shape.k, shape.element_bits)
+        addresses = shape.addresses(descriptor)
     except RuleError:
         return None
     step = max(1, 8 // shape.element_bits)  # elements that share a byte
@@ -278,7 +300,9 @@ def _shared_places(shape: ReadShape, descriptor: WgmmaDescriptor) -> int | None:
 def _overlap_told(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
     shape = overlap.shape
     descriptor = overlap.descriptor
-    return OVERLAP.violation(
+    form = descriptor.form
+    told = OVERLAP.wording if overlap.fitting else SWAPPED_STRIDES
+    return told.violation(
         where=instruction_named(launch.program, pcs[0]),
         **line_facts(launch.program, *pcs),
         others=len(pcs) - 1 or None,
@@ -291,5 +315,6 @@ def _overlap_told(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violatio
         leading_bytes=descriptor.leading_bytes,
         stride_bytes=descriptor.stride_bytes,
         fitting=listed(overlap.fitting, "or"),
-        code=WGMMA_FORM.codes[overlap.fitting[0]],
+        code=form.codes[overlap.fitting[0]] if overlap.fitting else None,
+        code_bits=form.swizzle_bits,
     )

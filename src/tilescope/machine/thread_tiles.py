@@ -35,7 +35,7 @@ from tilescope.machine.lane_pattern import (
 from tilescope.machine.operand_reads import ReadShape, TileCopy, forget_tiles
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import Lanes
-from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import walk
@@ -197,10 +197,10 @@ class ThreadTiles:
     # Units -------------------------------------------------------------------------------------------------------
 
     def multiplied(
-        self, cluster: Cluster, shape: ReadShape, lane: int, descriptor: WgmmaDescriptor, words: Places
+        self, cluster: Cluster, shape: ReadShape, rank: int, descriptor: OperandDescriptor, words: Places
     ) -> None:
-        """A warpgroup reads an operand: all of its words, by their numbers in the cluster's shared memory."""
-        if cluster.store_marks is None or descriptor.base_offset:
+        """An operand is read from a block's memory: all of its words, by their numbers in the cluster's shared memory."""
+        if cluster.store_marks is None or descriptor.base_offset or descriptor.swizzle.name not in BIT_OF_MODE:
             return
         marks = _marks_in(cluster.store_marks[words])
         if not marks:
@@ -213,7 +213,6 @@ class ThreadTiles:
                 span = max(span, shape.rows // _GROUP_ROWS * descriptor.stride_bytes // WORD_BYTES)
             around = _marks_in(cluster.store_marks[first : first + span])
             pattern = _narrowed(pattern, self._pattern_of(around)) if around else pattern
-        rank = lane // cluster.block_lanes
         self._judge(
             Misfit(
                 "operand",

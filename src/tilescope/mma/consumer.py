@@ -116,7 +116,9 @@ class Tcgen05Loop(DescriptorLoop):
         """What one block holds of the instruction's m and n, and 32 bytes of k."""
         kind = tcgen05_for(data_type)
         shapes = next((row for row in kind.shapes() if row.form == cls.form), kind.shapes()[0])
-        return Extents(tuple(m // cls.blocks for m in shapes.m), tuple(n // cls.blocks for n in shapes.n), kind.k)
+        own_m = tuple(m // cls.blocks for m in shapes.m)
+        own_n = tuple(n // cls.blocks for n in shapes.n)
+        return Extents(own_m, own_n, kind.k)
 
     def _descriptor_at(self, mn: int, k: int, offsets: DescriptorOffsets) -> OperandDescriptor:
         if self.k_step_bytes != WIDE_STEP_BYTES:

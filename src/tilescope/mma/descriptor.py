@@ -147,6 +147,12 @@ class DescriptorForm:
         """The swizzle of every code."""
         return {code: SWIZZLE[name] for name, code in self.codes.items()}
 
+    @property
+    def swizzle_bits(self) -> str:
+        """Where the code of the swizzle stands: "62-63"."""
+        field = self.word.field("swizzle")
+        return f"{field.low}-{field.high}"
+
     def word_problems(self, word: int) -> Iterator[Violation]:
         """Why a 64-bit word is no such descriptor: bits that must be zero, its version, a code that has no mode."""
         name = self.word.name

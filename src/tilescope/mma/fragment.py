@@ -415,12 +415,15 @@ def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
 
 def _nested(*parts: list[tuple[int, int]]) -> Modes:
     """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
-    return Modes.of_indices(tuple(mode for mode in part if mode[0] > 1) or ((1, 0),) for part in parts)
+    indices = []
+    for part in parts:
+        modes = tuple((extent, stride) for extent, stride in part if extent > 1)
+        indices.append(modes or ((1, 0),))
+    return Modes.of_indices(indices)
 
 
 # PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type". The second mode of the thread, the
 # pair of quads, chooses the product: its stride is a whole matrix.
-# fmt: off
 _QUAD_PAIRS: dict[tuple[str, str], tuple[tuple[int, int], Modes]] = {
     # operand, order or type: (rows, columns), ((quad lane, pair, half), value) → index
     ("A", "row"): ((8, 4), Modes(((4, 4, 2), 4), ((1, 32, 4), 8))),
@@ -430,7 +433,6 @@ _QUAD_PAIRS: dict[tuple[str, str], tuple[tuple[int, int], Modes]] = {
     ("D", "float16"): ((8, 8), Modes(((4, 4, 2), 8), ((1, 64, 4), 8))),
     ("D", "float32"): ((8, 8), Modes(((2, 2, 4, 2), (2, 2, 2)), ((1, 16, 64, 4), (8, 2, 32)))),
 }
-# fmt: on
 
 
 def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: str) -> Fragment:

@@ -30,7 +30,6 @@ from tilescope.rule import rule
 Matrix = npt.NDArray[Any]
 Nibbles = npt.NDArray[np.uint8]
 GROUP_UNITS = 4
-KEPT_UNITS = 2
 ORDERED_NIBBLES = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)  # two places, the lower first
 PIECE_ELEMENTS = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
 TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)

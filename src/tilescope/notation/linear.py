@@ -53,11 +53,15 @@ def unit_bases(shape: Sequence[int], indices: Iterable[int], start: Sequence[int
     >>> unit_bases((2, 8), (1, 0))
     [(0, 1), (0, 2), (0, 4), (1, 0)]
     """
-    return [
-        tuple([1 << bit if place == index else 0 for place in range(len(shape))])
-        for index in indices
-        for bit in range(start[index].bit_length() - 1 if start else 0, shape[index].bit_length() - 1)
-    ]
+    bases = []
+    for index in indices:
+        first_bit = start[index].bit_length() - 1 if start else 0
+        end_bit = shape[index].bit_length() - 1
+        for bit in range(first_bit, end_bit):
+            basis = [0] * len(shape)
+            basis[index] = 1 << bit
+            bases.append(tuple(basis))
+    return bases
 
 
 def extents_of(bases: Sequence[Basis]) -> tuple[int, ...]:

@@ -199,8 +199,13 @@ def _transposed(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
 
 def _strides(dims: list[Dim], rank: int) -> Modes:
     """Row-major storage of `dims`, gathered by the index that they came from, the finest of each first."""
-    strides = [prod(dim.extent for dim in dims[place + 1 :]) for place in range(len(dims))]
+    strides = []
+    for place in range(len(dims)):
+        inner = dims[place + 1 :]
+        strides.append(prod(dim.extent for dim in inner))
     stored = sorted(zip(dims, strides, strict=True), key=lambda entry: entry[0].weight)
-    return Modes.of_indices(
-        coalesced(*((dim.extent, stride) for dim, stride in stored if dim.source == source)) for source in range(rank)
-    )
+    indices = []
+    for source in range(rank):
+        own = [(dim.extent, stride) for dim, stride in stored if dim.source == source]
+        indices.append(coalesced(*own))
+    return Modes.of_indices(indices)

@@ -40,6 +40,11 @@ NOTATION_TEXT = rule(
     passing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")',
     failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
 )
+NO_NOTATION = NOTATION_TEXT.worded(
+    found="{word}, with which no notation begins",
+    limit="CuTe, Triton, Mosaic, PTX and the driver are read",
+    fix='Write "(8,64):(64,1)", "Sw<3,4,3> o (8,64):(64,1)" or "CU_TENSOR_MAP_SWIZZLE_128B", for example.',
+)
 UNEXPECTED_WORD = NOTATION_TEXT.worded(fix="{advice}")
 TOO_LONG_TEXT = NOTATION_TEXT.worded(
     found="{characters} characters",
@@ -290,6 +295,8 @@ class Scanner:
                 fix = "Shared memory lies above its start: write strides of at least 0."
             elif _KNOWN_WHEN_RUNNING.fullmatch(token.spelling):
                 fix = "A size that only the running kernel knows has no address map: put a number."
+            elif token.place == 0 and token.kind == "name":
+                raise NO_NOTATION.error(word=f'"{shortened(token.spelling, 30)}"')
             self.refuse("an integer of at least 0", fix)
         if token.value > most:
             bits = most.bit_length() - 1 if most == INTEGER else most.bit_length()

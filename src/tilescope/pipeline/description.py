@@ -135,6 +135,8 @@ class Pipeline(Value):
         try:
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        except UnicodeDecodeError:
+            raise FILE.error(name=name, error="bytes that are no text") from None
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
             raise FILE.error(name=name, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)
@@ -209,7 +211,8 @@ class _Reader:
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
 
     def _cluster(self, written: object) -> tuple[int, int]:
-        extents = [plain_int(extent) or 0 for extent in (written if isinstance(written, list | tuple) else [written])]
+        listed = written if isinstance(written, list | tuple) else [written]
+        extents = [plain_int(extent) or 0 for extent in listed]
         if len(extents) == 1:
             extents.append(1)
         if len(extents) != 2 or min(extents) < 1 or prod(extents) > MAX_BLOCKS:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.action import NONE, Action, Clock, Flight, Key
-from tilescope.pipeline.contents import Contents, Fill
+from tilescope.pipeline.contents import Contents, Fill, Segment
 from tilescope.pipeline.mbarrier import ARRIVALS_END, TX_END_BYTES
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.order import Access, Order
@@ -163,36 +163,40 @@ class State:
                 return source, number - self.phase[source], NONE
             return source, number, group - self._groups_made(number) if group != NONE else NONE
 
+        def accessed(one: Access) -> tuple[object, ...]:
+            return named(one.key), one[1:6], filling(one.fill), tile(one.tile)
+
+        def held(part: Segment) -> tuple[object, ...]:
+            return *part[:2], tile(part.tile), filling(part.fill), *part[4:]
+
+        parities = [phase % 2 for phase in self.phase[: self.barriers]]
+        flights = [
+            (named(key), one.op, one.barrier, one.number, one.slots, [*map(named, one.keys)])
+            for key, one in self.flights.items()
+        ]
+        standing = [
+            (agent, barrier, one.phase - self.phase[barrier], self.pc[agent] - one.place)
+            for (agent, barrier), one in self.standing.items()
+        ]
+        last_passes = [
+            (agent, barrier, phase - self.phase[barrier])
+            for (agent, barrier), phase in self.last_pass.items()
+            if not unused[barrier]
+        ]
         return [
-            [self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase[: self.barriers]]],
-            [
-                [(named(one.key), one[1:6], filling(one.fill), tile(one.tile)) for one in accesses]
-                for accesses in self.accesses
-            ],
-            [
-                [(*part[:2], tile(part.tile), filling(part.fill), *part[4:]) for part in contents]
-                for contents in self.contents
-            ],
+            [self.pending, self.tx, self.expected, parities],
+            [[*map(accessed, accesses)] for accesses in self.accesses],
+            [[*map(held, contents)] for contents in self.contents],
             [(slot, filling(fill), reached) for slot, (fill, reached) in sorted(self.filled.items())],
-            sorted(
-                (named(key), one.op, one.barrier, one.number, one.slots, [*map(named, one.keys)])
-                for key, one in self.flights.items()
-            ),
+            sorted(flights),
             sorted((who, [[*map(named, keys)] for keys in groups]) for who, groups in self.groups.items()),
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncommitted.items()),
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncovered.items()),
-            sorted((agent, [*map(named, held)]) for agent, held in self.unmet_stores.items()),
+            sorted((agent, [*map(named, keys)]) for agent, keys in self.unmet_stores.items()),
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
             [self.registers, self.pool],
-            sorted(
-                (agent, barrier, one.phase - self.phase[barrier], self.pc[agent] - one.place)
-                for (agent, barrier), one in self.standing.items()
-            ),
-            sorted(
-                (agent, barrier, phase - self.phase[barrier])
-                for (agent, barrier), phase in self.last_pass.items()
-                if not unused[barrier]
-            ),
+            sorted(standing),
+            sorted(last_passes),
         ]
 
     def _groups_made(self, agent: int) -> int:

@@ -14,7 +14,7 @@ from tilescope.pipeline.instances import Instance, Instances
 from tilescope.pipeline.kinds import KINDS
 from tilescope.pipeline.mistake import Fact, MistakeFoundError
 from tilescope.pipeline.operations import OPERATIONS
-from tilescope.sentence import filled
+from tilescope.sentence import filled, listed
 
 
 def mistake_error(parts: Instances, kind: str, **facts: Fact) -> MistakeFoundError:
@@ -45,7 +45,7 @@ def _named(parts: Instances, name: str, fact: Fact) -> Fact:
     if name not in tables:
         return fact
     titles = [tables[name][number].title for number in _numbers(fact)]
-    return ", ".join(dict.fromkeys(titles))
+    return listed(dict.fromkeys(titles))
 
 
 def _numbers(fact: Fact) -> list[int]:

@@ -372,10 +372,11 @@ def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
 
     Swizzles that break a rule of their own do not count, unless all do.
     """
-    sound = [obstacles for obstacles in refusals if not any(found.rule in _SWIZZLE_RULES for found in obstacles)]
-    counted = sound or refusals
-    rules = [{obstacle.rule for obstacle in obstacles} for obstacles in counted]
-    shared = set.intersection(*rules)
+    rules_of = [{obstacle.rule for obstacle in obstacles} for obstacles in refusals]
+    sound = [number for number, rules in enumerate(rules_of) if rules.isdisjoint(_SWIZZLE_RULES)]
+    numbers = sound or range(len(refusals))
+    counted = [refusals[number] for number in numbers]
+    shared = set.intersection(*(rules_of[number] for number in numbers))
     fewest = min(counted, key=len)
     return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
 

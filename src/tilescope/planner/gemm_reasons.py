@@ -15,6 +15,7 @@ from tilescope.planner.product import (
     is_exchanged,
 )
 from tilescope.planner.reason import Reason
+from tilescope.planner.schedule import schedule_words
 from tilescope.swizzle import CHUNK_BYTES
 
 _MOVES = {  # by what binds: what would make the product faster
@@ -103,6 +104,10 @@ def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
     terms = best.ranked[0].terms
     bound = terms[0]
     yield Reason.of("floor", floor_us=bound.us, card=card.name, bound=bound.name, terms=tuple(map(str, terms)))
+    sustained_tflops = card.tflops(product.data_type)
+    if bound.name == "arithmetic" and sustained_tflops is not None and sustained_tflops < bound.rate:
+        m, n, k = product.shape
+        yield Reason.of("sustained", card=card.name, tflops=sustained_tflops, us=2 * m * n * k / sustained_tflops / 1e6)
     known = {
         "TFLOP/s of this type": card.tflops(product.data_type),
         "the clock": card.clock_mhz,
@@ -122,7 +127,13 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
     if best.ranked[0].prediction is not None:
         if best.others:
-            yield Reason.of("next-time", next=best.others[0].tile, us=_predicted(best.others[0]))
+            following = best.others[0]
+            how = (
+                {"schedule": schedule_words(following.schedule) or "plain"}
+                if following.schedule != best.schedule
+                else {}
+            )
+            yield Reason.of("next-time", next=following.tile, us=_predicted(following), **how)
         return
     chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     if near and chosen.terms:

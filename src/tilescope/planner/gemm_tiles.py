@@ -2,7 +2,7 @@
 
 The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
 
-    arithmetic            whole rounds of the card, a tile for every SM a round, at the card's FLOP/s for the type
+    arithmetic            whole rounds of the card, a tile for every SM a round, at the card's highest FLOP/s for the type
     shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
                           64 rows of A and 8 of B, 32 bytes a row, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
                           (ldmatrix) read every row of the tile at least once
@@ -17,9 +17,9 @@ large tiles, and where there is little work all SMs get some.
 
 4096 x 4096 x 4096 bf16 on an H200:
     tile           tiles   rounds   floor      busiest SM
-    128 x 256        512        4   179.4 us   4 x (128 + 256) x 4096 x 2 bytes = 12.6 MB    2 wgmma a K step
-    256 x 128        512        4   179.4 us   the same                                      4 wgmma
-    128 x 128       1024        8   179.4 us   16.8 MB
+    128 x 256        512        4   132.4 us   4 x (128 + 256) x 4096 x 2 bytes = 12.6 MB    2 wgmma a K step
+    256 x 128        512        4   132.4 us   the same                                      4 wgmma
+    128 x 128       1024        8   132.4 us   16.8 MB
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
     tile_m, tile_n, _ = share.tile
     element = product.data_type
     terms = []
-    tflops = card.tflops(element)
+    tflops = card.peak_tflops(element)
     if tflops is not None:
         flop = share.rounds * 2 * tile_m * tile_n * share.k * card.sms
         basis = card.basis(element.name) or "documented"

@@ -212,10 +212,14 @@ def _straddling(product: Product, rates: GemmRates) -> float:
     Every row of a box then touches two lines, and a fifth sector of 32 bytes unless rows start at sectors.
     """
     m, n, k = product.shape
-    rows = (k if product.a_major == "K" else m, k if product.b_major == "K" else n)
-    row_bytes = [row * product.data_type.bits // 8 for row in rows]
-    steps = ((_LINE_BYTES, 0.0), (_LINE_BYTES // 2, rates.half_lines), (_LINE_BYTES // 4, rates.sectors))
-    return next((cost for size, cost in steps if all(each % size == 0 for each in row_bytes)), 1.0)
+    a_row = k if product.a_major == "K" else m
+    b_row = k if product.b_major == "K" else n
+    row_bytes = [row * product.data_type.bits // 8 for row in (a_row, b_row)]
+    shares = {_LINE_BYTES: 0.0, _LINE_BYTES // 2: rates.half_lines, _LINE_BYTES // 4: rates.sectors}
+    for step_bytes, share in shares.items():
+        if all(size % step_bytes == 0 for size in row_bytes):
+            return share
+    return 1.0
 
 
 def _memory_rate(product: Product, rates: GemmRates) -> float:

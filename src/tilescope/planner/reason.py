@@ -79,11 +79,12 @@ SENTENCES = {
     # a product: tiles and floors
     "tiles": "Tile {tile: x }: {tiles:tile} of C[[ for {sms:SM}, {rounds:round}, {full:%} full]].",
     "floor": "Floor {floor_us:us} by the rates of {card:an}, bound by {bound}: {terms:; }.",
+    "sustained": "Held for seconds, the power of {card:an} allows {tflops} TFLOP/s: {us:us}.",
     "time": (
         "Predicted {us:us}: {launch_us:us} launch, {main_us:us} main loop (bound by {bound}), {epilogue_us:us} epilogue"
         "[[, {adding_us:us} adding parts of k]]. What would move it: {moves}."
     ),
-    "next-time": "{next: x } comes next, predicted {us:us}.",
+    "next-time": "{next: x }[[, {schedule},]] comes next, predicted {us:us}.",
     "swapped": "Swapped: wgmma takes {rows} rows of B, and {columns} of A as its columns.",
     "split": (
         "k is split over the {blocks:block} of a cluster, {steps} K steps each; "

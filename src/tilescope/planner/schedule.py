@@ -73,3 +73,19 @@ class Schedule(Value):
 
 
 PLAIN = Schedule()  # one tile after another, down m
+
+
+def schedule_words(schedule: Schedule) -> str:
+    """How blocks share the work, in a few words; "": one tile after another, down m.
+
+    >>> schedule_words(Schedule(swapped=True, split=2))
+    'swapped, split 2'
+    """
+    words = ["swapped"] if schedule.swapped else []
+    named = (("split", schedule.split), ("parts", schedule.parts), ("tail", schedule.tail))
+    words += [f"{name} {count}" for name, count in named if count > 1]
+    if schedule.group:
+        words.append(f"groups of {schedule.group}")
+    if schedule.dependent:
+        words.append("dependent launch")
+    return ", ".join(words)

@@ -123,10 +123,10 @@ class Cursor:
 
     __slots__ = ("code", "end", "text", "token")
 
-    def __init__(self, text: Text, position: int = 0) -> None:
+    def __init__(self, text: Text) -> None:
         self.text = text
         self.code = text.code
-        self.move(position)
+        self.move(0)
 
     def move(self, position: int) -> None:
         """Go to a position."""

@@ -37,6 +37,7 @@ from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import Function, Module, Variable
 from tilescope.sentence import shortened
 
+_VERSION = ".version"
 _MAX_LAUNCH = (1 << 31) - 1  # threads, blocks and registers of a launch directive
 _LINKING = frozenset({".visible", ".extern", ".weak", ".common"})
 _SHAPES = frozenset({".maxntid", ".reqntid", ".reqnctapercluster"})
@@ -87,7 +88,21 @@ def read_module(text: str) -> Module:
     """
     if not isinstance(text, str):
         raise RuleError([argument_type("text", text, "the text of a PTX file", 'Use open("kernel.ptx").read().')])
+    if _VERSION not in text:  # before characters are looked at: another language has others
+        raise _no_head(text)
     return _ModuleReader(Text(text)).read()
+
+
+def _no_head(text: str) -> RuleError:
+    """The refusal of a text that is no PTX: its first line stands where a version should."""
+    before = len(text) - len(text.lstrip())
+    first_line = text.strip().partition("\n")[0]
+    return MISSING_HEAD.error(
+        change=None,
+        line=text.count("\n", 0, before) + 1,
+        column=1,
+        shown=f"`{shortened(first_line, 60)}`" if first_line else "nothing",
+    )
 
 
 class _ModuleReader:

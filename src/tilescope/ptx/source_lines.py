@@ -4,6 +4,16 @@
     .loc 2 1041 10, function_name $L__info_string1, inlined_at 2 1066 10     … into what a .loc before it says
     .loc 2 170 27  // standard.py:170:27 @[ kernels.py:46:131 ]              Triton: in the comment
 
+Triton counts the lines of an inline assembly text as lines of the program: only the first .loc of such a text is true.
+
+    .loc 1 5 23                             tl.load stands in line 5
+    // begin inline asm
+    .loc 1 5 23
+    mov.u32 %r1, 0x0;
+    .loc 1 6 23                             the second line of the text, not line 6
+    ld.global.b32 { %r1 }, [ %rd1 + 0 ];
+    // end inline asm
+
 Files are named behind their use, mostly, and functions in a debug section at the text's end: lines are numbered while the
 text is read, and `resolved` makes them when all of it is known.
 """
@@ -11,6 +21,7 @@ text is read, and `resolved` makes them when all of it is known.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -28,6 +39,8 @@ _LOC = re.compile(
     re.VERBOSE,
 )
 _COMMENTED_LINE = re.compile(r"([^\s@\[\]][^@\[\]]*?):([0-9]{1,9}):([0-9]{1,9})\s*(?:@\[|\]|\Z)\s*")
+_ASSEMBLY_BEGINS = re.compile(r"//[ \t]*begin inline asm")
+_ASSEMBLY_ENDS = re.compile(r"//[ \t]*end inline asm")
 _STRING = re.compile(rf"({NAME}):\s*((?:\.b8[^\n]*\n\s*)*)")
 
 
@@ -53,6 +66,9 @@ class SourceLines:
         self._numbers: dict[_Line, int] = {}
         self._latest: dict[tuple[int, int, int], int] = {}
         self._strings_at: int | None = None  # where the section of debug strings begins
+        self._assembly_begins = [found.start() for found in _ASSEMBLY_BEGINS.finditer(text.original)]
+        self._assembly_ends = [found.start() for found in _ASSEMBLY_ENDS.finditer(text.original)]
+        self._assembly_lines: dict[int, int | None] = {}  # the first line of every inline assembly text
 
     def add_file(self, number: int, path: str) -> None:
         """Note `.file number "path"`."""
@@ -76,7 +92,16 @@ class SourceLines:
             number = self._commented_line(found, (file, line, column))
         if number is not None:
             self._latest[file, line, column] = number
+        assembly = self._assembly_around(position)
+        if assembly is not None:
+            number = self._assembly_lines.setdefault(assembly, number)
         return number, found.end()
+
+    def _assembly_around(self, position: int) -> int | None:
+        """The number of the inline assembly text that a position lies in, or None."""
+        begun = bisect_left(self._assembly_begins, position)
+        ended = bisect_left(self._assembly_ends, position)
+        return begun if begun > ended else None
 
     def _inlined(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
         """A line of nvcc's, that was inlined into another."""
@@ -136,7 +161,8 @@ class SourceLines:
         """Names of the files: the last part of the path, or the whole path where files share the last part."""
         paths = self._commented | self._files
         bases = {number: PurePosixPath(path.replace("\\", "/")).name or path for number, path in paths.items()}
-        sharing = Counter(base for base, _ in {(bases[number], path) for number, path in paths.items()})
+        different_files = {(bases[number], path) for number, path in paths.items()}
+        sharing = Counter(base for base, _ in different_files)
         return {number: base if sharing[base] == 1 else paths[number] for number, base in bases.items()}
 
     def _strings(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from struct import unpack
 from typing import ClassVar
@@ -26,6 +26,7 @@ from tilescope.tensor_map.source import MapSource
 from tilescope.value import Value
 from tilescope.written import number, word
 
+HALF_BITS = 32
 WORD_TYPE = replace(TYPE, unsaid="bf16")
 
 
@@ -92,7 +93,10 @@ def _log_answer(source: MapSource) -> Answer:
 
 
 def _several_answer(asked: Asked) -> Answer:
-    """Everything that each of several words could be."""
+    """Everything that each of several words could be; of the halves of a descriptor, what the whole is."""
+    whole = joined_halves(asked["several"])
+    if whole is not None:
+        return _word_answer(asked.saying(word=whole))
     found: dict[int, list[int]] = {}
     for place, value in enumerate(asked["several"], 1):
         found.setdefault(value, []).append(place)
@@ -105,6 +109,21 @@ def _several_answer(asked: Asked) -> Answer:
     is_yes = all(one.is_yes for one in answers)
     first = of_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
     return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
+
+
+def joined_halves(words: Sequence[int]) -> int | None:
+    """The descriptor whose low and high 32 bits two words are, as `x/2wx` and registers show it; else None.
+
+    >>> hex(joined_halves([0x02000080, 0x40000040]))
+    '0x4000004002000080'
+    >>> joined_halves([0x08200490, 0x08200010])  # two instruction descriptors
+    """
+    if len(words) != 2 or max(words) >= 1 << HALF_BITS:
+        return None
+    low, high = words
+    whole = high << HALF_BITS | low
+    is_high_half = not descriptor_readings(high).possible and not barrier_readings(high)
+    return whole if is_high_half and descriptor_readings(whole).possible else None
 
 
 def _decoded_summary(log: DecodedLog) -> str:
@@ -201,7 +220,8 @@ DECODE = Question(
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
 
-    Of a log, every map is decoded; of several numbers that are no map, every number.
+    Of a log, every map is decoded; of several numbers that are no map, every number. Two halves of a descriptor, low
+    before high, are read as the whole.
 
     A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's
     instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tilescope.arch import ARCH
-from tilescope.errors import TensorMapError
+from tilescope.errors import TensorMapError, Violation
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines import refused
 from tilescope.questions.first_lines.maps import of_convolution, of_difference, of_fixed, of_log, of_report
@@ -30,6 +30,7 @@ from tilescope.tensor_map import (
 )
 from tilescope.tensor_map.arguments import MAP_KINDS, ArgumentChange
 from tilescope.tensor_map.convolution import PASSES
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.map_log import lines_in_words
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.source import MapSource
@@ -240,12 +241,40 @@ def diff_answer(asked: Asked) -> Answer:
     one: MapSource = asked["one_source"]
     other: MapSource = asked["other_source"]
     if len(one.asked) > 1 or len(other.asked) > 1:
-        call = _diff_call(asked, log_of, MapLogDiff.of, "tilescope.tensor_map.log_difference")
-        logs = MapLogDiff.of(log_of(one), log_of(other))
-        return Answer(logs, call, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
+        return _log_difference(asked)
+    refusals = {"first": _refusal(one), "second": _refusal(other)}
+    if any(refusals.values()):
+        return _refused_difference(asked, {side: broken for side, broken in refusals.items() if broken})
     call = _diff_call(asked, MapSource.tensor_map, TensorMapDiff.of, "tilescope.tensor_map.difference")
     difference = TensorMapDiff.of(one.tensor_map(), other.tensor_map())
     return Answer(difference, call, first=of_difference(difference), is_yes=difference.same)
+
+
+def _log_difference(asked: Asked) -> Answer:
+    """How the maps of two logs differ."""
+    call = _diff_call(asked, log_of, MapLogDiff.of, "tilescope.tensor_map.log_difference")
+    logs = MapLogDiff.of(log_of(asked["one_source"]), log_of(asked["other_source"]))
+    return Answer(logs, call, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
+
+
+def _refusal(source: MapSource) -> tuple[Violation, ...]:
+    """Why the one map of a source is refused, by the rules of the hardware; nothing where it is accepted."""
+    if source.blob is not None:
+        return ()
+    (asked,) = source.asked
+    broken = [violation for violation in asked.check() if violation.severity == "error"]
+    return () if asked.misnamed() else tuple(one for one in broken if one.rule != DRIVER_RESULT.name)
+
+
+def _refused_difference(asked: Asked, refusals: Mapping[str, tuple[Violation, ...]]) -> Answer:
+    """In what a map that the driver refuses differs from another one, and why it is refused."""
+    found = _log_difference(asked)
+    side, broken = next(iter(refusals.items()))
+    first = refused(f"The {side} map is refused", broken)
+    if len(refusals) > 1:
+        first = refused("Both maps are refused; the first", broken)
+    violations = tuple(violation for one in refusals.values() for violation in one)
+    return replace(found, first=first, is_yes=False, violations=violations)
 
 
 def _diff_call(asked: Asked, taken: Callable[..., object], compared: Callable[..., Value], module: str) -> Call[Value]:

@@ -1,20 +1,22 @@
 """The pages of the explorer in the order of the menu: a page enters here, and nowhere else."""
 
 from tilescope.questions import (
+    agreements,
     banks,
     copies,
     decoding,
+    fragments,
     gemm_page,
     identify_page,
     layouts,
     map_pages,
     maps,
+    operands,
     pipelines,
     plans,
     run_page,
     swizzles,
     symptoms,
-    tensor_core,
     tmem_page,
 )
 from tilescope.questions.page import Page
@@ -26,7 +28,7 @@ MENU = (
         "path",
         "Path",
         "One element from memory to the tensor core: its copy, its place in shared memory, the K step that reads it.",
-        {"tile": plans.PATH_FORM, "gemm": plans.GEMM_PATH_FORM, "map": tensor_core.MAP_PATH_FORM},
+        {"tile": plans.PATH_FORM, "gemm": plans.GEMM_PATH_FORM, "map": agreements.MAP_PATH_FORM},
         chooser=Input("given", label="Element of"),
     ),
     Page(
@@ -113,9 +115,9 @@ MENU = (
         "Tensor core",
         "What the tensor core reads and holds: operands, their descriptors, the bytes of each K step, fragments.",
         {
-            "descriptors": tensor_core.DESCRIPTORS_FORM,
-            "operand": tensor_core.LAYOUT_FORM,
-            "fragment": tensor_core.FRAGMENT_FORM,
+            "descriptors": operands.DESCRIPTORS_FORM,
+            "operand": operands.LAYOUT_FORM,
+            "fragment": fragments.FRAGMENT_FORM,
             "word": decoding.WORD_FORM,
         },
         chooser=Input("show", label="Show"),

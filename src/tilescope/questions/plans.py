@@ -117,16 +117,8 @@ def plan_answer(asked: Asked) -> Answer:
     call = Call(plan, (asked["tile"], asked["data_type"]), asked.options(PLAN_OPTIONS), "report")
     try:
         report = call.run()
-    except PlanError as error:  # an answer too: there is no plan, and why
-        unplanned = Unplanned(f"{by(asked['tile'])} {asked['data_type']}", error.violations)
-        return Answer(
-            unplanned,
-            call,
-            first=of_unplanned(unplanned),
-            is_yes=False,
-            violations=error.violations,
-            told_in="reasons",
-        )
+    except PlanError as error:
+        return _unplanned_answer(call, f"{by(asked['tile'])} {asked['data_type']}", error)
     if "emit" in asked:
         return Answer(report, first=of_plan(report), program=_program(report.best, asked))
     if "element" in asked and report.candidates:
@@ -144,6 +136,19 @@ def plan_answer(asked: Asked) -> Answer:
     )
 
 
+def _unplanned_answer(call: Call[PlanReport] | Call[GemmPlan], subject: str, error: PlanError) -> Answer:
+    """That there is no plan, and why: an answer too."""
+    unplanned = Unplanned(subject, error.violations)
+    return Answer(
+        unplanned,
+        call,
+        first=of_unplanned(unplanned),
+        is_yes=False,
+        violations=error.violations,
+        told_in="reasons",
+    )
+
+
 def plan_facts(report: PlanReport) -> dict[str, object]:
     """What a kernel needs of the best plan; nothing where there is none."""
     return {"best": report.best.kernel_facts()} if report.candidates else {}
@@ -155,15 +160,7 @@ def gemm_answer(asked: Asked) -> Answer:
     try:
         planned = call.run()
     except PlanError as error:
-        unplanned = Unplanned(f"GEMM {by(asked['shape'])} {asked['data_type']}", error.violations)
-        return Answer(
-            unplanned,
-            call,
-            first=of_unplanned(unplanned),
-            is_yes=False,
-            violations=error.violations,
-            told_in="reasons",
-        )
+        return _unplanned_answer(call, f"GEMM {by(asked['shape'])} {asked['data_type']}", error)
     if "emit" in asked:
         return Answer(planned, first=of_gemm(planned), program=_program(planned, asked))
     if "element" in asked:

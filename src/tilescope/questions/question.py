@@ -112,7 +112,7 @@ class Input:
     is_many: bool = False  # whether it may be said several times
     is_required: bool | None = None  # None: a word is, an option is not
     least: int | None = None  # the command refuses a smaller number
-    file: Literal["", "input", "array", "output"] = ""  # whether the command takes the name of a file
+    file: Literal["", "input", "kernel", "array", "output"] = ""  # whether the command takes the name of a file
     shown_as: str = ""  # how --help writes it, where not by how it is read
     completed: Callable[[], Iterable[str]] | None = None  # what a shell completes, where it is not the choices
 

@@ -9,8 +9,10 @@ Which is which depends on the rule alone, so that all commands agree.
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from tilescope.errors import FaultError, RuleError
+from tilescope.sentence import counted
 
 # Rules about what somebody writes: files, notations, names, the number of arguments. Every other rule is one of the hardware.
 OF_INPUT = frozenset(
@@ -39,6 +41,7 @@ OF_INPUT = frozenset(
         "dump-text",
         "dump-type",
         "emit",
+        "encode-call",
         "encode-measured",
         "host-array",
         "input-binary",
@@ -125,13 +128,14 @@ def refusal_json(error: RuleError) -> str:
 
 
 def broken_rules(error: RuleError) -> str:
-    """Every broken rule on a line of its own."""
-    return "\n".join(f"{violation.severity}: {violation}" for violation in error.violations)
+    """Every broken rule on a line of its own; what is said of many maps of a log is said once, with its count."""
+    times = Counter(f"{violation.severity}: {violation}" for violation in error.violations)
+    return "\n".join(said if count == 1 else f"{said} ({count} times)" for said, count in times.items())
 
 
 def _answer(error: RuleError) -> str:
     if isinstance(error, FaultError):
         return error.answer
     first, *more = error.violations
-    others = f"; and {len(more)} more reason{'s' if len(more) > 1 else ''}" if more else ""
+    others = f"; and {counted(len(more), 'more reason')}" if more else ""
     return f"Refused: {first.found}; {first.limit}{others}."

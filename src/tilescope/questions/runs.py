@@ -18,13 +18,13 @@ from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDes
 from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, MemoryOutcome, launched
 from tilescope.machine.line_count import line_counts
-from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.outcome import error_sentence, outcome_sentence, what_ran
 from tilescope.machine.run import KernelRun
 from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import counted, filled, shortened
+from tilescope.sentence import counted, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -59,11 +59,7 @@ def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], p
         return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
     if not errors:
         return FirstLine(outcome)
-    first = errors[0]
-    said = filled(
-        "{outcome} First: {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit}
-    )
-    return FirstLine(said, first.fix)
+    return FirstLine(error_sentence(run, errors[0]), errors[0].fix)
 
 
 def answer(asked: Asked) -> Answer:
@@ -99,6 +95,7 @@ def answer(asked: Asked) -> Answer:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
     told_of = (
+        what_ran(run, seconds) if errors else "",
         asked.get("compiled", ""),
         run.printed.rstrip(),
         _replayed(done),
@@ -307,8 +304,9 @@ RUN = Question(
     name="run",
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
 
-    --triton compiles a kernel of Triton or Gluon first: it imports your module, which runs what stands in it. --cuda compiles
-    a file of CUDA C++ by nvcc or NVRTC. --launch also takes what `tilescope watch --record` wrote.
+    FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
+    (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton
+    compiles it. --launch also takes what `tilescope watch --record` wrote.
 
     \b
     Arguments, in the order of the parameters:
@@ -322,7 +320,7 @@ RUN = Question(
     bytes:00ff                     a struct by value
     """,
     inputs=(
-        Input("kernel", file="input", is_required=False, shown_as="[FILE.ptx]"),
+        Input("kernel", file="kernel", is_required=False, shown_as="[FILE]"),
         Input(
             "triton",
             "--triton",
@@ -330,7 +328,14 @@ RUN = Question(
             "its module is imported, and the installed Triton compiles it.",
             shown_as="MODULE.py:FUNCTION",
         ),
-        Input("signature", "--signature", "Types of its parameters", 'such as "*fp16, i32".', shown_as="TYPE,…"),
+        Input(
+            "signature",
+            "--signature",
+            "Types of its parameters",
+            'such as "*fp16, i32".',
+            shown_as="TYPE,…",
+            unsaid="those of the arguments",
+        ),
         Input("constexprs", "--constexpr", "A constant of it", is_many=True, shown_as="NAME=VALUE"),
         Input("cuda", "--cuda", "A file of CUDA C++, compiled by nvcc or NVRTC", file="input", shown_as="FILE.cu"),
         Input(

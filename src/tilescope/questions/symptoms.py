@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tilescope.errors import RuleError
 from tilescope.pipeline.template import template_text
-from tilescope.questions import banks, copies, decoding, maps, pipelines, plans, swizzles, tensor_core
+from tilescope.questions import banks, copies, decoding, maps, operands, pipelines, plans, swizzles
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
@@ -39,7 +39,7 @@ _TEST_PAGES = {
     "swizzle": PageOfTest("swizzle", "Swizzle", swizzles.SWIZZLE_FORM, {}),
     "plan": PageOfTest("plan", "Plan", plans.PLAN_FORM, {}),
     "banks": PageOfTest("banks", "Banks", banks.TILE_FORM, {"other": ""}),
-    "mma descriptors": PageOfTest("tensor-core", "Tensor core", tensor_core.DESCRIPTORS_FORM, {}),
+    "mma descriptors": PageOfTest("tensor-core", "Tensor core", operands.DESCRIPTORS_FORM, {}),
     "decode": PageOfTest("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
 }
 _SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked

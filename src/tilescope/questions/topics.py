@@ -165,7 +165,11 @@ def _contained_term(name: str) -> Topic | None:
     """
     asked = _question(name)
     spellings = _spellings_in(name)
-    bare = [word for word in spellings if all(map(says_nothing_else, asked.replace(f" {word} ", " ").split()))]
+    bare = []
+    for word in spellings:
+        others = asked.replace(f" {word} ", " ").split()
+        if all(map(says_nothing_else, others)):
+            bare.append(word)
     if not bare:
         return None
     return _term(bare[0] if _ASKING.match(name) and not _SIZES.match(name) else _rarest(bare))

@@ -170,23 +170,21 @@ class MatrixWalk(NamedTuple):
 
 
 # ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
-# fmt: off
 _MATRICES: dict[tuple[bool, bool, int], MatrixWalk] = {
     # load,  trans, count:   down across first
-    (True,  False, 1): MatrixWalk(1, 1, "columns"),
-    (True,  False, 2): MatrixWalk(1, 2, "columns"),
-    (True,  False, 4): MatrixWalk(2, 2, "columns"),
-    (True,  True,  1): MatrixWalk(1, 1, "rows"),
-    (True,  True,  2): MatrixWalk(2, 1, "rows"),
-    (True,  True,  4): MatrixWalk(2, 2, "rows"),
+    (True, False, 1): MatrixWalk(1, 1, "columns"),
+    (True, False, 2): MatrixWalk(1, 2, "columns"),
+    (True, False, 4): MatrixWalk(2, 2, "columns"),
+    (True, True, 1): MatrixWalk(1, 1, "rows"),
+    (True, True, 2): MatrixWalk(2, 1, "rows"),
+    (True, True, 4): MatrixWalk(2, 2, "rows"),
     (False, False, 1): MatrixWalk(1, 1, "columns"),
     (False, False, 2): MatrixWalk(2, 1, "columns"),
     (False, False, 4): MatrixWalk(2, 2, "columns"),
-    (False, True,  1): MatrixWalk(1, 1, "rows"),
-    (False, True,  2): MatrixWalk(1, 2, "rows"),
-    (False, True,  4): MatrixWalk(2, 2, "rows"),
+    (False, True, 1): MatrixWalk(1, 1, "rows"),
+    (False, True, 2): MatrixWalk(1, 2, "rows"),
+    (False, True, 4): MatrixWalk(2, 2, "rows"),
 }
-# fmt: on
 
 
 def vectors(op: SmemOp, tile: tuple[int, int], element_bits: int, order: Order | Lanes) -> Offsets:

@@ -4,6 +4,7 @@
     0x7f0000000040 … mod 128 = 64                64 bytes behind a multiple of 128; aligned to 64
     stride 1022                                  63 x 16 + 14: the next multiple of 16 is 1024
     box[0] = 512                                 twice 256
+    128B swizzle, inner dimension 256 bytes      2 spans of 128: two boxes
     (0x1c400 bytes, 0xc000 max)                  115712 bytes; static shared memory ends at 49152
     dynamic shared memory size to 196608         fits sm_90, not sm_120
 
@@ -56,6 +57,14 @@ _STRIDE = re.compile(
 )
 _BOX = re.compile(
     r"\b(?:box|boxdim|box_dim|block_shape|box dim(?:ension)?)(?:\[(\d)\])?\s*(?:=|:|is|of|size)*\s*(\d{3,6})\b",
+    re.IGNORECASE,
+)
+_SPAN = re.compile(
+    r"\b(?:swizzle[_ ]?)?(32|64|128)[_ ]?b(?:ytes?)?\b(?=\W+swizzl)|swizzl\w*\W{0,3}(32|64|128)[_ ]?b", re.IGNORECASE
+)
+_INNER_ROW = re.compile(
+    r"\b(?:inner(?:most)?|contiguous)\s+(?:box\s+|tile\s+|block\s+)?(?:dim(?:ension)?|row|extent|box|width|size)s?"
+    r"\s*(?:=|:|is|of|has|was)?\s*(\d{2,5})\s*(?:b\b|bytes?)",
     re.IGNORECASE,
 )
 
@@ -235,6 +244,22 @@ def _boxes(text: str) -> Iterator[str]:
             yield f"{named} is more than 256, the most in any dimension: {copies} copies of at most 256."
 
 
+def _spans(text: str) -> Iterator[str]:
+    """Rows of a box that are wider than the span of the swizzle beside them."""
+    span = _SPAN.search(text)
+    row = _INNER_ROW.search(text)
+    if span is None or row is None:
+        return
+    span_bytes = int(span[1] or span[2])
+    row_bytes = int(row[1])
+    if row_bytes > span_bytes:
+        boxes = -(-row_bytes // span_bytes)
+        yield (
+            f"A box row of {row_bytes} bytes is wider than the span of swizzle {span_bytes}B: take {boxes} boxes of at most "
+            f"{span_bytes} bytes."
+        )
+
+
 _READERS: tuple[Reader, ...] = (
     _shared_memory,
     _dynamic,
@@ -242,6 +267,7 @@ _READERS: tuple[Reader, ...] = (
     _remainder,
     _strides,
     _boxes,
+    _spans,
     _addresses,
     target_sentences,
     version_sentences,

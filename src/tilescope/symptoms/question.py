@@ -23,7 +23,7 @@ from functools import cache, lru_cache
 from math import log
 from typing import NamedTuple, TypeAlias
 
-from tilescope.cuda_error import codes_in
+from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, codes_in
 from tilescope.symptoms.arithmetic import numbers_read
 from tilescope.symptoms.index import indexed_topics
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
@@ -38,6 +38,7 @@ from tilescope.symptoms.words import (
     MAX_CHARACTERS,
     VAGUE,
     folded,
+    ordered_words,
     read_as,
     words_of,
 )
@@ -51,8 +52,11 @@ _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
+_IN_CUDAS_WORDS = 2.0  # how much more a CUDA error weighs whose words follow each other: "illegal instruction"
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
+_PTXAS_LINE = re.compile(r"\bptxas\b.*?\b(?:error|fatal)\s*:", re.IGNORECASE | re.DOTALL)
+_REFUSED_BY_PTXAS = "ptxas: the instruction does not take these types, shapes or arguments"
 _AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
 Phrases: TypeAlias = "tuple[frozenset[str], ...]"
@@ -115,10 +119,12 @@ def diagnose(question: str) -> Diagnosis:
     fits = _fits(_symptom_phrases(), words, question)
     if codes.known or codes.unknown:
         fits = {name: fit for name, fit in fits.items() if _may_be_code(SEEN[name], codes.known)}
-    certain = _certain(codes.known, _xids_in(question), words, code_words)
+    certain = _certain(codes.known, _xids_in(question), words, fits)
     by_words = [name for name, fit in fits.items() if fit.phrase and name not in certain]
     by_words.sort(key=lambda name: -fits[name].weight)
     found = [*certain, *by_words]
+    if not found and _PTXAS_LINE.search(question):
+        found = [_REFUSED_BY_PTXAS]
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = _named_causes(question, words, best, seen)
@@ -157,8 +163,9 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
 
 
 def is_certain(question: str) -> bool:
-    """Whether a number of a question says what it is: a CUDA error, or an Xid line."""
-    return bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
+    """Whether a question says what it is: by the number of a CUDA error or of an Xid line, or as a line of ptxas."""
+    has_number = bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
+    return has_number or _PTXAS_LINE.search(question) is not None
 
 
 def strength_of(diagnosis: Diagnosis) -> float:
@@ -169,9 +176,11 @@ def strength_of(diagnosis: Diagnosis) -> float:
     if diagnosis.symptoms:
         name = diagnosis.symptoms[0].name
         phrase = _strongest_there(_symptom_phrases().get(name, ()), question, words)
-        strengths.append(strength("symptom", name, phrase, question, words) if phrase else 0.0)
-    if diagnosis.named:
-        name = diagnosis.named[0].name
+        if phrase:
+            said = _in_cudas_words(name, phrase, question)
+            strengths.append(said * strength("symptom", name, phrase, question, words))
+    if diagnosis.causes:  # those that the words name, or the likeliest of the symptom, which they may name as well
+        name = diagnosis.causes[0].name
         phrase = _strongest_there(_cause_phrases()[name], question, words)
         strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
     return max(strengths)
@@ -195,16 +204,22 @@ def _may_be_code(symptom: Symptom, codes: tuple[int, ...]) -> bool:
 
 
 def _certain(
-    codes: tuple[int, ...], xids: tuple[int, ...], words: frozenset[str], code_words: frozenset[str]
+    codes: tuple[int, ...], xids: tuple[int, ...], words: frozenset[str], fits: Mapping[str, _Fit]
 ) -> list[str]:
-    """The symptoms that numbers name: phrases that have the code in them, the code's own, then those of Xid lines."""
+    """The symptoms that numbers name: phrases that have the code in them, the code's own, then those of Xid lines.
+
+    Of several that are one code, those come first of which the question says most.
+    """
+    code_words = frozenset(map(str, codes))
     with_code = {
         name: max(map(_weight, phrases))
         for name, symptom_phrases in _symptom_phrases().items()
         if (phrases := [phrase for phrase in symptom_phrases if phrase & code_words and phrase <= words])
     }
     strongest_first = sorted(with_code, key=lambda name: -with_code[name])
-    of_codes = [name for code in codes for name in _symptoms_of_code(code)]
+    of_codes: list[str] = []
+    for code in codes:
+        of_codes += sorted(_symptoms_of_code(code), key=lambda name: -fits[name].weight if name in fits else 0.0)
     of_xids = [name for xid in xids for name, symptom in SEEN.items() if xid in symptom.xids]
     return list(dict.fromkeys((*strongest_first, *of_codes, *of_xids)))
 
@@ -263,12 +278,36 @@ def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str], question: st
             if shared != phrase:
                 shared_weight = max(shared_weight, _weight(shared) / _weight(phrase))
                 continue
-            weight = closeness(phrase, question) * _weight(phrase)
+            weight = _in_cudas_words(name, phrase, question) * closeness(phrase, question) * _weight(phrase)
             if weight > best_weight:
                 best, best_weight = phrase, weight
         if best or shared_weight:
             fits[name] = _Fit(best, best_weight, shared_weight)
     return fits
+
+
+def _in_cudas_words(name: str, phrase: frozenset[str], question: str) -> float:
+    """How much more a phrase weighs that is a CUDA error in CUDA's own words; 1 for all others.
+
+    >>> phrase = frozenset({"illegal", "instruction"})
+    >>> _in_cudas_words("illegal instruction (715)", phrase, "CUDA illegal instruction in graph capture")
+    2.0
+    """
+    asked = ordered_words(question)
+    is_said = any(set(said) == phrase and _follows(said, asked) for said in _words_of_errors(name))
+    return _IN_CUDAS_WORDS if is_said else 1.0
+
+
+def _follows(said: tuple[str, ...], asked: tuple[str, ...]) -> bool:
+    """Whether all that is said follows each other in what is asked."""
+    return any(asked[place : place + len(said)] == said for place, word in enumerate(asked) if word == said[0])
+
+
+@cache
+def _words_of_errors(name: str) -> tuple[tuple[str, ...], ...]:
+    """What CUDA says of the errors that a symptom is: "an illegal instruction was encountered", folded."""
+    codes = SEEN[name].codes if name in SEEN else ()
+    return tuple(ordered_words(CUDA_ERROR[code].words) for code in codes if code >= LEAST_DISTINCT_CODE)
 
 
 @cache

@@ -38,7 +38,7 @@ from tilescope.symptoms.words import (
 
 # How much a topic counts in a question about a fault, and in one about a subject.
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
-_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.7, "symptom": 0.8, "term": 1.0}
+_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.6, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
@@ -57,9 +57,10 @@ _FALLS = 0.5  # power of the share that the allowed words have of those that sta
 _FAR = 0.5  # of a phrase whose words stand anywhere in a long text
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
-_LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
+_LIKELY = 1.1  # score that makes a topic the answer where no phrase is there whole
 _TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
 _ANSWER = re.compile(r"\breturn(?:s|ed)?\s+-?\d", re.IGNORECASE)  # a call returned 1: it failed
+_CAPITALS_INSIDE = re.compile(r"[a-z][A-Z]")
 _PREPOSITION = re.compile(
     r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.IGNORECASE
 )
@@ -94,6 +95,7 @@ class _Spelling(NamedTuple):
     as_written: tuple[str, ...]
     term: str
     weight: float
+    is_of_code: bool  # a name in capitals, TiledCopy: no other form of its words is it
 
 
 def is_about_a_fault(question: str) -> bool:
@@ -248,7 +250,7 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
             end = place + len(spelling.words)
             if as_written[place:end] == spelling.as_written:
                 found.append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
-            elif words[place:end] == spelling.words:
+            elif words[place:end] == spelling.words and not spelling.is_of_code:
                 found.append(spelling)
     return tuple(found)
 
@@ -260,7 +262,8 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
     by_first: dict[str, list[_Spelling]] = {}
     for row in indexed_spellings():
         share = _GENERAL_SHARE if row.term in general else 1.0
-        spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row))
+        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None
+        spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
         by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
 

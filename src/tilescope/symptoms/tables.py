@@ -111,6 +111,7 @@ class Symptom(_Prose):
     note: str = ""
     codes: tuple[int, ...] = ()  # the CUDA errors that it is; empty: it may come with any, or with none
     xids: tuple[int, ...] = ()  # the numbers of the driver's log that it is
+    advice: str = ""  # what to do first where no cause is the likeliest: the note and this go before the causes
 
 
 class Term(NamedTuple):

@@ -1,6 +1,6 @@
 """Which targets have what a line says is missing, and which toolkits know the PTX and the targets that it names.
 
-    '.tile::scatter4' not supported on … sm_120a   sm_100a, sm_103a and sm_110a have it; sm_120 does not
+    '.tile::scatter4' not supported on … sm_120a   sm_100a, sm_103a and sm_110a have it; sm_120 stores row by row
     'cvt with .e2m1x2' … .target 'sm_120'          sm_120a and sm_120f have more than sm_120
     version 8.7; current version is '8.5'          PTX 8.7 came with CUDA 12.8
     Value 'sm_103a' is not defined                 needs PTX 8.8, which came with CUDA 12.9
@@ -110,6 +110,7 @@ class _Feature(NamedTuple):
     spelling: str
     shown: str
     features: tuple[str, ...]
+    instead: str = ""  # what to do on a card that does not have it
 
     def target(self, row: Arch) -> str:
         """What to compile for; empty where the architecture does not have it."""
@@ -123,31 +124,38 @@ class _Feature(NamedTuple):
 
 _SUFFIXES = {"-": (), "plain": ("", "a", "f"), "a": ("a",), "a,f": ("a", "f")}
 _SCALED = ("tcgen05", "mma_f8f6f4")  # modifiers of tcgen05.mma, and of mma on sm_120
+_TO_CTA = "To .shared::cta it exists from sm_100 on."
 # A spelling goes before those that are part of it.
 _FEATURES = (
-    _Feature("scatter4", "scatter4", ("scatter4",)),
     _Feature(
-        "gather4 with destination state space as .shared::cluster", "gather4 to .shared::cluster", ("gather4_cluster",)
+        "scatter4", "scatter4", ("scatter4",), "Store the rows there one by one: a box of one row, or plain stores."
     ),
-    _Feature("gather4", "gather4", ("gather4",)),
+    _Feature(
+        "gather4 with destination state space as .shared::cluster",
+        "gather4 to .shared::cluster",
+        ("gather4_cluster",),
+        _TO_CTA,
+    ),
+    _Feature("gather4", "gather4", ("gather4",), "Load the rows there one by one: a box of one row, or plain loads."),
     _Feature("tensormap.replace", "tensormap.replace", ("tensormap_replace",)),
-    _Feature("multicast::cluster", "multicast", ("multicast",)),
+    _Feature("multicast::cluster", "multicast", ("multicast",), "There each block loads its own copy."),
     _Feature("im2col::w::128", "im2col::w::128", ("im2col_wide_128",)),
     _Feature(
         "im2col::w with destination state space as .shared::cluster",
         "im2col::w to .shared::cluster",
         ("im2col_wide_cluster",),
+        _TO_CTA,
     ),
     _Feature("im2col::w", "im2col::w", ("im2col_wide",)),
     _Feature("mma with block scale", "mma with block scale", ("mma_f8f6f4",)),
-    _Feature("tcgen05", "tcgen05", ("tcgen05",)),
-    _Feature("cta_group", "cta_group", ("cta_group",)),
+    _Feature("tcgen05", "tcgen05", ("tcgen05",), "Multiply by wgmma on sm_90a, by mma elsewhere."),
+    _Feature("cta_group", "cta_group", ("cta_group",), "There each block multiplies alone."),
     _Feature(".block_scale", ".block_scale", _SCALED),
     _Feature(".kind::mxf", ".kind::mxf4 and its like", _SCALED),
     _Feature(".kind::f8f6f4", ".kind::f8f6f4", _SCALED),
-    _Feature("wgmma", "wgmma", ("wgmma",)),
-    _Feature("cp.async.bulk", "TMA", ("tma",)),
-    _Feature("stmatrix", "stmatrix", ("stmatrix",)),
+    _Feature("wgmma", "wgmma", ("wgmma",), "Multiply by tcgen05 on sm_100a, sm_103a and sm_110a, by mma elsewhere."),
+    _Feature("cp.async.bulk", "TMA", ("tma",), "Copy by cp.async there."),
+    _Feature("stmatrix", "stmatrix", ("stmatrix",), "Store from registers there."),
     _Feature("ldmatrix", "ldmatrix", ("ldmatrix",)),
 )
 _FEATURES_SAID = 2  # of a line
@@ -178,6 +186,8 @@ def target_sentences(text: str) -> Iterator[str]:
     features = _features_in(plain)
     for feature in features[:_FEATURES_SAID]:
         yield _who_has(feature, found)
+        if feature.instead and _lacking(feature, found):
+            yield feature.instead
     if not features and ".target" in plain:
         yield from _plain_targets(found)
 
@@ -197,7 +207,7 @@ def _who_has(feature: _Feature, found: list[_Named]) -> str:
     """The targets that have a feature, and what that means for those that a line names."""
     targets = [target for row in ARCH.values() if (target := feature.target(row))]
     said = f"{feature.shown} exists for {listed(targets)}"
-    lacking = list(dict.fromkeys(named.plain for named in found if not feature.target(named.row)))
+    lacking = _lacking(feature, found)
     if lacking:
         return f"{said}; {listed(lacking)} does not have it."
     needed = [
@@ -206,6 +216,11 @@ def _who_has(feature: _Feature, found: list[_Named]) -> str:
         if not feature.is_in(named.row, named.suffix)
     ]
     return f"{said}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{said}."
+
+
+def _lacking(feature: _Feature, found: list[_Named]) -> list[str]:
+    """The targets of a line that do not have a feature under any suffix."""
+    return list(dict.fromkeys(named.plain for named in found if not feature.target(named.row)))
 
 
 def _plain_targets(found: list[_Named]) -> Iterator[str]:

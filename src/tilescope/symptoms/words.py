@@ -43,7 +43,9 @@ _RAW = {
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
-_TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
+# sm90a, sm_120, compute_100, 90a; capability 120, compute capability 12.0
+_TARGET = re.compile(r"\b(?:(?:sm|compute|capability)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")
+_CAPABILITY = re.compile(r"\bcapability[ :(]{1,3}(\d{1,2})[., ]{1,2}(\d)\b")
 # Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init,
 # TMA Reduce Op, Store Async TMA Op
 _JOINTS = re.compile(
@@ -57,15 +59,19 @@ _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
+# What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
+_CHANGE = re.compile(r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?)\b(?=(?:\W+\w+){3})", re.IGNORECASE)
+_PLACE = re.compile(r",? line \d+;")  # of a compiler's message: no line of shared memory
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
 def _without_joints(text: str) -> str:
     """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
-    apart = _JOINTS.sub(" ", _MODEL.sub(" ", text))
+    apart = _JOINTS.sub(" ", _MODEL.sub(" ", _PLACE.sub(" ", _CHANGE.sub(r"\1", text))))
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
+    plain = _CAPABILITY.sub(r"capability \1\2", plain)
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
     return _GPU.sub(r"gpucard \g<0>", bare)
 

@@ -3,8 +3,9 @@
 The names are loaded when one is first used: who only looks a limit up does not wait for readers of logs.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tilescope.late_names import LateNames
 
 if TYPE_CHECKING:
     from tilescope.tensor_map import rules
@@ -33,7 +34,7 @@ _NAMES_IN = {
     "pasted": ("descriptor_bytes",),
     "rules.copies": ("broken_by", "require_legal"),
 }
-_MODULE = {name: module for module, names in _NAMES_IN.items() for name in names}
+__getattr__ = LateNames(__name__, _NAMES_IN).loaded
 
 __all__ = [
     "REDUCTIONS",
@@ -57,14 +58,6 @@ __all__ = [
     "require_legal",
     "rules",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'tilescope.tensor_map' has no attribute {name!r}")
-    value = getattr(import_module(f"tilescope.tensor_map.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

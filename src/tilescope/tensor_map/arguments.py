@@ -239,6 +239,23 @@ class MapArguments:
                 changes.append(ArgumentChange(name, _plain(old), _plain(new)))
         return tuple(changes)
 
+    def with_defaults(self) -> dict[str, object]:
+        """Every argument by name, those that were not given with their defaults, and the type as its table calls it.
+
+        >>> asked = MapArguments.of({"data_type": "bf16", "dims": [64], "strides_bytes": [], "box": [512]})
+        >>> asked.with_defaults()["data_type"], asked.with_defaults()["box"], asked.with_defaults()["swizzle"]
+        ('bfloat16', (512,), 'none')
+        """
+        arguments: dict[str, object] = {}
+        for name, parameter in _PARAMETERS[self.map_class].items():
+            value = _plain(self.given.get(name, parameter.default))
+            if name == "element_strides" and value is None:
+                value = (1,) * len(self.given["dims"])
+            if name == "data_type":
+                value = DataType.named(value).name
+            arguments[name] = value
+        return arguments
+
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
         parameters = _PARAMETERS[self.map_class]

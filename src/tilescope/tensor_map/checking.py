@@ -20,7 +20,7 @@ Beside the arguments, a check may read what follows from them:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.errors import Violation
@@ -28,8 +28,6 @@ from tilescope.rule import Rule
 from tilescope.tensor_map.record import MapOptions, MapSubject
 from tilescope.tensor_map.samples import CUDA_H, H200
 
-# The kinds of map, and the other things that rules speak of.
-Subject = Literal[MapSubject, "instruction", "encoding", "descriptor", "replacement", "array", "convolution", "paste"]
 MAPS: tuple[MapSubject, ...] = ("tiled", "im2col", "wide")
 TMA_ARCHITECTURES = architectures_with("tma")
 DRIVER = f"{CUDA_H}; {H200}"  # what the documents of the call say, and the driver does

@@ -109,11 +109,13 @@ def _by_arguments(log: MapLog) -> dict[tuple[tuple[str, str], ...], list[_Mentio
 
 
 def _entries(held: LoggedMap) -> dict[str, str]:
-    """Every argument but the address in words; of sound maps defaults too."""
+    """Every argument but the address in words, with defaults where all names are known."""
     arguments = dict(held.arguments)
     if held.verdict == "accepted":
         tensor_map = held.asked.tensor_map()
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers}
+    elif held.verdict == "refused":
+        arguments = held.asked.with_defaults()
     arguments.pop("address", None)
     return entries_of(held.map_kind, arguments)
 

@@ -66,23 +66,30 @@ class OobFill(Option):
     """What a load writes for elements outside the tensor."""
 
 
-# fmt: off
-INTERLEAVE: dict[str, Interleave] = {row.name: row for row in (
-    Interleave("none", 0, "CU_TENSOR_MAP_INTERLEAVE_NONE"),
-    Interleave("16B",  1, "CU_TENSOR_MAP_INTERLEAVE_16B", 16),
-    Interleave("32B",  2, "CU_TENSOR_MAP_INTERLEAVE_32B", 32),
-)}
-L2_PROMOTION: dict[str, L2Promotion] = {row.name: row for row in (
-    L2Promotion("none", 0, "CU_TENSOR_MAP_L2_PROMOTION_NONE"),
-    L2Promotion("64B",  1, "CU_TENSOR_MAP_L2_PROMOTION_L2_64B"),
-    L2Promotion("128B", 2, "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
-    L2Promotion("256B", 3, "CU_TENSOR_MAP_L2_PROMOTION_L2_256B"),
-)}
-OOB_FILL: dict[str, OobFill] = {row.name: row for row in (
-    OobFill("zero", 0, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
-    OobFill("nan",  1, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA"),
-)}
-# fmt: on
+INTERLEAVE: dict[str, Interleave] = {
+    row.name: row
+    for row in (
+        Interleave("none", 0, "CU_TENSOR_MAP_INTERLEAVE_NONE"),
+        Interleave("16B", 1, "CU_TENSOR_MAP_INTERLEAVE_16B", 16),
+        Interleave("32B", 2, "CU_TENSOR_MAP_INTERLEAVE_32B", 32),
+    )
+}
+L2_PROMOTION: dict[str, L2Promotion] = {
+    row.name: row
+    for row in (
+        L2Promotion("none", 0, "CU_TENSOR_MAP_L2_PROMOTION_NONE"),
+        L2Promotion("64B", 1, "CU_TENSOR_MAP_L2_PROMOTION_L2_64B"),
+        L2Promotion("128B", 2, "CU_TENSOR_MAP_L2_PROMOTION_L2_128B"),
+        L2Promotion("256B", 3, "CU_TENSOR_MAP_L2_PROMOTION_L2_256B"),
+    )
+}
+OOB_FILL: dict[str, OobFill] = {
+    row.name: row
+    for row in (
+        OobFill("zero", 0, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"),
+        OobFill("nan", 1, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA"),
+    )
+}
 Interleave.table = INTERLEAVE
 L2Promotion.table = L2_PROMOTION
 OobFill.table = OOB_FILL

@@ -40,6 +40,7 @@ PASTED_DESCRIPTOR = rule(
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
     failing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 15 times>}}")',
 )
+_NO_NUMBERS = PASTED_DESCRIPTOR.worded(found="a text without a number")
 _LONG_PASTE = PASTED_DESCRIPTOR.worded(found="{characters} characters of text")
 _MAP_OR_WORD = (
     "one integer of at most 64 bits, or 16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
@@ -62,6 +63,17 @@ _HEXDUMP = re.compile(r"^[0-9a-fA-F]{7,8}(?:  ?|: )((?:[0-9a-fA-F]{2,4} {1,2}){8
 _HEXDUMP_END = re.compile(r"\n0{5,6}80\s*\Z")
 _DIGIT_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])[_'](?=[0-9a-fA-F])")
 _NUMBER = re.compile(r"(?<![\w.])(0[xX])?([0-9a-fA-F]+)(?:[uUlL]{1,3})?(?![\w.])")
+WORD_BITS = 64
+_LEAST_DECIMAL_DIGITS = 9  # of a word in decimal; shorter numbers count something
+_MOST_DECIMAL_DIGITS = 20
+
+
+class NoDescriptorError(RuleError):
+    """The text shows no 128 bytes; `words` are the numbers of up to 64 bits that it shows instead."""
+
+    def __init__(self, violation: Violation, words: tuple[int, ...] = ()) -> None:
+        super().__init__([violation])
+        self.words = words
 
 
 def descriptor_bytes(text: str) -> bytes:
@@ -74,12 +86,13 @@ def descriptor_bytes(text: str) -> bytes:
     '00100000000000001065'
     """
     if len(text) > LONGEST_TEXT:
-        raise RuleError([paste_refused({"characters": len(text)})])
+        raise NoDescriptorError(paste_refused({"characters": len(text)}))
     numbers = _numbers(text)
     readings = [*_python_bytes(text), *_readings(numbers)]
     if not readings:
         digit_count = sum(len(number.digits) for number in numbers)
-        raise RuleError([paste_refused({"numbers": len(numbers), "digits": digit_count})])
+        refusal = paste_refused({"numbers": len(numbers), "digits": digit_count})
+        raise NoDescriptorError(refusal, _words(numbers))
     return next((reading for reading in readings if inspect_tensor_map(reading).sound), readings[0])
 
 
@@ -88,7 +101,10 @@ def paste_refused(held: Mapping[str, int], *, or_word: bool = False) -> Violatio
 
     `held` counts its `characters`, or its `numbers` and `digits`.
     """
-    told = _LONG_PASTE if "characters" in held else PASTED_DESCRIPTOR.wording
+    if "characters" in held:
+        told = _LONG_PASTE
+    else:
+        told = PASTED_DESCRIPTOR.wording if held["numbers"] else _NO_NUMBERS
     if or_word:
         told = told.worded(limit=_MAP_OR_WORD, fix=_PASTE_MAP_OR_WORD)
     if "characters" in held:
@@ -128,6 +144,17 @@ def _numbers(text: str) -> list[_Number]:
     if "{" in plain:  # what stands around the braces of C is no part of the value
         plain = plain[plain.index("{") : plain.rindex("}") if "}" in plain else None]
     return [_Number(bool(found[1]), found[2]) for found in _NUMBER.finditer(plain)]
+
+
+def _words(numbers: list[_Number]) -> tuple[int, ...]:
+    """The numbers that may be words of 64 bits: those with 0x, or, where none has it, long decimal ones."""
+    marked = [int(number.digits, 16) for number in numbers if number.is_hex]
+    decimal = [
+        int(number.digits)
+        for number in numbers
+        if number.digits.isdecimal() and _LEAST_DECIMAL_DIGITS <= len(number.digits) <= _MOST_DECIMAL_DIGITS
+    ]
+    return tuple(word for word in marked or decimal if word < 1 << WORD_BITS)
 
 
 def _readings(numbers: list[_Number]) -> Iterator[bytes]:

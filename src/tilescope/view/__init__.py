@@ -31,6 +31,7 @@ DRAWING = rule(
     passing='ts.Swizzle.named("128B").svg()',
     failing='ts.Card.named("H200").svg()',
 )
+_STEPPED = frozenset({"trace"})  # kinds that a notebook shows with a slider; html() makes the same of any other
 _MODULE_OF = {  # the module that draws values of a kind
     "agreement": "descriptor_view",
     "bank_report": "banks_view",
@@ -127,3 +128,29 @@ def svg(value: Value, **options: object) -> str | None:
     """The value as a standalone SVG document, or None if its kind has no drawing."""
     drawn = draw(value, **options)
     return None if drawn is None else drawn.svg()
+
+
+def html(value: Value, **options: object) -> str | None:
+    """The value as HTML whose cells answer to the mouse, with a slider over the steps of its walk; None without a drawing."""
+    from tilescope.view.walk_html import walk_html
+
+    drawn = draw(value, **options)
+    return None if drawn is None else walk_html(drawn, walk(value, **options))
+
+
+def notebook_pictures(value: Value) -> dict[str, str]:
+    """What a notebook may show of a value, by media type; nothing if its kind has no drawing.
+
+    >>> from tilescope.swizzle import Swizzle
+    >>> [*notebook_pictures(Swizzle.named("128B"))]
+    ['image/svg+xml']
+    """
+    from tilescope.view.svg_document import NOTEBOOK, document
+
+    drawn = draw(value)
+    if drawn is None:
+        return {}
+    pictures = {"image/svg+xml": document(drawn.title, drawn.parts, NOTEBOOK)}
+    if value.kind in _STEPPED:
+        pictures["text/html"] = html(value) or ""
+    return pictures

@@ -16,7 +16,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.parts import Beside, Legend, Part, packed
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.svg_document import columns_that_fit, grid_block, laid_out, ruler_keys, ruler_rows
+from tilescope.view.svg_document import bands, fitted, grid_block, laid_out, ruler_keys, ruler_rows
 from tilescope.view.svg_shapes import Block, abreast, below, escaped, moved, number, titled
 from tilescope.view.svg_style import figure_style, hatchings
 
@@ -31,7 +31,6 @@ _SWATCH = 60  # beside the text of a legend
 _PART_GAP = 20
 _BESIDE_GAP = 28
 _BAND_GAP = 10
-_MOST_BANDS = 4
 
 
 class Pin(NamedTuple):
@@ -92,9 +91,9 @@ def _blocks(part: Part) -> Iterator[Block]:
         case BitRuler():
             rows = ruler_rows(part, is_narrow=True)
             keys = laid_out(ruler_keys(part)).draw(_WIDEST - _SWATCH)
-            yield _fitted(titled(part.title, [rows, keys], (), _WIDEST, gap=12))
+            yield fitted(titled(part.title, [rows, keys], (), _WIDEST, gap=12), _WIDEST)
         case Legend():
-            yield _fitted(laid_out(part).draw(_WIDEST - _SWATCH))
+            yield fitted(laid_out(part).draw(_WIDEST - _SWATCH), _WIDEST)
         case Beside():
             inner = [list(_inner_blocks(one, is_dense=part.is_dense)) for one in part.parts]
             columns = [below(blocks, gap=_BAND_GAP) for blocks in inner]
@@ -111,26 +110,8 @@ def _inner_blocks(part: Part, *, is_dense: bool) -> Iterator[Block]:
 
 def _grid_blocks(grid: Grid, *, is_dense: bool) -> Iterator[Block]:
     """A grid without its notes, in bands where it is too wide."""
-    for band in _bands(replace(grid, notes=()), is_dense=is_dense):
-        yield _fitted(grid_block(band, dense=is_dense))
-
-
-def _bands(grid: Grid, *, is_dense: bool) -> list[Grid]:
-    """The grid cut into as many columns as fit; whole, where that makes too many pieces."""
-    fitting = columns_that_fit(grid, _WIDEST, dense=is_dense)
-    if fitting >= grid.columns or fitting * _MOST_BANDS < grid.columns:
-        return [grid]
-    starts = range(0, grid.columns, fitting)
-    bands = [grid.between(start, min(start + fitting, grid.columns)) for start in starts]
-    return [bands[0], *(replace(band, title="") for band in bands[1:])]
-
-
-def _fitted(block: Block) -> Block:
-    """The block, made smaller where it is too wide."""
-    if block.width <= _WIDEST:
-        return block
-    scale = _WIDEST / block.width
-    return Block(_WIDEST, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
+    for band in bands(replace(grid, notes=()), _WIDEST, is_dense=is_dense):
+        yield fitted(grid_block(band, dense=is_dense), _WIDEST)
 
 
 def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:

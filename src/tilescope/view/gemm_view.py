@@ -6,7 +6,7 @@ from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.planned_gemm import RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import with_article
-from tilescope.planner.schedule import Schedule
+from tilescope.planner.schedule import schedule_words
 from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier
@@ -83,8 +83,6 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     if gemm.card is not None and gemm.floor_us is not None:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
-        if gemm.predicted_us is not None and gemm.predicted_us < gemm.floor_us:
-            floor += " over seconds; a short kernel may run at a higher clock"
     stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
     facts = {
         "tile": f"{by(gemm.tile)} (m x n x k)",
@@ -228,22 +226,6 @@ def _floor_record(place: int, tile: RankedTile) -> dict[str, object]:
         "busiest SM": in_mb(tile.busiest_bytes),
         "behind in": tile.behind_in,
     }
-
-
-def schedule_words(schedule: Schedule) -> str:
-    """How blocks share the work, in a few words; "": one tile after another, down m.
-
-    >>> schedule_words(Schedule(swapped=True, split=2))
-    'swapped, split 2'
-    """
-    words = ["swapped"] if schedule.swapped else []
-    named = (("split", schedule.split), ("parts", schedule.parts), ("tail", schedule.tail))
-    words += [f"{name} {count}" for name, count in named if count > 1]
-    if schedule.group:
-        words.append(f"groups of {schedule.group}")
-    if schedule.dependent:
-        words.append("dependent launch")
-    return ", ".join(words)
 
 
 DRAWINGS = {GemmPlan: draw_gemm_plan}

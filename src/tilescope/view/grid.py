@@ -205,8 +205,8 @@ class Grid:
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown_columns)))
         return cls(title, tiers, tuple(lines), names[:-1], tuple(said))
 
-    def marked(self, links: Collection[str], mark: Mark = "focus") -> Self:
-        """The grid with a mark on the cells that bear one of the links.
+    def marked(self, links: Collection[str]) -> Self:
+        """The grid with a focus on the cells that bear one of the links.
 
         >>> grid = Grid("", (), (Row((), (Cell(link="a b"), Cell(link="c"))),)).marked({"b"})
         >>> [cell.mark for cell in grid.rows[0].cells]
@@ -217,7 +217,7 @@ class Grid:
         asked = {*links}
 
         def marked(cell: Cell) -> Cell:
-            return replace(cell, mark=mark) if asked & {*cell.link.split()} else cell
+            return replace(cell, mark="focus") if asked & {*cell.link.split()} else cell
 
         rows = (replace(row, cells=tuple(map(marked, row.cells))) for row in self.rows)
         return replace(self, rows=tuple(rows))

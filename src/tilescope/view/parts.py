@@ -22,6 +22,10 @@ _WORD = re.compile(r"(?:`[^`]*`|\S)+")
 Item = TypeVar("Item")
 
 
+def _cell_text(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
 @dataclass(frozen=True, init=False)
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
@@ -54,7 +58,7 @@ class Table:
     ) -> None:
         if isinstance(rows, Mapping):
             rows = [(name, said) for name, said in rows.items() if said != ""]
-        cells = tuple(tuple("-" if text is None else str(text) for text in row) for row in rows)
+        cells = tuple(tuple(map(_cell_text, row)) for row in rows)
         if most is not None and len(cells) > most:
             notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
         headed = tuple(headings)

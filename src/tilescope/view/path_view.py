@@ -284,10 +284,6 @@ class _Window:
         """The first k of a chunk."""
         return oriented(self.major, row, chunk * self.elements)[1]
 
-    def mn_of(self, row: int, chunk: int) -> int:
-        """The first mn of a chunk."""
-        return oriented(self.major, row, chunk * self.elements)[0]
-
     def has_k_of(self, place: tuple[int, int], taken: range) -> bool:
         """Whether a chunk, by its row and number, holds a k of a K step."""
         first = self.k_of(*place)

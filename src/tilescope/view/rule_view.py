@@ -85,6 +85,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
         )
     title = diagnosis.symptoms[0].name if diagnosis.symptoms else diagnosis.named[0].name
     note = diagnosis.symptoms[0].note if diagnosis.symptoms else ""
+    advice = diagnosis.symptoms[0].advice if diagnosis.symptoms else ""
     causes: dict[str, Part] = {}
     for number, cause in enumerate(diagnosis.causes, 1):
         facts = {
@@ -101,6 +102,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
         {
             "arithmetic": diagnosis.arithmetic,
             "note": note,
+            "advice": advice,
             "unknown codes": unknown,
             **causes,
             "others": _list_of("It may also be", [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]),

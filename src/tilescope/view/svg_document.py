@@ -7,7 +7,7 @@ and a text a cell; everything about a cell's look is a class, so that 8,192 cell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, singledispatch
 from itertools import accumulate
@@ -40,6 +40,9 @@ from tilescope.view.svg_style import BODY, SMALL, TINY, TITLE, hatchings, style_
 _MARGIN = 24
 _PART_GAP = 26
 _BESIDE_GAP = 40
+_SMALLEST_BESIDE = 0.85  # parts beside each other are drawn at least in this scale; else some go below the others
+_BAND_GAP = 10  # between the pieces of a grid that is wider than its page
+_MOST_BANDS = 4
 _ENTRY_GAP = 22  # between the entries of a legend
 _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
 _NARROW_TEXT = 360  # text beside a grid, and the title and notes of a narrow one
@@ -88,13 +91,27 @@ DENSE = TIGHT._replace(cell_padding=6, least_width=18)
 ROOMY = Density("roomy", cell_height=25.0, font_size=BODY, cell_padding=12, header_padding=12, least_width=28)
 
 
-def document(title: str, parts: tuple[Part, ...]) -> str:
+class Room(NamedTuple):
+    """What a page has for a drawing."""
+
+    widest: float = inf  # pixels
+    has_script: bool = False  # one that reads the links of cells
+
+
+WITHOUT_LIMIT = Room()
+NOTEBOOK = Room(widest=960)  # as wide as the cells of a notebook in a window of 1100 pixels
+SCRIPTED_NOTEBOOK = NOTEBOOK._replace(has_script=True)
+
+
+def document(title: str, parts: tuple[Part, ...], room: Room = WITHOUT_LIMIT) -> str:
     """A whole SVG document: the title, then the parts below each other."""
-    laid = [laid_out(part) for part in parts]
+    room = room._replace(widest=room.widest - 2 * _MARGIN)
+    laid = [laid_out(part, room) for part in parts]
     width = max([_TEXT_WIDTH, *(part.rigid_width for part in laid)])
     heading = prose(title, width, size=TITLE, classes="title")
     heading = replace(heading, height=heading.height + 6)
     content = below([heading, *(part.draw(width) for part in laid)], gap=_PART_GAP)
+    content = fitted(content, room.widest)  # a table may be wider than the text above it
     total_width = number(content.width + 2 * _MARGIN)
     total_height = number(content.height + 2 * _MARGIN)
     return (
@@ -106,34 +123,62 @@ def document(title: str, parts: tuple[Part, ...]) -> str:
 
 
 @singledispatch
-def laid_out(part: object) -> Laid:
-    """The width that a part cannot change, and how it is drawn."""
+def laid_out(part: object, room: Room = WITHOUT_LIMIT) -> Laid:
+    """The width that a part cannot change, and how it is drawn in the room that a page has."""
     raise NotImplementedError(type(part))
 
 
 @laid_out.register
-def _text(part: str) -> Laid:
+def _text(part: str, _: Room = WITHOUT_LIMIT) -> Laid:
     return Laid(0, partial(prose, part))
 
 
 @laid_out.register
-def _beside(part: Beside) -> Laid:
-    laid = [
-        _grid(inner, is_dense=part.is_dense) if isinstance(inner, Grid) else laid_out(inner) for inner in part.parts
-    ]
-    gaps = _BESIDE_GAP * (len(laid) - 1)
+def _beside(part: Beside, room: Room = WITHOUT_LIMIT) -> Laid:
+    laid: list[Laid] = []
+    for inner in part.parts:
+        if isinstance(inner, Grid):
+            laid.append(_grid(inner, room, is_dense=part.is_dense))
+        else:
+            laid.append(laid_out(inner, room))
+    total_width = _width_beside(laid)
+    if total_width <= room.widest:
+        return Laid(total_width, partial(_abreast, laid))
+    if total_width * _SMALLEST_BESIDE <= room.widest:
+        return Laid(room.widest, lambda _: fitted(_abreast(laid, total_width), room.widest))
+    lines = [line for _, line in packed([(_width(inner), inner) for inner in laid], room.widest, _BESIDE_GAP)]
+    widest_line = max(_width_beside(line) for line in lines)
+    return Laid(widest_line, lambda width: below([_abreast(line, width) for line in lines], gap=_PART_GAP))
+
+
+def _width(laid: Laid) -> float:
+    """The width that a part needs beside others."""
+    return laid.rigid_width or _NARROW_TEXT
+
+
+def _width_beside(laid: Sequence[Laid]) -> float:
+    """The width of parts that stand beside each other."""
+    return sum(map(_width, laid)) + _BESIDE_GAP * (len(laid) - 1)
+
+
+def _abreast(laid: Sequence[Laid], width: float) -> Block:
+    """Parts beside each other; texts share the width that grids leave."""
+    free_width = width - _BESIDE_GAP * (len(laid) - 1) - sum(inner.rigid_width for inner in laid)
     texts = sum(inner.rigid_width == 0 for inner in laid)
+    text_width = max(_NARROW_TEXT, free_width / max(1, texts))
+    return abreast([inner.draw(inner.rigid_width or text_width) for inner in laid], _BESIDE_GAP)
 
-    def draw(width: float) -> Block:
-        free = width - gaps - sum(inner.rigid_width for inner in laid)
-        text_width = max(_NARROW_TEXT, free / max(1, texts))
-        return abreast([inner.draw(inner.rigid_width or text_width) for inner in laid], _BESIDE_GAP)
 
-    return Laid(sum(inner.rigid_width or _NARROW_TEXT for inner in laid) + gaps, draw)
+def fitted(block: Block, widest: float) -> Block:
+    """The block, made smaller where it is too wide."""
+    if block.width <= widest:
+        return block
+    scale = widest / block.width
+    return Block(widest, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
 
 
 @laid_out.register
-def _legend(part: Legend) -> Laid:
+def _legend(part: Legend, _: Room = WITHOUT_LIMIT) -> Laid:
     def draw(width: float) -> Block:
         entries = []
         for entry in part.entries:
@@ -150,7 +195,7 @@ def _legend(part: Legend) -> Laid:
 
 
 @laid_out.register
-def _table(part: Table) -> Laid:
+def _table(part: Table, _: Room = WITHOUT_LIMIT) -> Laid:
     def cell(column: int, text: str, is_name: bool, width: float = inf) -> Block:
         classes = []
         if is_name:
@@ -181,9 +226,19 @@ def _table(part: Table) -> Laid:
 
 
 @laid_out.register
-def _grid(part: Grid, *, is_dense: bool = False) -> Laid:
-    block = grid_block(part, dense=is_dense)
+def _grid(part: Grid, room: Room = WITHOUT_LIMIT, *, is_dense: bool = False) -> Laid:
+    block = grid_block(part, dense=is_dense, linked=room.has_script)
+    if block.width > room.widest:
+        block = fitted(_in_bands(part, room, is_dense=is_dense or part.is_dense), room.widest)
     return Laid(block.width, lambda _: block)
+
+
+def _in_bands(grid: Grid, room: Room, *, is_dense: bool) -> Block:
+    """A grid that is wider than its page, cut into pieces below each other; its notes stand below the last."""
+    pieces = bands(replace(grid, notes=()), room.widest, is_dense=is_dense)
+    pieces[-1] = replace(pieces[-1], notes=grid.notes)
+    blocks = [grid_block(piece, dense=is_dense, linked=room.has_script) for piece in pieces]
+    return below(blocks, gap=_BAND_GAP)
 
 
 def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Block:
@@ -241,9 +296,19 @@ def is_painted(grid: Grid, most: int = _MOST_SHAPES) -> bool:
     return all(cell.span == 1 for row in grid.rows for cell in row.cells)
 
 
-def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
+def bands(grid: Grid, widest: float, *, is_dense: bool) -> list[Grid]:
+    """The grid cut into as many columns as fit; whole, where that makes too many pieces."""
+    fitting = _columns_that_fit(grid, widest, is_dense=is_dense)
+    if fitting >= grid.columns or fitting * _MOST_BANDS < grid.columns:
+        return [grid]
+    starts = range(0, grid.columns, fitting)
+    pieces = [grid.between(start, min(start + fitting, grid.columns)) for start in starts]
+    return [pieces[0], *(replace(piece, title="") for piece in pieces[1:])]
+
+
+def _columns_that_fit(grid: Grid, width: float, *, is_dense: bool) -> int:
     """How many of the grid's first columns can be drawn, behind its labels, in this width."""
-    columns = _GridDrawer.of(grid, DENSE if dense else own_density(grid), linked=False).columns
+    columns = _GridDrawer.of(grid, DENSE if is_dense else own_density(grid), linked=False).columns
     return sum(columns.stub + end <= width for end in columns.ends)
 
 
@@ -409,8 +474,10 @@ def _square(width: float, height: float) -> str:
 
 
 @laid_out.register
-def _ruler(part: BitRuler) -> Laid:
-    rows = ruler_rows(part)
+def _ruler(part: BitRuler, room: Room = WITHOUT_LIMIT) -> Laid:
+    rows = ruler_rows(part, linked=room.has_script)
+    if rows.width > room.widest:
+        rows = ruler_rows(part, linked=room.has_script, is_narrow=True)
     table = laid_out(part.table())
     return Laid(rows.width, lambda width: titled(part.title, [rows, table.draw(width)], (), width, gap=12))
 

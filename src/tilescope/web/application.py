@@ -32,7 +32,7 @@ from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
 from tilescope.web.comparison import saved_drawing, saved_json
 from tilescope.web.figure import page_figure
-from tilescope.web.page import FIGURE, PASTE, filled_form, query_of
+from tilescope.web.form import FIGURE, PASTE, filled_form, query_of
 from tilescope.web.pages import OTHER_NAMES, PAGES, redirected
 from tilescope.web.rendering import (
     hash_source,

@@ -8,7 +8,8 @@ from typing import NamedTuple, Self
 from tilescope.questions.comparing import differences
 from tilescope.view.drawing import Drawing
 from tilescope.view.figure import Labelled, Pin, pinned
-from tilescope.web.page import Form, Sheet
+from tilescope.web.form import Form
+from tilescope.web.sheet import Sheet
 
 
 class Comparison(NamedTuple):

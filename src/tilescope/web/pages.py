@@ -7,7 +7,7 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.page import Page
 from tilescope.questions.pages import MENU
 from tilescope.sentence import shortened
-from tilescope.web.page import PAGE_QUERY, Form, filled_form, query_of
+from tilescope.web.form import PAGE_QUERY, Form, filled_form, query_of
 
 PAGES: dict[str, Page] = {page.name: page for page in MENU}
 OTHER_NAMES = {  # what people write for a page: the command that asks the same, or the hardware's own word

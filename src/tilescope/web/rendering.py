@@ -30,8 +30,10 @@ from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.comparison import Comparison, saved_drawing, saved_json
 from tilescope.web.explained import explained
-from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
+from tilescope.web.field import choice_of
+from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
+from tilescope.web.sheet import Sheet
 
 _SMALLEST_SCALE = 0.91  # the smallest texts, of 11 pixels, have 10: smaller ones cannot be read
 _ANSWER_WIDTHS = (911, 1031)  # pixels for an answer in windows of 1280 and 1400

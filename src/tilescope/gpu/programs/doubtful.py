@@ -11,6 +11,8 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
     cnot                    cvt                          takes the bits of 1 for the number 1, whatever their type
     mul.f32                 fp8 mma.sync, as C           adds the product unrounded: this mma ends in additions of f32
     mul of f16 or bf16      add or sub, and others do    adds the product unrounded, though the rounded one is needed too
+    cvt to two fp8          mov.b32 {it, other}          packs into the register of `other`, which is still needed
+    mov.b64 {lo, hi}, it    atom of two halves, by lo    takes the low halves of lo and hi for the two halves of lo
 """
 
 from __future__ import annotations
@@ -71,10 +73,7 @@ def _are_doubtful(writer: Step, reader: Step, *, is_used_again: bool) -> bool:
     pairs = list(_PAIRS)
     if is_used_again:
         pairs.append((_makes_half_product, _adds_halves))
-    return any(
-        any(writes(opcode) for opcode in opcodes(writer)) and any(reads(opcode) for opcode in opcodes(reader))
-        for writes, reads in pairs
-    )
+    return any(any(map(writes, opcodes(writer))) and any(map(reads, opcodes(reader))) for writes, reads in pairs)
 
 
 def _makes_integer_magnitude(opcode: Opcode) -> bool:
@@ -125,6 +124,22 @@ def _adds_halves(opcode: Opcode) -> bool:
     return opcode.name in ("add", "sub") and opcode.is_plain(_HALF_TYPES)
 
 
+def _converts_to_fp8_pair(opcode: Opcode) -> bool:
+    return opcode.name == "cvt" and not {"e4m3x2", "e5m2x2"}.isdisjoint(opcode.modifiers)
+
+
+def _moves_32_bits(opcode: Opcode) -> bool:
+    return opcode == Opcode("mov", ("b32",))
+
+
+def _moves_64_bits(opcode: Opcode) -> bool:
+    return opcode == Opcode("mov", ("b64",))
+
+
+def _adds_half_pairs_in_memory(opcode: Opcode) -> bool:
+    return opcode.name in ("atom", "red") and opcode.modifiers[-1] in ("f16x2", "bf16x2")
+
+
 _Test = Callable[[Opcode], bool]
 _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_makes_integer_magnitude, _converts),
@@ -133,4 +148,6 @@ _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_multiplies_floats, _selects),
     (_makes_truth, _converts),
     (_makes_single_product, _multiplies_fp8),
+    (_converts_to_fp8_pair, _moves_32_bits),
+    (_moves_64_bits, _adds_half_pairs_in_memory),
 )

@@ -85,12 +85,12 @@ def meeting(grower: Grower) -> list[str]:
     ]
 
 
-def wait(address: str, parity: int, label: str, predicate: str = "%q0") -> list[str]:
-    """Wait until the phase of an mbarrier is over."""
+def wait(address: str, parity: int, label: str) -> list[str]:
+    """Wait until the phase of an mbarrier is over; %q0 is what a try says."""
     return [
         f"{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 {predicate}, [{address}], {parity};",
-        f"@!{predicate} bra {label};",
+        f"mbarrier.try_wait.parity.shared::cta.b64 %q0, [{address}], {parity};",
+        f"@!%q0 bra {label};",
     ]
 
 

@@ -108,7 +108,10 @@ class Encoded:
     def warp_table(self) -> list[list[int]]:
         """A row for each warp that a block may have: (first step or -1, number in the role, warps of the role, role, number)."""
         idle = [-1, 0, 1, 0, 0]
-        return [row for warps in self.warps for row in (*warps, *[idle] * (MAX_WARPS - len(warps)))]
+        rows = []
+        for warps in self.warps:
+            rows += [*warps, *[idle] * (MAX_WARPS - len(warps))]
+        return rows
 
     def _check(self) -> None:
         """Refuse what the interpreter has no instruction for."""

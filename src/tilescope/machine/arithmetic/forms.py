@@ -84,4 +84,4 @@ def _built(words: Modifiers, modifiers: tuple[str, ...], source_count: int, resu
         return _OF_INTEGERS[name](words)
     if name in NAMES:
         raise UnknownForm(f"{'.'.join((name, *modifiers))} has no such type")
-    raise UnknownForm(f"{name} is no arithmetic instruction")
+    raise UnknownForm(f"the machine has no instruction {name}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch
@@ -21,6 +22,7 @@ from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import printed, shortened
 
 DEFAULT_ARCH = "sm_90"
+INTERPRETED = "InterpretedFunction"  # Triton's class for functions that its interpreter runs
 _SWIZZLES = ("none", "32B", "64B", "128B")  # by the driver's number
 _LONGEST_REASON = 400
 
@@ -68,6 +70,17 @@ def compile_triton(
     return CompiledTriton(made.asm["ptx"], made.metadata.name, _host(triton, made, read))
 
 
+def kernel_names(module: ModuleType) -> list[str]:
+    """The functions of @triton.jit or @gluon.jit that a module defines, in its order."""
+    triton = _triton()
+    names = []
+    for name, value in vars(module).items():
+        found = _unwrapped(triton, value)
+        if isinstance(found, triton.runtime.JITFunction) and found.__module__ == module.__name__:
+            names.append(name)
+    return names
+
+
 def _triton() -> Any:
     """The installed Triton, or one sentence."""
     try:
@@ -81,16 +94,14 @@ def _triton() -> Any:
 
 def _jit_function(triton: Any, function: Any) -> Any:
     """The function that @triton.jit or @gluon.jit made, without autotuners and heuristics around it."""
-    found = function
-    while not isinstance(found, triton.runtime.JITFunction) and hasattr(found, "fn"):
-        if type(found).__name__ == "InterpretedFunction":
-            raise ARGUMENT_TYPE.error(
-                argument="function",
-                found=f"{printed(function)}, made for Triton's interpreter",
-                limit="a function of @triton.jit or @gluon.jit",
-                fix="Unset TRITON_INTERPRET before the module of the kernel is imported.",
-            )
-        found = found.fn
+    found = _unwrapped(triton, function)
+    if type(found).__name__ == INTERPRETED:
+        raise ARGUMENT_TYPE.error(
+            argument="function",
+            found=f"{printed(function)}, made for Triton's interpreter",
+            limit="a function of @triton.jit or @gluon.jit",
+            fix="Unset TRITON_INTERPRET before the module of the kernel is imported.",
+        )
     if isinstance(found, triton.runtime.JITFunction):
         return found
     raise ARGUMENT_TYPE.error(
@@ -99,6 +110,16 @@ def _jit_function(triton: Any, function: Any) -> Any:
         limit="a function of @triton.jit or @gluon.jit",
         fix="Put @triton.jit above the function.",
     )
+
+
+def _unwrapped(triton: Any, function: Any) -> Any:
+    """What stands below autotuners and heuristics."""
+    found = function
+    while not isinstance(found, triton.runtime.JITFunction) and hasattr(found, "fn"):
+        if type(found).__name__ == INTERPRETED:
+            break
+        found = found.fn
+    return found
 
 
 def _require_known(triton: Any, options: Mapping[str, object]) -> None:

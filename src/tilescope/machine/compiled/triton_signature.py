@@ -49,7 +49,7 @@ NO_VALUE = TRITON_SIGNATURE.worded(
     argument="constexprs",
     found="no value for the constexpr {name}",
     limit="a kernel is compiled for the values of its constexprs",
-    fix="Add {name} to constexprs.",
+    fix="Add {name} to constexprs (--constexpr {name}=128, for example).",
 )
 
 
@@ -100,6 +100,18 @@ _OTHER_NAMES = {
     "e4m3": "fp8e4nv",
     "e5m2": "fp8e5",
 }
+
+
+def triton_type(name: str) -> str | None:
+    """What Triton calls a type that others know by another name; None if Triton has no such type.
+
+    >>> triton_type("float16"), triton_type("bf16"), triton_type("tfloat32")
+    ('fp16', 'bf16', None)
+    """
+    found = _OTHER_NAMES.get(name, name)
+    return found if found in TRITON_TYPE else None
+
+
 _DESCRIPTOR = re.compile(r"tensordesc(?P<mode>_im2col)?<(?P<element>\w+)\[(?P<block>[\d, ]+)\](?P<rest>.*)>", re.DOTALL)
 _INPUT_RANK = re.compile(r",input_rank=(\d+)")
 

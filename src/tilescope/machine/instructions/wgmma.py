@@ -103,13 +103,17 @@ class SmemRead(NamedTuple):
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
         if cluster.costs is not None:
             first_element = base + int(places.units[0, 0]) * self.stored_bytes
-            cluster.costs.operands.read(cluster, self.shape, lane, word, first_element)
+            cluster.costs.operands.read(cluster, self.shape, lane // cluster.block_lanes, word, first_element)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         if cluster.costs is not None and cluster.store_marks is not None:
             words = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), WORD_BYTES)
             descriptor = WgmmaDescriptor.decode(word & ~_UNUSED_MASK)
             cluster.costs.tiles.multiplied(
-                cluster, self.shape, lane, descriptor, words + (first_byte + base) // WORD_BYTES
+                cluster,
+                self.shape,
+                lane // cluster.block_lanes,
+                descriptor,
+                words + (first_byte + base) // WORD_BYTES,
             )
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]

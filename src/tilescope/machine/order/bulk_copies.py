@@ -34,6 +34,7 @@ class Landing(NamedTuple):
     stamp: int
     barrier: MbarrierOrder
     base: int
+    phase: int  # of the mbarrier, in which it was issued
 
     @property
     def read_stamp(self) -> int:
@@ -81,7 +82,7 @@ class BulkCopies:
         self._witness.shared.write(cells, stamp)
         barrier.last_copy = (UNDER_WAY, self._witness.cluster.pc)
         barrier.byte_pcs.add(self._witness.cluster.pc)
-        return Landing(cells, stamp, barrier, base)
+        return Landing(cells, stamp, barrier, base, barrier.phases)
 
     def _tell_of_reads(self, met: Met, cells: Cells, now: Side) -> None:
         """Reads that may come before or after a copy: of old bytes, or, where nobody had written any, of its own."""
@@ -102,6 +103,8 @@ class BulkCopies:
         self._witness.shared.restamp(landing.cells, landing.stamp, after)
         barrier.last_copy = (epoch, self._witness.cluster.pc)
         barrier.came_bytes += size_bytes
+        if landing.phase < barrier.phases:
+            barrier.spill(size_bytes)
 
     def store_async(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, barrier_address: int) -> Landing:
         """st.async or red.async: each lane's value will arrive before the mbarrier's phase ends."""
@@ -208,12 +211,12 @@ class BulkCopies:
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
                 epoch, pc = barrier.last_copy
-                if clock.known[barrier.column] < epoch:
+                if clock.over[barrier.column] < epoch:
                     witness.tell("block end", None, Side(pc, "copy", None), "shared", witness.place(address), rank=rank)
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
             if clock.known[BULK_READ * witness.knowledge.lane_count + lane] < epoch:
                 witness.tell("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
         for read in self._remote_reads:
-            if read.rank == rank and clock.known[read.barrier.column] < read.epoch:
+            if read.rank == rank and clock.over[read.barrier.column] < read.epoch:
                 witness.tell("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)

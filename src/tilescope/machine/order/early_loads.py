@@ -5,7 +5,8 @@
                    ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
 
 So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
-went on with the older value; that is told when its block ends.
+went on with the older value; that is told when its block ends, unless the instruction is one that polls: a decoupled look-back
+loads a word again and again until it holds a sum, and then goes on with whichever sum it is.
 """
 
 from __future__ import annotations
@@ -77,22 +78,30 @@ class EarlyLoads:
         """A lane loads a word: the write that it does not see yet, where it is early."""
         word = _Word(id(flags), address, lane)
         before = flags.before.get(address)
+        pc = self._witness.cluster.pc
+        came_before = self._once.get(word)
+        if came_before is not None and came_before.load_pc == pc:
+            self._witness.launch.polling_pcs.add(pc)
         if before is None or not self._is_early(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._witness.number, lane))
-        self._once[word] = _Early(flags, self._witness.cluster.pc, before)
+        self._once[word] = _Early(flags, pc, before)
         return before
 
     def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may come before the last write: nothing orders the two, and it has not come here since."""
+        """Whether a load may come before the last write: it has not come here since, and the write may not be over.
+
+        A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
+        others, needs no fence of its own to read their volatile words.
+        """
         number = self._witness.number
         if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
             return False
         if before.cluster == number and lane in before.writers:
             return False
-        has_heard = self._witness.knowledge.has_heard_of
-        return not any(has_heard(lane, before.cluster, *writer) for writer in before.writers.items())
+        is_over = self._witness.knowledge.is_over_for
+        return not any(is_over(lane, before.cluster, *writer) for writer in before.writers.items())
 
     def change(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Atomics see the last write."""

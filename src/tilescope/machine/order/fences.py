@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tilescope.machine.address import Addresses
 from tilescope.machine.order.early_loads import EarlyLoads, OlderValues
 from tilescope.machine.order.flags import CARD, Flags, Left
-from tilescope.machine.order.knowledge import Clock
+from tilescope.machine.order.knowledge import Clock, joined
 from tilescope.machine.order.semantics import Meaning
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
@@ -47,11 +47,20 @@ class Fences:
         """Strong stores and atomics: what is learnt from words, and what is left there."""
         if meaning.kind == "atomic":
             self.early.change(flags, lanes, addresses)
+        self.early.write(flags, lanes, addresses)
+        if meaning.kind != "atomic":
+            self._hand_on(flags, meaning, lanes, addresses)
+            return
+        is_handing_on = meaning.releases or bool(self.epochs[0, lanes].any())
+        for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
             if flags.left:
-                for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+                for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
                     for left in flags.at(address):
                         self._see(lane, left, meaning)
-        self.early.write(flags, lanes, addresses)
+            self._hand_on(flags, meaning, lanes[turn], addresses[turn])
+
+    def _hand_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Leave at words what a release hands on; without one, what the last fence of each lane covers."""
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.reach)
             self._witness.knowledge.advance(lanes)
@@ -68,8 +77,47 @@ class Fences:
             return
         if meaning.acquires:
             self._witness.knowledge.acquire(np.array([lane]), left.clock)
-        else:
-            self._seen.setdefault(lane, []).append(left)
+            return
+        if (
+            meaning.kind == "atomic"
+        ):  # it has counted others: what they did before is over, as the guide's last block relies on
+            self._witness.knowledge.acquire(np.array([lane]), left.clock.executed_part())
+        self._keep_seen(lane, left)
+
+    def _keep_seen(self, lane: int, left: Left) -> None:
+        seen = self._seen.setdefault(lane, [])
+        if not any(held is left for held in seen):
+            seen.append(left)
+
+    def seen_by(self, lanes: LaneNumbers) -> list[Left]:
+        """What relaxed loads of some lanes saw, and no fence has made known yet."""
+        if not self._seen:
+            return []
+        seen = {id(left): left for lane in lanes.tolist() for left in self._seen.get(lane, ())}
+        return list(seen.values())
+
+    def share_seen(self, lanes: LaneNumbers, seen: list[Left]) -> None:
+        """Lanes met those who saw something: a fence of their own behind the barrier makes it known to them too.
+
+        So the last block of a reduction reads what others left: one thread counts, all of them fence behind bar.sync.
+        """
+        if not seen:
+            return
+        merged: dict[tuple[int, int, int], Left] = {}
+        for left in seen:
+            key = (left.clock.cluster, left.rank, left.reach)
+            held = merged.get(key)
+            merged[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
+        for lane in lanes.tolist():
+            self._seen[lane] = list(merged.values())
+
+    def covered(self, lanes: LaneNumbers, reach: int) -> Clock | None:
+        """What a relaxed arrival of some lanes hands on: all that their last fence, of that reach, covers."""
+        epochs = self.epochs[reach]
+        fenced = lanes[epochs[lanes] > 0]
+        if not len(fenced):
+            return None
+        return self._witness.knowledge.clock(fenced, epochs[fenced])
 
     def _leave(
         self,
@@ -89,7 +137,7 @@ class Fences:
     def keep(self, lane: int, clock: Clock) -> None:
         """A relaxed wait saw the end of a phase: what it hands on is learnt at the next fence."""
         rank = int(self._witness.cluster.block_of_lane[lane])
-        self._seen.setdefault(lane, []).append(Left(clock, CARD, rank))
+        self._keep_seen(lane, Left(clock, CARD, rank))
 
     def fence(self, lanes: LaneNumbers, reach: int) -> None:
         """fence.acq_rel, fence.sc, membar."""
@@ -112,3 +160,19 @@ class Fences:
                     seen_by.setdefault(id(left), []).append(lane)
         for key in reversed(seen):  # what was left later says more
             self._witness.knowledge.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
+
+
+def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:
+    """Lanes of one atomic that meet at a word come one after another: their places, turn by turn.
+
+    >>> [turn.tolist() for turn in _turns(np.array([64, 68, 64, 64]))]
+    [[0, 1], [2], [3]]
+    """
+    order = np.argsort(addresses, kind="stable")
+    in_order = addresses[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    starts = np.flatnonzero(is_first)
+    rank = np.empty(len(order), np.intp)
+    rank[order] = np.arange(len(order)) - starts[np.cumsum(is_first) - 1]
+    return [np.flatnonzero(rank == turn) for turn in range(int(rank.max()) + 1)]

@@ -19,7 +19,7 @@ itself it always knows, and what its own copies did it knows when it has waited 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,10 +54,17 @@ class Clock(NamedTuple):
         """What happened before, fenced or not."""
         return np.asarray(self.vectors[KNOWN])
 
-    def executed_part(self) -> Clock:
-        """What was over in time, and nothing of what is visible."""
+    @property
+    def over(self) -> Vector:
+        """What was over in time, whether or not it is visible: enough where nobody reads what was written."""
+        return np.asarray(np.maximum(self.vectors[KNOWN], self.vectors[EXECUTED]))
+
+    def executed_part(self, columns: Sequence[int] = ()) -> Clock:
+        """What was over in time, and of what is visible some columns only."""
         vectors = np.zeros_like(self.vectors)
         vectors[EXECUTED] = self.vectors[EXECUTED]
+        own = [column for column in columns if column < vectors.shape[1]]
+        vectors[KNOWN, own] = self.vectors[KNOWN, own]
         return Clock(self.cluster, vectors, {})
 
 
@@ -358,13 +365,11 @@ class Knowledge:
         """Whether each of some lanes has heard that a column has come to an epoch."""
         return all(bool(self._rows[row, KNOWN, column] >= epoch) for row in self._rows_of(lanes))
 
-    def has_heard_of(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
-        """Whether one lane knows what another lane, of any cluster, did at an epoch."""
+    def is_over_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
+        """Whether one lane knows that what another lane, of any cluster, did at an epoch is over in time."""
         row = self.row_of_lane[lane]
-        if cluster == self.cluster:
-            return bool(self._rows[row, KNOWN, other_lane] >= epoch)
-        heard = self.others[row].get(cluster)
-        return heard is not None and bool(heard[KNOWN, other_lane] >= epoch)
+        vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
+        return vectors is not None and bool(vectors[[KNOWN, EXECUTED], other_lane].max() >= epoch)
 
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""

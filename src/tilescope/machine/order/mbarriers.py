@@ -11,8 +11,9 @@ import numpy.typing as npt
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
+from tilescope.machine.order.flags import BLOCK, CLUSTER
 from tilescope.machine.order.knowledge import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
-from tilescope.machine.order.witness import Witness
+from tilescope.machine.order.witness import PhaseBytes, Witness
 from tilescope.machine.records import MbarrierUse
 from tilescope.machine.step import LaneNumbers
 
@@ -70,6 +71,8 @@ class MbarrierOrder:
         default_factory=dict
     )  # by pc: who saw the last phase end, and nobody has heard of it
     byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
+    last_bytes: PhaseBytes | None = None  # of the phase before
+    spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -105,9 +108,19 @@ class MbarrierOrder:
         self.arrived_epochs.clear()
         self.failed_lanes.clear()
         self.waits.clear()
+        self.last_bytes = PhaseBytes(self.expected_bytes, self.came_bytes, frozenset(self.byte_pcs))
         self.expected_bytes = 0
         self.came_bytes = 0
         self.byte_pcs.clear()
+
+    def spill(self, size_bytes: int) -> None:
+        """A copy of the phase before has come when that had ended: too few bytes had been expected."""
+        if self.last_bytes is None:
+            return
+        held = self.last_bytes
+        self.last_bytes = held._replace(came=held.came + size_bytes)
+        if self.spilled is None or self.spilled.pcs == held.pcs:
+            self.spilled = self.last_bytes
 
     def expect(self, expected_bytes: int, pc: int) -> None:
         """An instruction says how many bytes are to come in this phase."""
@@ -154,7 +167,7 @@ class Mbarriers:
 
     def forget(self, address: int, lane: int) -> None:
         """mbarrier.inval: everybody must be done with it."""
-        self._require_done(address, lane)
+        self._require_done(address, lane, EXECUTED)
         if address in self.at:
             self._keep_use(address)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
@@ -169,11 +182,16 @@ class Mbarriers:
         for index in np.flatnonzero(is_barrier).tolist():
             for address in list(self.at):
                 if 0 <= int(places[index]) - self._witness.place(address) < _BARRIER_BYTES:
-                    self._require_done(address, int(lanes[index]))
+                    self._require_done(address, int(lanes[index]), KNOWN)
 
-    def _require_done(self, address: int, lane: int) -> None:
-        """Whoever takes an mbarrier away must know that nobody uses it any more."""
-        known = self._witness.knowledge.view(lane)[KNOWN]
+    def _require_done(self, address: int, lane: int, vector: int) -> None:
+        """Whoever takes an mbarrier away must know that nobody uses it any more.
+
+        For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp takes the mbarriers away; to
+        write other data there they must have happened before.
+        """
+        vectors = self._witness.knowledge.view(lane)
+        known = np.maximum(vectors[KNOWN], vectors[vector])
         for user, (epoch, pc) in self.named(address).users.items():
             if known[user] < epoch:
                 now = Side(self._witness.cluster.pc, "write", lane)
@@ -231,14 +249,20 @@ class Mbarriers:
         return barrier
 
     def arrive(self, address: int, lanes: LaneNumbers, order: ArrivalOrder) -> None:
-        """mbarrier.arrive: what the lanes know is handed on when the phase ends."""
+        """mbarrier.arrive: what the lanes know is handed on when the phase ends; if .relaxed, what fences before it cover."""
         barrier = self.use(address, lanes)
         barrier.note_arrival(lanes, self._witness.knowledge.own[lanes])
         is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
         if order.releases and not (is_remote and order.only_own_block):
             barrier.arrive(self._witness.knowledge.release(lanes))
-        else:
-            barrier.arrive(self._witness.knowledge.executed(lanes))
+            return
+        for clock in (
+            self._fences.covered(lanes, CLUSTER if is_remote else BLOCK),
+            self._witness.published_tensor_work(lanes),
+            self._witness.knowledge.executed(lanes),
+        ):
+            if clock is not None:
+                barrier.arrive(clock)
 
     def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
         """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
@@ -305,7 +329,7 @@ class Mbarriers:
         self._require_phase_before(address, lanes)
         clock = barrier.handed_on(knowledge)
         if is_relaxed:
-            knowledge.acquire(lanes, clock.executed_part())
+            knowledge.acquire(lanes, clock.executed_part(self._witness.tensor_work_columns))
             for lane in lanes.tolist():
                 self._fences.keep(lane, clock)
         else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilescope.machine.address import SHARED_RANK_SHIFT
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.bulk_copies import BulkCopies
 from tilescope.machine.order.conflict import Side
@@ -31,7 +31,8 @@ from tilescope.machine.order.tensor_memory import TensorMemoryOrder
 from tilescope.machine.order.thread_barriers import ThreadBarriers
 from tilescope.machine.order.thread_copies import ThreadCopies
 from tilescope.machine.order.touching import Touching
-from tilescope.machine.order.witness import LaunchOrder, Witness
+from tilescope.machine.order.witness import BarrierBytes, LaunchOrder, Witness
+from tilescope.machine.records import block_index
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
@@ -71,6 +72,16 @@ class Order:
         self._end_of_remote_arrivals(rank, clock)
         if rank in self.touching.reached_blocks:
             self._end_of_remote_accesses(rank, clock)
+        self._keep_spilled(rank)
+
+    def _keep_spilled(self, rank: int) -> None:
+        """Phases of a block's mbarriers that ended before all their bytes had come."""
+        witness = self.witness
+        block = block_index(witness.cluster.first_block, witness.cluster.launch.cluster, rank)
+        for address, barrier in self.mbarriers.at.items():
+            if address >> SHARED_RANK_SHIFT == rank and barrier.spilled is not None:
+                spilled = BarrierBytes(address & SHARED_OFFSET_MASK, block, barrier.spilled)
+                witness.launch.spilled.append(spilled)
 
     def _end_of_remote_arrivals(self, rank: int, clock: Clock) -> None:
         """Other blocks that may still come to an mbarrier of a block that ends."""

@@ -25,12 +25,12 @@ from tilescope.machine.order.conflict import Side
 from tilescope.machine.order.knowledge import FENCED_SHARED, Clock, joined
 from tilescope.machine.order.mbarriers import MbarrierOrder, Mbarriers
 from tilescope.machine.order.stamp import UNDER_WAY, Stamp, Stamps, stamp_base, stamped, taken_apart
-from tilescope.machine.order.witness import Witness
+from tilescope.machine.order.witness import PublishedColumns, Witness
 from tilescope.machine.step import LaneNumbers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 
 if TYPE_CHECKING:
-    from tilescope.machine.instructions.tensor_products import Uses
+    from tilescope.machine.instructions.product_under_way import Uses
     from tilescope.mma.tensor_memory import TensorMemory
     from tilescope.mma.tmem_form import TmemMove
 
@@ -156,7 +156,7 @@ class TensorMemoryOrder:
             found = Actor(how, number, knowledge.new_column(), knowledge.new_column(), knowledge.new_column())
             self._actors[key] = found
             self._by_column[found.column] = found
-            self._witness.tensor_columns.add(found.column)
+            self._witness.tensor_columns[found.column] = PublishedColumns(found.fenced, found.issued)
         return found
 
     def _begin(self, actor: Actor) -> int:
@@ -266,8 +266,22 @@ class TensorMemoryOrder:
         """Reads that must be over before the cells are written."""
         stamps = self._reads[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
-            row = int(np.argmax((stamps == stamp).any(axis=1)))
-            self._require_finished(access, taken_apart(stamp), int(cells[row]), is_piped=True)
+            is_met = (stamps == stamp).any(axis=1)
+            cell = int(cells[np.argmax(is_met)])
+            if (self._writes[cells[is_met]] == 0).all():
+                self._require_not_early(access, taken_apart(stamp), cell)
+            else:
+                self._require_finished(access, taken_apart(stamp), cell, is_piped=True)
+
+    def _require_not_early(self, access: _Access, read: Stamp, cell: int) -> None:
+        """A load of cells that nobody had written, and that nothing orders before this write, should have come behind it."""
+        reader = self._by_column[read.column]
+        if (
+            reader.how == "core"
+            or int(self._witness.knowledge.known_to(access.lanes, reader.column).max()) >= read.epoch
+        ):
+            return
+        self._witness.tell("tensor memory", access.now, self._side(reader, read.pc), "tensor", self._address(cell))
 
     def _require_finished(self, access: _Access, before: Stamp, cell: int, *, is_piped: bool) -> None:
         """An error unless the accessor knows that something is finished; a note where fences are missing."""
@@ -453,7 +467,7 @@ class TensorMemoryOrder:
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
                 epoch, pc = barrier.last_commit
-                if clock.known[barrier.column] < epoch:
+                if clock.over[barrier.column] < epoch:
                     witness.tell("block end", None, Side(pc, "tcgen05.commit", None), "shared", None, rank=rank)
         for held in self._allocations:
             if held.rank == rank:

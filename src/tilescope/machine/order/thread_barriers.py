@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.order.conflict import Side
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.flags import CLUSTER
+from tilescope.machine.order.flags import CLUSTER, Left
 from tilescope.machine.order.knowledge import Clock, Vector, joined
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
@@ -24,6 +24,7 @@ class NamedBarrier:
     came: Vector  # by lane: the phase that it came to last
     phases: int = 0
     arriving: Clock | None = None
+    seen: list[Left] = field(default_factory=list)  # by relaxed loads of those who came, with no fence since
 
 
 class ThreadBarriers:
@@ -45,6 +46,7 @@ class ThreadBarriers:
         for warp in np.unique(warps).tolist():
             own = lanes[warps == warp]
             knowledge.meet(own, knowledge.release(own))
+            self._fences.share_seen(own, self._fences.seen_by(own))
 
     def together(self, lanes: LaneNumbers, groups: npt.NDArray[np.int64], group_lanes: int) -> None:
         """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
@@ -65,6 +67,7 @@ class ThreadBarriers:
             self._witness.tell("barrier phase", None, now, "registers", None, number=number)
         barrier.came[lanes] = barrier.phases + 1
         barrier.arriving = joined(barrier.arriving, knowledge.release(lanes))
+        barrier.seen += self._fences.seen_by(lanes)
 
     def ended(self, rank: int, number: int, waiting: list[LaneNumbers]) -> None:
         """All have come: the lanes that waited go on, with what all brought."""
@@ -73,29 +76,30 @@ class ThreadBarriers:
             return
         clock = barrier.arriving
         barrier.phases += 1
+        seen = barrier.seen
         barrier.arriving = None
+        barrier.seen = []
         if waiting:
             lanes = np.concatenate(waiting)
             self._witness.knowledge.meet(lanes, clock)
             self._witness.knowledge.learn(lanes, barrier.column, barrier.phases)
+            self._fences.share_seen(lanes, seen)
 
     def come_to_cluster(self, phase: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
-        """barrier.cluster.arrive: a relaxed one releases what a fence before it covers."""
+        """barrier.cluster.arrive: a relaxed one releases what fences before it cover."""
         knowledge = self._witness.knowledge
         if self._has_come[lanes].any():
             now = Side(self._witness.cluster.pc, "arrival", int(lanes[np.argmax(self._has_come[lanes])]))
             self._witness.tell("cluster phase", None, now, "registers", None)
         self._has_come[lanes] = True
         self._come[phase] = joined(self._come.get(phase), knowledge.clock(lanes))
-        if is_relaxed:
-            epochs = self._fences.epochs[CLUSTER]
-            lanes = lanes[epochs[lanes] > 0]
-            if not len(lanes):
-                return
-            clock = knowledge.clock(lanes, epochs[lanes])
-        else:
-            clock = knowledge.release(lanes)
-        self._cluster[phase] = joined(self._cluster.get(phase), clock)
+        if not is_relaxed:
+            self._cluster[phase] = joined(self._cluster.get(phase), knowledge.release(lanes))
+            return
+        covered = self._fences.covered(lanes, CLUSTER)
+        for clock in (covered, self._witness.published_tensor_work(lanes)):
+            if clock is not None:
+                self._cluster[phase] = joined(self._cluster.get(phase), clock)
 
     def pass_cluster(self, phase: int, lanes: LaneNumbers) -> None:
         """barrier.cluster.wait."""

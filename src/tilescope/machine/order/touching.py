@@ -18,6 +18,7 @@ from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.fences import Fences
 from tilescope.machine.order.flags import CARD, Flags
 from tilescope.machine.order.global_cells import Stretch, read_slots
+from tilescope.machine.order.knowledge import EXECUTED
 from tilescope.machine.order.semantics import Meaning
 from tilescope.machine.order.stamp import Stamps, first_of_each, pcs_of, stamp_base, taken_apart
 from tilescope.machine.order.witness import Witness, mistake_of
@@ -181,11 +182,18 @@ class Touching:
             return
         for index in first_of_each(pcs_of(met.stamps)):
             position = int(met.places[index])
-            before = witness.side(taken_apart(int(met.stamps[index])), was_write=was_write)
-            now = Side(witness.cluster.pc, touch.how, touch.lane_at(position))
+            stamp = taken_apart(int(met.stamps[index]))
+            before = witness.side(stamp, was_write=was_write)
+            lane = touch.lane_at(position)
+            now = Side(witness.cluster.pc, touch.how, lane)
             mistake = mistake_of(before.how, now.how, was_write=was_write)
             address = self._address(touch, position)
-            witness.tell(mistake, before, now, touch.space, address, **witness.foreign(met, index))
+            facts = witness.foreign(met, index)
+            if mistake == "copy wait" and not facts:
+                over = witness.knowledge.known_to(np.array([lane]), stamp.column, EXECUTED)
+                if int(over[0]) >= stamp.epoch:
+                    facts["relaxed"] = 1
+            witness.tell(mistake, before, now, touch.space, address, **facts)
 
     def _address(self, touch: Touch, position: int) -> int:
         """The address of one of the cells."""

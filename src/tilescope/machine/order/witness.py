@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.accessor import Unit
@@ -14,9 +15,18 @@ from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
+from tilescope.machine.order.knowledge import (
+    BULK_READ,
+    BULK_WRITE,
+    CP_ASYNC,
+    EXECUTED,
+    KNOWN,
+    WARPGROUP_LANES,
+    Clock,
+    Knowledge,
+)
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
-from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
+from tilescope.machine.order.stamp import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
@@ -35,6 +45,29 @@ TENSOR_HOWS: dict[str, How] = {
 }
 
 
+class PublishedColumns(NamedTuple):
+    """Two columns of somebody who uses tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has published."""
+
+    fenced: int  # and is finished
+    issued: int  # finished or not
+
+
+class PhaseBytes(NamedTuple):
+    """The bytes of a phase that has ended: expected, and come, late ones included; the instructions that did both."""
+
+    expected: int
+    came: int
+    pcs: frozenset[int]
+
+
+class BarrierBytes(NamedTuple):
+    """An mbarrier, by its offset in a block's shared memory, and the bytes of one of its phases."""
+
+    offset: int
+    block: BlockIndex
+    bytes: PhaseBytes
+
+
 class LaunchOrder:
     """What all clusters of a launch share."""
 
@@ -44,6 +77,8 @@ class LaunchOrder:
         self.conflicts = Conflicts()
         self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags("global")
+        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
+        self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
@@ -62,9 +97,9 @@ class Witness:
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
         self.ended_blocks: set[int] = set()  # by rank
-        self.tensor_columns: set[int] = set()  # of those who use tensor memory
+        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
         self.cell_bytes = launch.shared_cell_bytes
-        warps = cluster.lane_count // 32
+        warps = cluster.lane_count // WARP_LANES
         self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
 
     @property
@@ -85,6 +120,23 @@ class Witness:
     def tensor_unit(self) -> int:
         """The slot of `shared` in which reads by tcgen05 are kept."""
         return self.warpgroups + 1
+
+    def published_tensor_work(self, lanes: LaneNumbers) -> Clock | None:
+        """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
+        if not self.tensor_columns:
+            return None
+        knowledge = self.knowledge
+        clock = knowledge.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        for column, published in self.tensor_columns.items():
+            finished = int(knowledge.known_to(lanes, published.fenced).max())
+            clock.vectors[KNOWN, [column, published.fenced]] = finished
+            clock.vectors[KNOWN, published.issued] = int(knowledge.known_to(lanes, published.issued).max())
+        return clock
+
+    @property
+    def tensor_work_columns(self) -> list[int]:
+        """All columns that speak of tensor memory."""
+        return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
     # Places ----------------------------------------------------------------------------------------------------------
 
@@ -143,15 +195,29 @@ class Witness:
         return {"cluster": int(met.clusters[index])}
 
     def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
-        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy."""
-        for index in first_of_each(pcs_of(met.stamps)):
+        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy.
+
+        Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
+        """
+        for index in self._farthest_of_each(met.stamps, now):
             stamp = taken_apart(int(met.stamps[index]))
             before = self.side(stamp, was_write=True)
             mistake = mistake_of(before.how, now.how, was_write=True)
             facts = self.foreign(met, index)
+            if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
+                facts["relaxed"] = 1
             if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
+
+    def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
+        """One stamp of every instruction: of a thread of another warp than the issuer's, where there is one."""
+        columns = columns_of(stamps)
+        own_warp = -1 if now.lane is None else now.lane // WARP_LANES
+        is_far = (columns < self.knowledge.lane_count) & (columns // WARP_LANES != own_warp)
+        far_first = np.argsort(~is_far, kind="stable")
+        indices: list[int] = far_first[first_of_each(pcs_of(stamps[far_first]))].tolist()
+        return indices
 
     def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
         """Bytes of shared memory that a copy or a product reads, and nobody has written.

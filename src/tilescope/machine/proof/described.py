@@ -10,7 +10,8 @@ that filled a slot, so that a read of another tile than in this run is found.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, product
 from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
@@ -166,8 +167,8 @@ class _Description:
         self.acts = acts
         self._meet_behind_products()
         self._fence_cp_async()
-        used = sorted({act.cells for made in acts.of_warp.values() for act in made if act.cells is not None})
-        self.pieces = Pieces(acts.sets, used)
+        used = {act.cells for act in self._all_acts() if act.cells is not None}
+        self.pieces = Pieces(acts.sets, sorted(used))
         self.written = self._written_pieces()
         self.sharing_warps = self._sharing_warps()
         self.barrier_names = self._barrier_names()
@@ -177,48 +178,60 @@ class _Description:
 
     # The acts --------------------------------------------------------------------------------------------------------
 
+    def _all_acts(self) -> Iterator[Act]:
+        """The acts of every warp, warp after warp."""
+        for made in self.acts.of_warp.values():
+            yield from made
+
+    def _cells_of(self, operations: Collection[str]) -> frozenset[int]:
+        """The sets of cells that some operations touch."""
+        return frozenset(act.cells for act in self._all_acts() if act.op in operations and act.cells is not None)
+
     def _groups(self) -> Iterator[tuple[int, ...]]:
         """The warps of every warpgroup that multiplies."""
         of_warp = self.acts.of_warp
+        multiplying = {warp for warp, made in of_warp.items() if any(act.op == "multiply" for act in made)}
         for first in range(0, len(of_warp), WARPGROUP_WARPS):
             warps = tuple(range(first, first + WARPGROUP_WARPS))
-            if all(any(act.op == "multiply" for act in of_warp.get(warp, ())) for warp in warps):
+            if multiplying.issuperset(warps):
                 yield warps
 
     def _meet_behind_products(self) -> None:
         """A product is one of four warps: where one of them goes on to act for all, they meet behind its wait."""
         of_warp = self.acts.of_warp
-        bars = {act.target for made in of_warp.values() for act in made if act.op in ("sync", "bar_arrive")}
+        bars = {act.target for act in self._all_acts() if act.op in ("sync", "bar_arrive")}
         free = [bar for bar in reversed(range(BARS)) if bar not in bars]
         for warps in self._groups():
-            unequal = [round_ for round_, is_equal in enumerate(_equal_rounds(of_warp, warps)) if not is_equal]
+            unequal = {number for number, is_equal in enumerate(_equal_rounds(of_warp, warps)) if not is_equal}
             if not unequal:
                 continue
             group = warps[0] % self.acts.block_warps // WARPGROUP_WARPS
             if group >= len(free):
                 raise CannotSayError("more warpgroups than barriers of threads are left for", of_warp[warps[0]][0].pc)
             for warp in warps:
-                of_warp[warp] = list(_with_meetings(of_warp[warp], free[group], set(unequal)))
+                of_warp[warp] = list(_with_meetings(of_warp[warp], free[group], unequal))
 
     def _fence_cp_async(self) -> None:
         """cp.async before wgmma: public kernels have no fence there, so none is asked for where it could hide no other."""
         of_warp = self.acts.of_warp
         sets = self.acts.sets
-        is_by_threads = {act.cells for made in of_warp.values() for act in made if act.op in _BY_THREADS}
-        is_read = {act.cells for made in of_warp.values() for act in made if act.op in ("multiply", "store")}
-        by_cp_async = any(("by", "cp.async") in act.arguments for made in of_warp.values() for act in made)
-        if not by_cp_async or not any(act.op == "multiply" for made in of_warp.values() for act in made):
+        by_cp_async = any(("by", "cp.async") in act.arguments for act in self._all_acts())
+        multiplies = any(act.op == "multiply" for act in self._all_acts())
+        if not by_cp_async or not multiplies:
             return
-        written = frozenset(number for number in is_by_threads if number is not None)
-        read = frozenset(number for number in is_read if number is not None)
+        written = self._cells_of(_BY_THREADS)
+        read = self._cells_of(("multiply", "store"))
         if written and read:
             both = sets.union(read)
             if sets.without(both, sets.union(written)) != both:
                 return
         for warp, made in of_warp.items():
-            of_warp[warp] = [
-                each for act in made for each in ([_fence_before(act), act] if act.op == "multiply" else [act])
-            ]
+            fenced: list[Act] = []
+            for act in made:
+                if act.op == "multiply":
+                    fenced.append(_fence_before(act))
+                fenced.append(act)
+            of_warp[warp] = fenced
 
     # Slots -----------------------------------------------------------------------------------------------------------
 
@@ -228,7 +241,7 @@ class _Description:
         for warp, made in self.acts.of_warp.items():
             for act in made:
                 if act.op in _WRITES and act.cells is not None:
-                    found |= {(rank, piece) for rank in self._ranks(warp, act) for piece in self.pieces.of(act.cells)}
+                    found |= set(product(self._ranks(warp, act), self.pieces.of(act.cells)))
         return found
 
     def _ranks(self, warp: int, act: Act) -> list[int]:
@@ -241,8 +254,9 @@ class _Description:
         found: dict[int, list[int]] = defaultdict(list)
         for warp, made in self.acts.of_warp.items():
             in_block = warp % self.acts.block_warps
-            shared = {act.cells for act in made if act.op in ("atomic", "agreed")}
-            for piece in sorted({piece for cells in shared if cells is not None for piece in self.pieces.of(cells)}):
+            shared = {act.cells for act in made if act.op in ("atomic", "agreed") and act.cells is not None}
+            pieces = set(chain.from_iterable(self.pieces.of(cells) for cells in shared))
+            for piece in sorted(pieces):
                 if in_block not in found[piece]:
                     found[piece].append(in_block)
         return found
@@ -297,8 +311,8 @@ class _Description:
         if len(makers) > len({block for block, _ in makers}) or len(made_in_block) < len(inits):
             return set(range(len(self.acts.barriers)))
         last = max((act.order for _, act in inits), default=0)
-        used = (act for made in of_warp.values() for act in made if act.op != "init" and act.order < last)
-        return {act.barrier for act in used if act.barrier is not None}
+        early = (act for act in self._all_acts() if act.op != "init" and act.order < last)
+        return {act.barrier for act in early if act.barrier is not None}
 
     def _initialise_together(self) -> None:
         """One init for all stages of a name, where the last of them was initialised."""
@@ -512,8 +526,12 @@ def _rounds(acts: Iterable[Act]) -> list[list[Act]]:
 
 def _equal_rounds(of_warp: dict[int, list[Act]], warps: Sequence[int]) -> list[bool]:
     """For every wait for products, whether all warps do the same for others behind it."""
-    rounds = [[[act.kind for act in made] for made in _rounds(of_warp[warp])] for warp in warps]
-    return [all(made == of_all[0] for made in of_all) for of_all in zip(*rounds, strict=False)]
+    kinds_of_warps = []
+    for warp in warps:
+        rounds = _rounds(of_warp[warp])
+        kinds_of_warps.append([[act.kind for act in made] for made in rounds])
+    same_round = zip(*kinds_of_warps, strict=False)
+    return [all(kinds == of_all[0] for kinds in of_all) for of_all in same_round]
 
 
 def _with_meetings(acts: Iterable[Act], bar: int, rounds: set[int]) -> Iterator[Act]:

@@ -72,8 +72,13 @@ def folded(steps: Sequence[Step], stages: Mapping[str, int]) -> tuple[Step | Loo
     return tuple(result)
 
 
+def _name_of(target: object) -> str:
+    """The name of a barrier or slot without its stage; numbers of barriers as they are."""
+    return target.partition("[")[0] if isinstance(target, str) else str(target)
+
+
 def _form(step: Step) -> _Form:
-    names = (str(target).partition("[")[0] if isinstance(target, str) else str(target) for target in step.targets)
+    names = (_name_of(target) for target in step.targets)
     arguments = tuple(
         (name, "" if name in _COUNTED else value) for name, value in step.arguments.items() if name != "barrier"
     )

@@ -133,14 +133,14 @@ def of_trace(trace: Trace, places: tuple[Place, ...], asked_element: bool) -> Fi
     """What a copy moves, or where the element that was asked for lies."""
     lines = []
     for number, place in enumerate(places):
-        lines.append(_of_place(place, by_address=number > 0 or not asked_element))
+        lines.append(_of_place(trace, place, by_address=number > 0 or not asked_element))
     if lines:
         return FirstLine(" ".join(one.sentence for one in lines))
     a = trace.tensor_map
     return line(
         "The {operation} moves {rows:row} of {row_bytes} bytes {direction} shared address {smem:#x}[[; the mbarrier "
         "expects {expected} bytes]][[; {outside} rows lie outside the tensor]][[; {cut_bytes} bytes of a row lie "
-        "outside the tensor]].",
+        "outside the tensor]][[; {overrun_bytes} bytes behind the tensor's rows are overwritten]].",
         operation=trace.operation,
         rows=trace.rows,
         row_bytes=a.interleave.slice_bytes or a.inner_bytes,
@@ -149,13 +149,19 @@ def of_trace(trace: Trace, places: tuple[Place, ...], asked_element: bool) -> Fi
         expected=trace.transaction_bytes,
         outside=trace.filled_rows,
         cut_bytes=trace.outside_bytes,
+        overrun_bytes=trace.overrun_bytes,
     )
 
 
-def _of_place(place: Place, *, by_address: bool) -> FirstLine:
+def _of_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLine:
     """Where an element lies, or what lies at an address."""
     if place.element is None:
-        return line("Byte {address:#x} holds nothing of this copy.", address=place.address)
+        return line(
+            "Byte {address:#x} holds nothing of this copy, which lies at {first:#x} to {last:#x}.",
+            address=place.address,
+            first=trace.smem_address,
+            last=trace.smem_address + trace.tensor_map.smem_bytes - 1,
+        )
     instead = ""
     if place.offset_xor_address is not None and place.offset_xor_address != place.address:
         instead = filled(_INSTEAD, {"address": place.offset_xor_address})

@@ -50,8 +50,8 @@ def _of_diagnosis(diagnosis: Diagnosis) -> FirstLine:
         cause = diagnosis.named[0]
         return FirstLine(filled("{name}: {said}", _told(cause.name, cause.mechanism)), _plain(cause.fix))
     symptom = diagnosis.symptoms[0]
-    if not diagnosis.causes:
-        return line("{name}: {said}", **_told(symptom.name, symptom.note))
+    if not diagnosis.causes or (symptom.advice and not diagnosis.named):
+        return FirstLine(filled("{name}: {said}", _told(symptom.name, symptom.note)), _plain(symptom.advice))
     cause = diagnosis.causes[0]
     facts = {"symptom": symptom.name, **_told(cause.name, cause.mechanism)}
     return FirstLine(filled("{symptom}: look first at {name}. {said}", facts), _plain(cause.fix))

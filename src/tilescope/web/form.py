@@ -1,29 +1,19 @@
-"""A page on the web: the fields of its forms, a filled form, and what the form's answer shows."""
+"""A filled form: the state that the address of a page holds, and the addresses of the states around it."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlsplit
 
-from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.pipeline.simulation import Simulation
-from tilescope.planner.element_path import ElementPath
-from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
-from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, MisuseError, flag, in_words
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.questions.page import Page, PageForm, address
+from tilescope.questions.question import Answer, Asked, MisuseError, in_words
+from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.tma import Trace
-from tilescope.view.drawing import Drawing
-from tilescope.view.step import Step
-
-if TYPE_CHECKING:
-    from tilescope.view.pipeline_view import Ticks
+from tilescope.web.field import Field, choice_of, fields_of
 
 PAGE_QUERY = rule(
     "page-query",
@@ -47,8 +37,6 @@ OTHER_PAGE = PAGE_QUERY.worded(
     limit="a page compares states of its own, one with another",
     fix="Write the address of a state, such as /{page}.",
 )
-MAX_CHARACTERS = 400  # of a field
-MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
@@ -58,94 +46,6 @@ PASTE = "paste"  # the query's name for a text that fills the fields
 LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
 LEAST_TICKS = 8  # of a timeline on a page
 MOST_TICKS = 512
-_DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An input on a page, and what it holds if the address does not say."""
-
-    input: Input
-    default: str  # what the library takes if it stays empty, in words
-    preset: str
-
-    @property
-    def name(self) -> str:
-        """In the address of the page."""
-        return self.input.name
-
-    @property
-    def control(self) -> str:
-        """How the page shows it: a box to tick, an area for much text, a list of names, or a line."""
-        if self.input.is_long:
-            return "area"
-        if self.input.read is flag:
-            return "tick"
-        return "choice" if self.input.choices and not self.input.is_open else "line"
-
-    @property
-    def has_no_choice(self) -> bool:
-        """Whether a list of names may stay without one."""
-        return not self.preset or (bool(self.default) and self.default not in self.input.choices)
-
-    @property
-    def note(self) -> str:
-        """What stands below it; a line or a list of names says itself what it is if it stays empty."""
-        if self.control != "area" or not self.default or self.preset:
-            return self.input.hint
-        return f"{self.input.hint} Empty: {self.default}.".strip()
-
-    @property
-    def may_stay_empty(self) -> bool:
-        """Whether an empty field says nothing, as a command without the option; otherwise it is read, and refused."""
-        return self.input.is_required is not True and bool(self.input.option or not self.preset)
-
-    def takes(self, written: str) -> bool:
-        """Whether the text may stand in it: a list of names takes those alone."""
-        return self.control != "choice" or written in self.input.choices or (not written and self.has_no_choice)
-
-    def argument(self, written: str) -> object:
-        """What the text means to the question: None for an empty option, as if a command had none.
-
-        RuleError if it means nothing.
-        """
-        most = self.input.longest or (MAX_LONG_CHARACTERS if self.input.is_long else MAX_CHARACTERS)
-        if len(written) > most:
-            fix = f"Use at most {most} characters; the command line takes more."
-            raise PAGE_LIMIT.error(argument=self.name, what="characters", count=len(written), most=most, fix=fix)
-        if not written.strip() and self.may_stay_empty:
-            return None
-        if self.control == "choice" and written not in self.input.choices:
-            raise RuleError([unknown_name(self.input.label.lower(), self.name, written, self.input.choices)])
-        try:
-            return self.input.read(written)
-        except ValueError as error:
-            wrong, instead = error.args
-            known = READERS.get(self.input.read)
-            limit = self.input.hint.rstrip(".") if known is None else f"{self.name} is {known.called}"
-            raise ARGUMENT_TYPE.error(argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}.") from None
-
-
-def fields_of(form: PageForm) -> tuple[Field, ...]:
-    """The fields of a form: they hold at first what the form presets, else the library's own choice.
-
-    >>> from tilescope.questions.swizzles import SWIZZLE_FORM
-    >>> [(field.name, field.preset) for field in fields_of(SWIZZLE_FORM)]
-    [('mode', '128B'), ('address', '0x0')]
-    """
-    fields = []
-    for row in form.inputs:
-        default = form.question.default(row)
-        own_choice = default if default in row.choices and not row.is_open else ""
-        fields.append(Field(row, default, form.presets.get(row.name, own_choice)))
-    return tuple(fields)
-
-
-def choice_of(page: Page) -> Field | None:
-    """The field that selects a form; None for a page with one."""
-    if page.chooser is None:
-        return None
-    return Field(page.chooser, "", preset=next(iter(page.forms)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,168 +267,6 @@ def _ticks_of(written: str) -> tuple[int, int] | None:
     first, last = map(int, written.split("-"))
     count = last - first + 1
     return (first, count) if LEAST_TICKS <= count <= MOST_TICKS else None
-
-
-class Pan(NamedTuple):
-    """The part of a timeline that is drawn, and the paths of the parts around it; None where it ends."""
-
-    first: int
-    shown: int  # ticks
-    total: int
-    to_start: str | None
-    earlier: str | None
-    later: str | None
-    to_end: str | None
-    closer: str | None
-    farther: str | None
-    onward: str | None  # where a player goes on that has reached the last tick
-
-    @classmethod
-    def of(cls, form: Form, shown: Ticks) -> Pan:
-        """The parts around those ticks: a step moves by half of what is drawn, a zoom keeps its middle."""
-        first, count, total = shown.first, shown.shown, shown.total
-        half = max(1, count // 2)
-        has_earlier = first > 0
-        has_later = shown.end < total
-        can_zoom_in = half >= LEAST_TICKS
-        can_zoom_out = count < min(total, MOST_TICKS)
-        return cls(
-            first=first,
-            shown=count,
-            total=total,
-            to_start=form.path_to_ticks(0, count) if has_earlier else None,
-            earlier=form.path_to_ticks(max(0, first - half), count) if has_earlier else None,
-            later=form.path_to_ticks(min(first + half, total - count), count) if has_later else None,
-            to_end=form.path_to_ticks(total - count, count) if has_later else None,
-            closer=form.path_to_ticks(first + half // 2, half) if can_zoom_in else None,
-            farther=form.path_to_ticks(max(0, first - half), min(2 * count, MOST_TICKS)) if can_zoom_out else None,
-            onward=form.path_to_ticks(shown.end, count) if has_later else None,
-        )
-
-
-class Drag(NamedTuple):
-    """A part of the drawing that the mouse drags: the field that takes the place, and the dimensions it moves along."""
-
-    field: str
-    part: str
-    across: int  # index of the field's number that a column changes …
-    down: int | None  # … and a row
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """An answered form, drawn once: what its page and its saved files show."""
-
-    form: Form
-    asked: Asked
-    answer: Answer
-    drawing: Drawing
-
-    @classmethod
-    def of(cls, form: Form) -> Sheet:
-        """The sheet of a filled form; RuleError where there is no answer."""
-        asked, answer = _answered(form)
-        drawing = view.draw(answer.value, **_drawn_with(form, answer))
-        assert drawing is not None, answer.value.kind
-        return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
-
-    @property
-    def headline(self) -> str:
-        """The answer in a sentence, as the command's first line says it."""
-        return self.answer.first.sentence or self.drawing.title
-
-    @property
-    def python(self) -> str:
-        """The Python that makes the value."""
-        call = self.answer.call
-        then = self.answer.then
-        assert call is not None, self.form.page.name
-        return call.source() if then is None else f"{then.source()}\n{then.expression()}"
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The walk over the drawing."""
-        if not self.form.description.walks:
-            return ()
-        return view.walk(self.answer.value, **_drawn_with(self.form, self.answer))
-
-    @property
-    def pan(self) -> Pan | None:
-        """The part of the timeline that is drawn; None where there is no timeline."""
-        simulation = self.answer.value
-        if not self.form.description.pans or not isinstance(simulation, Simulation):
-            return None
-        from tilescope.view.pipeline_view import shown_ticks
-
-        block = self.answer.shown.get("block")
-        assert block is None or isinstance(block, int)
-        return Pan.of(self.form, shown_ticks(simulation, block=block, ticks=self.form.ticks))
-
-    @property
-    def moves(self) -> Mapping[str, str]:
-        """What the arrow keys write into the field that takes a place of the drawing, where they leave what is drawn."""
-        path = self.answer.value
-        if not self.form.description.picked or not isinstance(path, ElementPath):
-            return {}
-        from tilescope.view.path_view import moves_of
-
-        return moves_of(path)
-
-    @property
-    def drag(self) -> Drag | None:
-        """What the mouse drags: the plane of a tensor, along the dimensions that it shows."""
-        field = self.form.description.dragged
-        trace = self.answer.value
-        if not field or not isinstance(trace, Trace) or trace.operation not in _DRAGGED_OPERATIONS:
-            return None
-        from tilescope.view.tensor_plane import plane_dims
-
-        across, down = plane_dims(trace)
-        return Drag(field, "plane", across, down)
-
-    @property
-    def leads(self) -> Leads:
-        """The pages to which the parts of the drawing lead."""
-        return self.form.description.leads(self.asked, self.answer)
-
-    @property
-    def listing(self) -> tuple[ListedLine, ...]:
-        """The text that was asked about, line by line, with what was found there."""
-        return self.form.description.listing(self.asked, self.answer)
-
-    def code(self) -> Code | Sentences:
-        """A program below the drawing, or the sentences that say why there is none."""
-        return self.form.description.code(self.asked, self.answer)
-
-
-@dataclass(frozen=True)
-class _AskedState:
-    """What a form asks, whichever part of the answer it shows."""
-
-    form: Form = field(compare=False)
-    page_name: str
-    chosen: str
-    written: tuple[tuple[str, str], ...]
-
-
-def _answered(form: Form) -> tuple[Asked, Answer]:
-    """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
-    if not form.description.pans:
-        asked = form.asked()
-        return asked, form.answer_to(asked)
-    return _kept_answer(_AskedState(form, form.page.name, form.chosen, tuple(form.written.items())))
-
-
-@lru_cache(maxsize=4)
-def _kept_answer(state: _AskedState) -> tuple[Asked, Answer]:
-    asked = state.form.asked()
-    return asked, state.form.answer_to(asked)
-
-
-def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:
-    """The options with which the page draws an answer."""
-    options = {**answer.shown, **form.description.shown, "ticks": form.ticks}
-    return {name: option for name, option in options.items() if option is not None}
 
 
 def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

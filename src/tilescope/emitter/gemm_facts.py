@@ -1,0 +1,130 @@
+"""What the templates of a GEMM's program are told: its product, who multiplies, its epilogue and its roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilescope.emitter.cublas_names import CudaName
+from tilescope.emitter.source import Facts, told
+from tilescope.emitter.tile_program import RolesFacts, TileCopy
+from tilescope.layout import AddressTerms
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.plans import Plan
+from tilescope.planner.problem import Problem
+from tilescope.planner.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmOperand:
+    """A matrix of the product: its plan, where it lies in shared memory, and how it is copied and read."""
+
+    name: str
+    plan: Plan
+    problem: Problem
+    terms: AddressTerms
+    mn: str  # the name of its rows in the kernel
+    offset: int
+    transposed: bool
+    copies: tuple[TileCopy, ...]  # none where threads copy
+    map: Facts | None
+    descriptors: list[list[str]] | None  # where the tensor core reads by descriptor
+    descriptor_fields: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WgmmaWork:
+    """Warpgroups that multiply by wgmma."""
+
+    consumer: str = "wgmma"
+    wgmma: str
+    wgmma_registers: int
+    wgmma_flags: str
+    k_steps: int
+    groups: int
+    blocks: int  # of 64 rows, for each warpgroup
+    consumer_threads: int
+    threads: int
+    columns: int
+    partial: bool = False
+    target: str
+    rows_operand: GemmOperand  # gives wgmma its 64 rows; the other one its columns
+    columns_operand: GemmOperand
+    owners: int  # blocks of a cluster that add and store
+    share: int  # columns of the sums that one of them has
+    producers: int  # warps
+    promoted: bool  # whether the sums of a K step are added to sums of full precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaWork:
+    """Warps that multiply by mma."""
+
+    consumer: str = "mma"
+    mma: str
+    warps: tuple[int, int]
+    consumer_threads: int
+    threads: int
+    columns: int  # of a warp
+    partial: bool  # whether a slice of C has part of a warp's columns
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueFacts:
+    """How the sums of a thread are declared and indexed, and the rows and columns of a slice of C that they belong to."""
+
+    slices: int
+    buffer: str  # added to C_OFFSET: which of two buffers a slice takes
+    sums: str
+    sums_extents: str
+    first_row: str
+    first_column: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductFacts:
+    """The product, its matrices and its types."""
+
+    gemm: GemmPlan
+    title: str
+    operands: list[GemmOperand]
+    a: GemmOperand
+    b: GemmOperand
+    c: GemmOperand | None  # where TMA stores
+    tma: bool
+    destination: str
+    offsets: dict[str, tuple[int, ...]]
+    element_type: str
+    output_type: str
+    register: str
+    conversion: str
+    accumulator: str  # the C type of a sum, and its register in inline assembly
+    constraint: str
+    signed: bool
+    spread: int
+    number_bits: list[str]
+    k_step: int
+    stmatrix_count: int
+    transposed: bool  # whether stmatrix writes the transpose of the sums
+    schedule: Schedule
+    tile_lines: list[str]
+    moved_bytes: int  # A and B once, and C
+    cuda_type: CudaName
+    cuda_output_type: CudaName
+    cuda_compute: CudaName
+    rank: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmProgram:
+    """Everything that the program of a GEMM is told."""
+
+    product: ProductFacts
+    work: WgmmaWork | MmaWork
+    epilogue: EpilogueFacts
+    roles: RolesFacts | None  # where TMA loads
+
+    def facts(self) -> Facts:
+        """All of it, by the names that the templates use."""
+        parts = told(self.product, self.work, self.epilogue)
+        return parts if self.roles is None else parts | told(self.roles)

@@ -1,0 +1,117 @@
+"""The lines of a GEMM's producer and consumers, step by step as its pipeline has them."""
+
+from __future__ import annotations
+
+from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
+from tilescope.emitter.role_text import Work
+from tilescope.emitter.source import rendered, told
+from tilescope.emitter.tile_program import RolesFacts, copy_lines
+from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.schedule import Schedule
+
+
+def gemm_roles(
+    gemm: GemmPlan, product: ProductFacts, c: GemmOperand, work: WgmmaWork | MmaWork, epilogue: EpilogueFacts
+) -> RolesFacts:
+    """What the producer and the consumers do, as the GEMM's pipeline says."""
+    schedule = gemm.schedule
+    tile = [*_tile_number(schedule), *product.tile_lines]
+    first_k = "k_tile * TILE_K"
+    if not schedule.persistent or schedule.tail > 1:
+        first_k = "first_k + k_tile * TILE_K"
+    stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
+    producer = Work(
+        lines={
+            "copy a": copy_lines("tma_load(a{}, &a_map, full + 8 * slot, {});", product.a.copies),
+            "copy b": copy_lines("tma_load(b{}, &b_map, full + 8 * slot, {});", product.b.copies),
+        },
+        opening={
+            "t": tile,
+            "k_tile": [f"const int k = {first_k};", stages],
+            "early": _early_lines(first_k, "early", "b"),
+            "late": _early_lines(first_k, "late", "a"),
+        },
+        notes={
+            "griddepcontrol wait": "the kernel before this one has written A",
+            "griddepcontrol launch": "the next one may start",
+            "wait empty": "passes at once while the slots are fresh",
+            "expect full": "A and B",
+            "tail empty": "every stage was read",
+        },
+    )
+    if isinstance(work, WgmmaWork):
+        pipeline = plan_pipeline(gemm, consumers=work.groups)
+        arrivals = "one arrival of each consumer warpgroup"
+        sums = f"Accumulator d{epilogue.sums_extents};"
+        clear = "true" if work.promoted else "k_tile == 0"
+        share = f"group, {clear}" if work.groups > 1 else clear
+        if work.promoted:
+            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};"
+    else:
+        pipeline = plan_pipeline(gemm)
+        arrivals = "one arrival of each consumer warp"
+        sums = f"Accumulator d{epilogue.sums_extents} = {{}};"
+        share = "first_m, first_n"
+    stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
+    leaves = "break" if schedule.persistent else "return"
+    index = "blockIdx.x % TAIL_TILES" if schedule.tail > 1 else "tile * OWNERS + rank"
+    consumer = Work(
+        lines={
+            "multiply": _multiply_lines(work, share),
+            "write a": [],
+            "write parts": ["send_parts(d, base, rank);"],
+            "read parts": ["add_part(d, base, rank, other);"],
+            "write partial": [f"if (!add_all(d, partial, arrived, {index}, part)) {leaves};  // another block stores"],
+            "write": rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
+            "store": [_stored_at(gemm, epilogue), *stores],
+        },
+        opening={"t": [*tile, sums], "k_tile": [stages]},
+        closing={"k_tile": ["promote(d, step_sums);"]} if isinstance(work, WgmmaWork) and work.promoted else {},
+        notes={
+            "wait_group bulk": "TMA has read the last slice",
+            "fence proxy.async": "before TMA's next access",
+            "wait_group wgmma": "older products have read their stages",
+        },
+        unrolled=("slice",),
+    )
+    return RolesFacts.of(pipeline, producer, consumer, arrivals)
+
+
+def _early_lines(first_k: str, counter: str, matrix: str) -> list[str]:
+    """The k and the stage of one matrix, for the loops of a dependent launch."""
+    name = matrix.upper()
+    return [
+        f"const int k = {first_k.replace('k_tile', counter)};",
+        f"const unsigned {matrix} = base + {name}_OFFSET + slot * {name}_STAGE_BYTES;",
+    ]
+
+
+def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
+    """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
+    if isinstance(work, WgmmaWork) and work.promoted:
+        return ["if (k_tile > 0) promote(d, step_sums);", f"multiply(step_sums, a, b, {share});"]
+    return [f"multiply(d, a, b, {share});"]
+
+
+def _tile_number(schedule: Schedule) -> list[str]:
+    """The number of the tile that a persistent block takes in its round t."""
+    if schedule.tail == 1:
+        return ["const int tile = blockIdx.x + t * gridDim.x;"]
+    return [
+        "const int part = t == whole ? blockIdx.x / TAIL_TILES : 0, first_k = part * TAIL_K_TILES * TILE_K;",
+        "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % TAIL_TILES : blockIdx.x + t * BLOCKS;",
+    ]
+
+
+def _stored_at(gemm: GemmPlan, epilogue: EpilogueFacts) -> str:
+    """Where a slice of the sums lies in C."""
+    parts = ["m" if gemm.schedule.swapped else "n"]
+    if gemm.schedule.split > 1:
+        parts.append("rank * SHARE")
+    if epilogue.slices > 1:
+        parts.append("slice * C_COLUMNS")
+    column = " + ".join(parts)
+    if gemm.schedule.swapped:
+        return f"const int mn = n, k = {column};  // columns and rows of C"
+    return f"const int mn = m, k = {column};  // rows and columns of C"

@@ -1,0 +1,169 @@
+"""The roles that take tiles from a loading pipeline: consumers, and the epilogue that stores their sums."""
+
+from __future__ import annotations
+
+from tilescope.pipeline.threads import WARPGROUP_THREADS
+from tilescope.planner.loading import Loading, Step, Steps, both, step_of
+
+_EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
+DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}
+
+
+def consumer_role(loading: Loading) -> Step:
+    """Warps or warpgroups that multiply into their registers."""
+    staging = loading.staging
+    mask = loading.feeders if staging.shares else None
+    free = step_of(release=f"empty[{loading.stage}]", count=staging.arrivals, mask=mask)
+    multiply = step_of(multiply=loading.slots, unit=None if staging.by_warpgroups else "mma", tile=loading.step)
+    read: Steps = [{"fence": "proxy.async"}]
+    last: Steps = []
+    if staging.by_warpgroups:
+        # the products of one step run while those of the next are issued, where there is a stage to spare
+        is_behind = loading.gemm is not None and staging.stages > 1 and not loading.gemm.product.is_promoted
+        read = [{"commit": "wgmma"}, {"wait_group": "wgmma", "pending": int(is_behind)}]
+        if is_behind:
+            tile = "t * K_TILES + " if loading.gemm is not None and loading.gemm.schedule.persistent else ""
+            last = [
+                {"wait_group": "wgmma", "pending": 0},
+                free | {"release": f"empty[({tile}{loading.tile_steps()} - 1) % STAGES]"},
+            ]
+            free |= {"release": f"empty[({tile}k_tile - 1) % STAGES]", "when": "k_tile > 0"}
+    meet = loading.meet(None if loading.registers is None else loading.registers.consumer)
+    if loading.is_dependent:
+        meet.append({"griddepcontrol": "launch"})
+    k_step = [*loading.filled, multiply, *read, free]
+    after = [*last, *_added(loading), *_stored_slices(loading)]
+    loops = loading.loops(k_step, [], after)
+    return {
+        "name": "consumer",
+        "threads": staging.threads,
+        "instances": staging.consumers,
+        "steps": [*meet, *loops, *_drain(loading)],
+    }
+
+
+def _added(loading: Loading) -> Steps:
+    """The blocks of a cluster that share k add their sums, each those of its own columns.
+
+    What they send lies where stages were: nobody sends before all have read theirs.
+    """
+    gemm = loading.gemm
+    if gemm is None or gemm.schedule.split == 1:
+        return []
+    senders = loading.staging.consumers
+    owners = gemm.schedule.owners(gemm.sums[1])
+    sender = f"rank * {senders} + instance" if senders > 1 else "rank"
+    from_other = f"other * {senders} + instance" if senders > 1 else "other"
+    everyone = (1 << owners) - 1
+    others = {"mask": f"({everyone} | 1 << rank) ^ 1 << rank"} if owners > 1 else {"mask": 1, "when": "rank > 0"}
+    return [
+        {"cluster": "sync"},
+        {"write": [f"parts[{sender}]"], **others},
+        {"write": [f"a[({sender}) % STAGES]"], "mask": "1 << (rank + 1) % blocks", "when": f"{sender} < STAGES"},
+        {"cluster": "sync"},
+        {
+            "loop": "other",
+            "count": gemm.schedule.split,
+            "steps": [{"read": [f"parts[{from_other}]"], "when": both("other != rank", _owns(loading))}],
+        },
+    ]
+
+
+def _owns(loading: Loading) -> str | None:
+    """The condition that a block has columns of its own to store; None: all have."""
+    gemm = loading.gemm
+    if gemm is None or gemm.schedule.owners(gemm.sums[1]) == gemm.schedule.split:
+        return None
+    return f"rank < {gemm.schedule.owners(gemm.sums[1])}"
+
+
+def _stored_slices(loading: Loading) -> Steps:
+    """The epilogue of the blocks that have columns of their own; where clusters share k, of the last of them."""
+    steps = _epilogue(loading)
+    partial = f"partial[rank * {loading.staging.consumers} + instance]"
+    if loading.gemm is not None and loading.gemm.schedule.parts > 1:
+        steps = [{"write": [partial]}, *steps]
+    elif loading.gemm is not None and loading.gemm.schedule.tail > 1:
+        steps = [{"write": [partial], "when": "t == whole"}, *steps]
+    owns = _owns(loading)
+    return steps if owns is None else [{"loop": "owner", "count": owns, "steps": steps}]
+
+
+def tmem_consumer_role(loading: Loading) -> Step:
+    """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
+    staging = loading.staging
+    pair = None  # the mask of two blocks that multiply together
+    leaders = None
+    if staging.cta_group == 2:
+        pair = "3 << rank"
+        leaders = sum(1 << rank for rank in range(0, staging.blocks, 2))
+    into = None if loading.gemm is None else "accumulator[t % 2]"
+    k_step = [
+        *loading.filled,
+        step_of(multiply=loading.slots, unit=staging.unit, tile=loading.step, mask=pair, into=into),
+        step_of(commit=f"empty[{loading.stage}]", mask=loading.feeders if staging.shares else pair),
+    ]
+    before: Steps = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
+    steps = [*loading.meet(), *loading.loops(k_step, before, [step_of(commit="acc_full[t % 2]", mask=pair)])]
+    if loading.gemm is not None:
+        drained: Steps = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
+        steps.append({"loop": "u", "start": "tiles", "count": 2, "steps": drained})
+    return step_of(name="consumer", threads=1, mask=leaders, steps=steps)
+
+
+def tmem_epilogue_role(loading: Loading) -> Step:
+    """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""
+    leader = "1 << (rank - rank % 2)" if loading.staging.cta_group == 2 else None
+    steps: Steps = [
+        {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"},
+        {"fence": "tcgen05.after"},
+        {"read": ["accumulator[t % 2]"]},
+        {"fence": "tcgen05.before"},
+        step_of(release="acc_empty[t % 2]", count=WARPGROUP_THREADS, mask=leader),
+        *_epilogue(loading),
+    ]
+    loop: Step = {"loop": "t", "count": "tiles", "steps": steps}
+    return {
+        "name": "epilogue",
+        "threads": WARPGROUP_THREADS,
+        "steps": [*loading.meet(), loop, *_drain(loading)],
+    }
+
+
+def _epilogue(loading: Loading) -> Steps:
+    """The slices of a tile of C, written by all threads and stored by one of them."""
+    if loading.gemm is None or loading.gemm.epilogue is None:
+        return []
+    first = ""  # of the buffers that this slice takes
+    if loading.staging.c_buffers > 1:
+        number = f"t * {loading.gemm.slices} + slice" if loading.gemm.schedule.persistent else "slice"
+        first = f"({number}) % {loading.staging.c_buffers} * {loading.writers} + "
+    steps = stored_steps(
+        written=f"c[{first}instance]",
+        stored=[f"c[{first}{part}]" for part in range(loading.writers)],
+        stored_bytes=loading.staging.c_stored_bytes,
+        meet={"sync": _EPILOGUE_BAR, "threads": loading.writers * loading.staging.threads},
+        pending=loading.staging.c_buffers - 1,
+        when="instance == 0" if loading.writers > 1 else None,
+    )
+    return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
+
+
+def _drain(loading: Loading) -> Steps:
+    """Stores that must have read the epilogue's buffer before the block ends."""
+    return [DRAIN] if loading.has_epilogue else []
+
+
+def stored_steps(
+    *, written: str, stored: list[str], stored_bytes: int, meet: Step, pending: int, when: str | None
+) -> Steps:
+    """A buffer that threads write once its last store has read it, and that one thread stores (`when`: which)."""
+    return [
+        step_of(wait_group="bulk", pending=pending, read=True, when=when),
+        meet,
+        {"write": [written]},
+        {"fence": "proxy.async"},
+        meet,
+        step_of(store=stored, bytes=stored_bytes, when=when),
+        step_of(commit="bulk", when=when),
+    ]

@@ -1,0 +1,119 @@
+"""What the roles of a loading pipeline agree on: the count of stages, their slots, the waits, the loops."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilescope.planner.plans import Plan
+from tilescope.planner.staging import Staging
+
+Step = dict[str, object]  # by the names of pipeline.parts
+Steps = list[Step]
+SLOTS = "abcdefgh"  # of a stage
+
+
+class Registers(NamedTuple):
+    """Registers of a thread; the sums over a block are equal at entry and behind it."""
+
+    at_entry: int
+    producer: int
+    consumer: int
+
+
+_REGISTERS = {2: Registers(168, 40, 232), 3: Registers(128, 32, 160)}  # by consumers
+
+
+class Loading:
+    """What one pipeline loads, and the expressions that its roles share; a GEMM's has an epilogue too."""
+
+    def __init__(self, staging: Staging, plans: tuple[Plan, ...]) -> None:
+        self.staging = staging
+        self.plans = plans  # of what one block brings of every tile
+        self.gemm = staging.gemm
+        self.step = self._step_number()  # an expression of the kernel's counters, as the two below
+        self.stage = f"{self.step} % STAGES"
+        self.turn = f"{self.step} / STAGES % 2"
+        self.slots = [f"{name}[{self.stage}]" for name in SLOTS[: len(plans)]]
+        self.writers = 1 if staging.in_tmem else staging.consumers  # of a slice of C, each into its part of the buffer
+
+    def _step_number(self) -> str:
+        """Stages used before, over the whole kernel; blocks that share k take one tile."""
+        if self.gemm is None:
+            return "i"
+        return "(t * K_TILES + k_tile)" if self.gemm.schedule.persistent else "k_tile"
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether slices of C go through shared memory."""
+        return self.gemm is not None and self.gemm.epilogue is not None
+
+    @property
+    def registers(self) -> Registers | None:
+        """What setmaxnreg shares out; a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice."""
+        if self.gemm is not None or not self.staging.by_warpgroups:
+            return None
+        return _REGISTERS.get(self.staging.consumers)
+
+    @property
+    def filled(self) -> Steps:
+        """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
+        steps: Steps = [{"wait": f"full[{self.stage}]", "parity": self.turn}]
+        if self.staging.first.copy == "cp.async" and self.staging.by_descriptor:
+            steps.append({"fence": "proxy.async"})
+        return steps
+
+    @property
+    def feeders(self) -> str:
+        """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
+        across, down = self.staging.cluster
+        x = "x" if self.staging.cta_group == 1 else "(x - x % 2)"
+        column = f"{column_of(across, down, self.staging.cta_group)} << {x}"
+        if self.staging.b_sharers == 1:
+            return column
+        return f"{column} | {(1 << across) - 1} << ({across} * y)"
+
+    def meet(self, registers: int | None = None) -> Steps:
+        """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them.
+
+        Blocks that share k alone use no barriers of each other.
+        """
+        splits = self.gemm is not None and self.gemm.schedule.split > 1
+        steps: Steps = [{"sync": 0} if self.staging.blocks == 1 or splits else {"cluster": "sync"}]
+        if registers is not None:
+            steps.append({"registers": registers})
+        return steps
+
+    def loops(self, steps: Steps, before: Steps, after: Steps) -> Steps:
+        """The K loop; for a persistent GEMM within the loop over tiles, counted through."""
+        if self.gemm is None:
+            return [{"loop": "i", "count": "k_tiles", "steps": steps}]
+        inner: Step = {"loop": "k_tile", "count": self.tile_steps(), "steps": steps}
+        if not self.gemm.schedule.persistent:
+            return [*before, inner, *after]
+        return [{"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}]
+
+    def tile_steps(self) -> str:
+        """K steps of a tile; blocks that share a tile of the last round have fewer."""
+        if self.gemm is None or self.gemm.schedule.tail == 1:
+            return "K_TILES"
+        return "(K_TILES - (t == whole) * (K_TILES - TAIL_K_TILES))"
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether the kernel starts before the one before it has ended."""
+        return self.gemm is not None and self.gemm.schedule.dependent
+
+
+def step_of(**fields: object) -> Step:
+    """A step, without the fields that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def both(first: str, second: str | None) -> str:
+    """The condition that holds where two do; None is no second one."""
+    return first if second is None else f"({first}) & ({second})"
+
+
+def column_of(across: int, down: int, width: int) -> int:
+    """The bits of `width` neighbouring blocks in every row of a cluster."""
+    return sum(((1 << width) - 1) << across * row for row in range(down))
