@@ -63,24 +63,19 @@ STRAY = """() => [...document.querySelectorAll(".cells-box")].filter((box) =>
 ).map((box) => box.ariaLabel)"""
 
 
-# Cells of tables with a few words that take several lines, and the smallest text of all drawings.
+# Cells of tables with a few words that take several lines.
 BROKEN = """() => [...document.querySelectorAll("table.listing td:not(:last-child)")].filter((cell) => {
     const range = document.createRange();
     range.selectNodeContents(cell);
     return cell.innerText.length <= 20 && new Set([...range.getClientRects()].map((line) => Math.round(line.bottom / 8))).size > 1;
 }).map((cell) => cell.innerText)"""
-SMALLEST = """() => Math.min(99, ...[...document.querySelectorAll("figure svg")].flatMap((svg) => {
-    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-    return [...svg.querySelectorAll("text")].map((text) => scale * parseFloat(getComputedStyle(text).fontSize));
-}))"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [*FORMS, "/swizzle?mode=xor:5,2,5"])
-def test_a_few_words_stay_on_one_line_drawings_can_be_read_and_scroll_for_a_reason(open_page, path):
+def test_a_few_words_stay_on_one_line_and_drawings_scroll_for_a_reason(open_page, path):
     page = open_page(path, width=1280)
     assert page.evaluate(BROKEN) == []
-    assert page.evaluate(SMALLEST) >= 7.8
     page.set_viewport_size({"width": 1400, "height": 900})
     assert page.evaluate(STRAY) == []
 
@@ -164,6 +159,24 @@ def test_the_box_is_dragged_and_hovered_partners_are_the_librarys(open_page):
         at = columns * coords[1] + coords[0] // 8
         assert "partner" in tensor.nth(at).get_attribute("class")
         assert str(coords) in page.locator("#readout").inner_text()
+
+
+def test_a_cell_of_the_box_is_pinned_by_a_click_that_does_not_drag_it(open_page):
+    page = open_page("/load?dims=80,20&coords=0,0")
+    page.mouse.click(*centre(cells(page, "The copy in the tensor").nth(11)))
+    page.wait_for_url(re.compile("pin=0.1.1"))
+    assert page.locator("rect.pinned").count() == 1
+    assert page.get_by_label("Coordinates").input_value() == "0,0"
+
+
+def test_labels_that_scroll_away_pass_below_the_readout(open_page):
+    page = open_page("/load?dims=80,64&coords=0,0")
+    page.evaluate("scrollTo(0, document.querySelector('figure').getBoundingClientRect().top)")
+    on_top = """() => {
+        const area = document.querySelector("#readout").getBoundingClientRect();
+        return document.elementFromPoint(area.left + 20, area.top + area.height / 2).closest("#readout") !== null;
+    }"""
+    assert page.evaluate(on_top)
 
 
 def test_hovering_asks_the_server_nothing(open_page):

@@ -88,6 +88,18 @@ def test_switching_views_keeps_the_tile(open_page):
     assert page.locator("#field-tile").input_value() == "64x128"
 
 
+def test_a_tile_is_there_again_behind_a_view_that_has_none(open_page):
+    page = open_page("/banks?tile=64x64")
+    entries = page.evaluate("history.length")
+    page.locator("#field-given").select_option("layout")
+    page.locator("#field-text").wait_for()
+    page.locator("#field-given").select_option("tile")
+    page.wait_for_url("**/banks?tile=64x64")
+    settled(page)
+    assert page.locator("#field-tile").input_value() == "64x64"
+    assert page.evaluate("history.length") == entries + 2
+
+
 @pytest.mark.slow
 def test_the_focus_stays_in_the_field_that_was_changed(open_page):
     page = open_page("/tensor-core")

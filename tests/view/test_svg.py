@@ -12,6 +12,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
 from tilescope.view.parts import Beside, Table
+from tilescope.view.svg_shapes import Area, framed
 
 SMALLEST_TEXT = 11  # pixels
 
@@ -150,11 +151,18 @@ def test_every_bit_of_a_ruler_is_drawn_once(parts, read_svg):
     assert len(lines) == sum(bool(row.fields) for row in ruler.rows())
     for cells in lines.values():
         cells.sort(key=lambda cell: cell.left)
-        assert sum(cell.width for cell in cells) == 64 * 17
+        assert sum(cell.width for cell in cells) == 64 * 14.5
         for left, right in itertools.pairwise(cells):
             assert right.left == left.left + left.width
     marked = [cell for cell in boxes if cell.mark]
     assert [(cell.title, cell.mark) for cell in marked] == [("bits 17-18: L2 promotion = 2 (128B)", "collision")]
+
+
+def test_a_line_inside_a_frame_does_not_cross_the_digits_of_a_narrow_cell():
+    narrow, wide = (framed(Area(0, 0, width, 18), 0, mark="collision") for width in (16, 28))
+    assert "frame collision" in narrow
+    assert "halo" not in narrow
+    assert "halo" in wide
 
 
 OVERLAPS = """

@@ -17,7 +17,7 @@ from tilescope.emitter.emission import TARGETS
 from tilescope.symptoms import SYMPTOM
 from tilescope.value import own_data
 from tilescope.web.form import STEP
-from tilescope.web.pages import PAGES
+from tilescope.web.pages import PAGES, form_at
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -515,3 +515,8 @@ def test_the_largest_that_a_page_takes_needs_little_memory(client, state):
         tracemalloc.stop()
     assert len(page) < 5_000_000
     assert most < 200_000_000
+
+
+def test_the_line_that_says_a_forms_state_shows_what_a_text_begins_with():
+    words = form_at("/diff").state_words
+    assert words.startswith('{ "data_type": "bf16"')

@@ -12,7 +12,7 @@ import pytest
 
 from tilescope.web.application import MAX_QUERY_BYTES, MAX_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
 from tilescope.web.field import fields_of
-from tilescope.web.pages import PAGES
+from tilescope.web.pages import OTHER_NAMES, PAGES, form_at
 
 ROUTES = ["/", "/static/explorer.css", "/static/explorer.js"]
 ROUTES += [f"/{name}{ending}" for name in PAGES for ending in ("", ".svg", ".json")]
@@ -100,6 +100,26 @@ def test_an_unknown_page_names_the_nearest(client):
     answer = client.get("/swizzel")
     assert answer.status_code == 404
     assert "Did you mean swizzle?" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "lead"),
+    [
+        ("/tmem", "/tensor-memory"),
+        ("/tmem.svg?show=scales", "/tensor-memory.svg?show=scales"),
+        ("/explain?seen=715", "/symptoms?seen=715"),
+    ],
+)
+def test_another_name_of_a_page_leads_to_it(client, asked, lead):
+    answer = client.get(asked)
+    assert (answer.status_code, answer.headers["location"]) == (307, lead)
+    assert client.get(lead).status_code == 200
+    assert form_at(asked.replace(".svg", "")) == form_at(lead.replace(".svg", ""))
+
+
+def test_other_names_are_no_pages_and_lead_to_pages():
+    assert OTHER_NAMES.keys().isdisjoint(PAGES)
+    assert set(OTHER_NAMES.values()) <= set(PAGES)
 
 
 INJECTION = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"

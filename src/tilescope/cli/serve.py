@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import click
@@ -55,7 +56,7 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
 def _serve(host: str, port: int, *, open_browser: bool) -> None:
     """Serve until interrupted; the address is printed once the port is taken."""
     from tilescope.web.application import is_loopback
-    from tilescope.web.serving import listening, server
+    from tilescope.web.serving import listening, server, warm_up
 
     try:
         listener = listening(host, port)
@@ -71,6 +72,7 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
             import webbrowser
 
             webbrowser.open(address)
+        threading.Thread(target=warm_up, daemon=True).start()
         server(host).run(sockets=[listener])
 
 

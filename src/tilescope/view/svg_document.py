@@ -47,7 +47,7 @@ _ENTRY_GAP = 22  # between the entries of a legend
 _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
 _NARROW_TEXT = 360  # text beside a grid, and the title and notes of a narrow one
 _COLUMN_GAP = 18
-_BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
+_BIT_WIDTH = {64: 14.5, 32: 28.0}  # two digits and a little air
 NARROW_BIT_WIDTH = _BIT_WIDTH[64]  # in lines of 32 bits
 _NUMBERS = 15  # height of the bit numbers
 _FIELD_HEIGHT = 36
@@ -58,8 +58,8 @@ _RULE_HEIGHT = 4
 _MOST_SHAPES = 1100  # of the cells of a grid on a page, each a shape with a text and a tooltip …
 _MOST_SHAPES_SAVED = 8192  # … and in a file
 _WIDEST_PAINTED = 1600  # pixels of a grid of more cells, up to which its columns have room for texts
-_SHRUNK_WIDTH = 600  # pixels of a wider one, whose cells have no texts: two of them stand beside each other
-_SMALLEST_CELL = 4  # pixels
+_SHRUNK_WIDTH = 430  # pixels of a wider one, whose cells have no texts: two of them stand beside each other
+_SMALLEST_CELL = 3  # pixels
 _SMALLEST_FRAMED = 12  # pixels: a mark on a smaller cell is a dot
 _LABEL_PITCH = 14  # pixels from one label to the next
 
@@ -74,16 +74,21 @@ class Laid(NamedTuple):
 class Density(NamedTuple):
     """How large the cells of a grid are, in pixels."""
 
-    name: str  # its class
+    name: str  # its class, which says the size of its texts
     cell_height: float
     font_size: int
     cell_padding: int
     header_padding: int
     least_width: int
 
+    def air_around(self, header: str) -> int:
+        """What the text of a header needs beside its width: two digits as little as in a cell, a range of numbers more."""
+        return self.cell_padding if len(header) <= 2 else self.header_padding
 
-_DENSE = Density("dense", cell_height=18.0, font_size=TINY, cell_padding=6, header_padding=5, least_width=18)
-_ROOMY = Density("roomy", cell_height=25.0, font_size=BODY, cell_padding=12, header_padding=12, least_width=28)
+
+TIGHT = Density("dense", cell_height=18.0, font_size=TINY, cell_padding=3, header_padding=5, least_width=16)
+DENSE = TIGHT._replace(cell_padding=6, least_width=18)
+ROOMY = Density("roomy", cell_height=25.0, font_size=BODY, cell_padding=12, header_padding=12, least_width=28)
 
 
 class Room(NamedTuple):
@@ -238,7 +243,7 @@ def _in_bands(grid: Grid, room: Room, *, is_dense: bool) -> Block:
 
 def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Block:
     """The grid with its title, headers, labels and notes; `linked` cells bear their links, for a page with a script."""
-    drawer = _GridDrawer.of(grid, dense=dense, linked=linked)
+    drawer = _GridDrawer.of(grid, DENSE if dense else own_density(grid), linked=linked)
     drawn = abreast([drawer.stub(), drawer.cells()], 0)
     text_width = max(drawer.width, _NARROW_TEXT)
     return titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
@@ -262,10 +267,20 @@ class PaintedPlaces(NamedTuple):
     font_size: int  # of their texts
 
 
-def grid_blocks(grid: Grid, *, dense: bool = False) -> GridBlocks:
+def own_density(grid: Grid) -> Density:
+    """How large the cells of a grid are that stands alone."""
+    return DENSE if grid.is_dense else ROOMY
+
+
+def grid_blocks(grid: Grid, density: Density | None = None) -> GridBlocks:
     """The labels and the cells of a grid, which stand beside each other, without title and notes."""
-    drawer = _GridDrawer.of(grid, dense=dense, linked=True)
+    drawer = _GridDrawer.of(grid, density or own_density(grid), linked=True)
     return GridBlocks(drawer.stub(), drawer.cells(), drawer.places() if drawer.is_painted else None)
+
+
+def grid_width(grid: Grid, density: Density) -> float:
+    """How wide the labels and the cells of a grid are on a page."""
+    return _GridDrawer.of(grid, density, linked=True).width
 
 
 def is_painted(grid: Grid, most: int = _MOST_SHAPES) -> bool:
@@ -293,7 +308,7 @@ def bands(grid: Grid, widest: float, *, is_dense: bool) -> list[Grid]:
 
 def _columns_that_fit(grid: Grid, width: float, *, is_dense: bool) -> int:
     """How many of the grid's first columns can be drawn, behind its labels, in this width."""
-    columns = _GridDrawer.of(grid, dense=is_dense, linked=False).columns
+    columns = _GridDrawer.of(grid, DENSE if is_dense else own_density(grid), linked=False).columns
     return sum(columns.stub + end <= width for end in columns.ends)
 
 
@@ -301,9 +316,8 @@ class _GridDrawer:
     """Draws the headers and rows of a grid, whose columns are as wide as they need to be."""
 
     @classmethod
-    def of(cls, grid: Grid, *, dense: bool, linked: bool) -> _GridDrawer:
+    def of(cls, grid: Grid, density: Density, *, linked: bool) -> _GridDrawer:
         """The drawer of a grid; the cells of a painted one shrink to squares without text where it would be too wide."""
-        density = _DENSE if dense or grid.is_dense else _ROOMY
         drawer = cls(grid, density, linked=linked)
         if not drawer.is_painted or drawer.width <= _WIDEST_PAINTED:
             return drawer
@@ -319,7 +333,7 @@ class _GridDrawer:
             grid,
             label=lambda text: mono_width(text, SMALL) + 10,
             cell=lambda cell: mono_width(cell.text, density.font_size) + density.cell_padding,
-            header=lambda header: mono_width(header.text, TINY) + density.header_padding,
+            header=lambda header: mono_width(header.text, TINY) + density.air_around(header.text),
             least=density.least_width,
             gap=5,
             unnamed=6,
@@ -358,7 +372,8 @@ class _GridDrawer:
         for place, (header, left, right) in enumerate(self._edges(tier.headers)):
             if place % every:
                 continue
-            body += label((left + right) / 2, _HEADER_BASELINE, header.text, "h")
+            middle = max((left + right) / 2, mono_width(header.text, TINY) / 2)  # the first stays inside the picture
+            body += label(middle, _HEADER_BASELINE, header.text, "h")
             if header.span > 1:
                 body += level_line(left + 1, right - 1, _HEADER_HEIGHT - 1)
         return Block(self.width, _HEADER_HEIGHT, body)
@@ -475,7 +490,7 @@ def ruler_rows(ruler: BitRuler, *, linked: bool = False, is_narrow: bool = False
     rows = ruler.narrow_rows() if is_narrow else ruler.rows()
     bits = NARROW_BITS if is_narrow else ruler.row_bits
     bit_width = NARROW_BIT_WIDTH if is_narrow else _BIT_WIDTH[bits]
-    names = max(mono_width(row.label, SMALL) for row in rows)
+    names = max((mono_width(row.label, SMALL) for row in rows if row.fields), default=0.0)
     stub = names + 12 if names else 0.0
     return below([_ruler_row(row, bits, stub, bit_width=bit_width, linked=linked) for row in rows], gap=6)
 
@@ -498,11 +513,11 @@ def _has_room(field: BitField, width: float) -> bool:
     return mono_width(field.name, TINY) + 8 <= width
 
 
-def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: int, linked: bool) -> Block:
+def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: float, linked: bool) -> Block:
     width = stub + bits * bit_width
     if not row.fields:
-        text = label(stub - 10, 16, row.label, "l") + label(stub, 16, "no named bits", "small muted")
-        return Block(width, _EMPTY_ROW, text)
+        said = f"{row.label}: no named bits" if row.label else "no named bits"
+        return Block(width, _EMPTY_ROW, label(0, 16, said, "small muted"))
     body = label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, row.label, "l")
     for piece in row.pieces:
         left = stub + (row.first_bit + bits - 1 - piece.high) * bit_width
@@ -517,8 +532,11 @@ def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: int, linked:
 
 
 def _ruler_piece(piece: Piece, field: BitField, width: float, *, linked: bool) -> str:
+    both = mono_width(f"{piece.high} {piece.low}", TINY)
     if piece.high == piece.low:
         numbers = label(width / 2, 11, str(piece.low), "h")
+    elif both > width:
+        numbers = label(2, 11, str(piece.high), "h start")
     else:
         numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
     name = field.name if _has_room(field, width) else piece.key

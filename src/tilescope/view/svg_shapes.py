@@ -29,6 +29,7 @@ _CHARACTERS_OF_WIDTH = {  # … and of those that are narrower or wider
 _SANS_WIDTHS = {character: width for width, characters in _CHARACTERS_OF_WIDTH.items() for character in characters}
 _BOLD = 1.1  # times as wide
 _LINE_HEIGHT = 18
+_NARROWEST_WITH_HALO = 20  # pixels of a cell: two digits and a line on each side
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 
 
@@ -106,11 +107,11 @@ def box(area: Area, classes: str, *, title: str = "", link: str = "", goes: str 
 
 
 def framed(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "", goes: str = "") -> str:
-    """A box of a colour; a marked one has a frame with a white line inside, so that it shows on every colour."""
+    """A box of a colour; a marked one has a frame, with a white line inside where that does not cross its text."""
     shape = box(area, colour_of(tint).name, title=title, link=link, goes=goes)
     if not mark:
         return shape
-    halo = box(area.inset(2.5), "halo")
+    halo = box(area.inset(2.5), "halo") if area.width >= _NARROWEST_WITH_HALO else ""
     frame = box(area.inset(1), f"frame {mark}")
     return shape + halo + frame
 

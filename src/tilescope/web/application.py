@@ -33,7 +33,7 @@ from tilescope.view.svg_style import figure_style, style_sheet
 from tilescope.web.comparison import saved_drawing, saved_json
 from tilescope.web.figure import page_figure
 from tilescope.web.form import FIGURE, PASTE, filled_form, query_of
-from tilescope.web.pages import PAGES, redirected
+from tilescope.web.pages import OTHER_NAMES, PAGES, redirected
 from tilescope.web.rendering import (
     hash_source,
     render_first,
@@ -114,6 +114,10 @@ def _page(request: Request) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:  # noqa: ARG001  the signature of a handler
+    name, dot, ending = request.url.path.removeprefix("/").partition(".")
+    if name in OTHER_NAMES:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(f"/{OTHER_NAMES[name]}{dot}{ending}{query}", 307)
     nearest = unknown_name("page", "path", request.url.path.strip("/")[:80], PAGES)
     return HTMLResponse(render_refusal("No such page", (nearest,)), 404)
 

@@ -74,7 +74,7 @@ class Form:
             written = self.written[entry.name].strip()
             is_hidden = entry.name in self.description.rare and written == entry.preset
             if written and written != entry.default and not is_hidden:
-                said.append(entry.input.label if entry.control == "tick" else written.splitlines()[0])
+                said.append(entry.input.label if entry.control == "tick" else " ".join(written.split()))
         return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in said)
 
     @property

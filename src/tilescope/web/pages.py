@@ -10,6 +10,15 @@ from tilescope.sentence import shortened
 from tilescope.web.form import PAGE_QUERY, Form, filled_form, query_of
 
 PAGES: dict[str, Page] = {page.name: page for page in MENU}
+OTHER_NAMES = {  # what people write for a page: the command that asks the same, or the hardware's own word
+    "tmem": "tensor-memory",
+    "map": "tensor-map",
+    "check": "tensor-map",
+    "encode": "tensor-map",
+    "draw": "layout",
+    "mma": "tensor-core",
+    "explain": "symptoms",
+}
 NO_ADDRESS = PAGE_QUERY.worded(
     argument="url", found="'{url}': {reason}", limit="the address of a page", fix="Try /swizzle."
 )
@@ -31,6 +40,7 @@ def form_at(url: str) -> Form:
     except ValueError as error:
         raise NO_ADDRESS.error(url=shortened(url, 60), reason=str(error)) from None
     name = unquote(place.path).strip("/")
+    name = OTHER_NAMES.get(name, name)
     if name not in PAGES:
         raise RuleError([unknown_name("page", "url", name[:80], PAGES)])
     query = query_of(parse_qsl(place.query, keep_blank_values=True, max_num_fields=100))

@@ -23,9 +23,9 @@ from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, Part, plain
+from tilescope.view.parts import Beside, Part, packed, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
+from tilescope.view.svg_document import DENSE, ROOMY, TIGHT, Density, GridBlocks, grid_blocks, grid_width, ruler_rows
 from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.comparison import Comparison, saved_drawing, saved_json
@@ -35,12 +35,12 @@ from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 from tilescope.web.sheet import Sheet
 
-_BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
-_SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
-_BESIDE_WIDTH = 1010  # pixels for an answer in a window of 1400
-_BESIDE_GAP = 32
-_SIDE_WIDTH = 480  # pixels for one of two states, in the same window
-_SMALLEST_SIDE_SCALE = 0.91  # its texts have 10 pixels
+_SMALLEST_SCALE = 0.91  # the smallest texts, of 11 pixels, have 10: smaller ones cannot be read
+_ANSWER_WIDTHS = (911, 1031)  # pixels for an answer in windows of 1280 and 1400
+_BESIDE_GAP = 20
+_BOX_PADDING = 6  # around every grid
+_NARROWEST_PART = 160  # pixels that the title of a narrow grid has
+_SIDE_WIDTH = 440  # pixels for one of two states, in a window of 1280
 _ROOT_FONT = 16  # pixels of a font size of 1 rem, where the reader has not chosen another
 
 
@@ -157,11 +157,33 @@ def _rendered(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def picture(part: Grid | BitRuler) -> Markup:
-    """The cells of a grid, or the bits of a ruler, without the words around them."""
+class Size(NamedTuple):
+    """How large grids are drawn."""
+
+    density: Density
+    scale: float
+
+
+_SIZES_ALONE = (  # of grids, the largest first
+    Size(ROOMY, 1.0),
+    Size(ROOMY, _SMALLEST_SCALE),
+    Size(DENSE, 1.0),
+    Size(DENSE, _SMALLEST_SCALE),
+    Size(TIGHT, _SMALLEST_SCALE),
+)
+_SIZES_BESIDE = _SIZES_ALONE[1:]
+
+
+def picture(part: Grid | BitRuler, *, is_narrow: bool = False) -> Markup:
+    """The cells of a grid, or the bits of a ruler, without the words around them; `is_narrow` beside another state."""
     if isinstance(part, BitRuler):
-        return _svg(ruler_rows(part, linked=True), 1, " ruler")
-    return _labelled(part, grid_blocks(part), 1)
+        labelled = " labelled" if part.bits > part.row_bits else ""
+        return _svg(ruler_rows(part, linked=True), 1, f" ruler{labelled}")
+    return _grid_picture(part, _size_alone([part], _SIDE_WIDTH if is_narrow else _ANSWER_WIDTHS[0]))
+
+
+def _grid_picture(grid: Grid, size: Size) -> Markup:
+    return _labelled(grid, grid_blocks(grid, size.density), size.scale)
 
 
 class FittedPart(NamedTuple):
@@ -172,33 +194,43 @@ class FittedPart(NamedTuple):
     picture: Markup | None
 
 
-class Fitted(NamedTuple):
-    """Parts that stand beside each other, and whether they shrink in a narrower window."""
+def fitted(beside: Beside, *, is_narrow: bool = False) -> tuple[FittedPart, ...]:
+    """Parts that stand beside each other, with the pictures of their grids; those that do not fit stand below the others.
 
-    shrinks: bool
-    parts: tuple[FittedPart, ...]
-
-
-def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
-    """Parts beside each other with the pictures of their grids, at a scale at which they fit.
-
-    Where it `is_narrow`, as beside another state, they stand below each other, about in full size.
+    Where it `is_narrow`, as beside another state, all stand below each other.
     """
-    blocks = [grid_blocks(part, dense=beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
-    width = sum(block.labels.width + block.cells.width for block in blocks if block is not None)
-    scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
-    shrinks = all(blocks) and scale >= _SMALLEST_SCALE
-    if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
-        scale = _BESIDE_SCALE
-    if is_narrow:
-        shrinks = False
-        widest = max((block.labels.width + block.cells.width for block in blocks if block is not None), default=1)
-        scale = max(_SMALLEST_SIDE_SCALE, min(1.0, _SIDE_WIDTH / widest))
-    parts = [
-        FittedPart(name, part, _labelled(part, block, scale) if isinstance(part, Grid) and block is not None else None)
-        for (name, part), block in zip(beside.named, blocks, strict=True)
-    ]
-    return Fitted(shrinks, tuple(parts))
+    grids = [part for part in beside.parts if isinstance(part, Grid)]
+    size = _size_alone(grids, _SIDE_WIDTH) if is_narrow else _size_beside(grids)
+    return tuple(
+        FittedPart(name, part, _grid_picture(part, size) if isinstance(part, Grid) else None)
+        for name, part in beside.named
+    )
+
+
+def _size_alone(grids: list[Grid], width: float) -> Size:
+    """The largest size at which grids below each other fit a width; where one does not, that of the fewest."""
+
+    def too_wide(size: Size) -> int:
+        return sum(grid_width(grid, size.density) * size.scale + _BOX_PADDING > width for grid in grids)
+
+    return min(_sizes_of(grids, _SIZES_ALONE), key=too_wide)
+
+
+def _size_beside(grids: list[Grid]) -> Size:
+    """The largest size at which grids beside each other take the fewest lines, in a small window and in a usual one."""
+
+    def lines(size: Size) -> list[int]:
+        pictures = [grid_width(grid, size.density) * size.scale + _BOX_PADDING for grid in grids]
+        widths = [(max(_NARROWEST_PART, width), width) for width in pictures]
+        return [len(packed(widths, answer, _BESIDE_GAP)) for answer in _ANSWER_WIDTHS]
+
+    return min(_sizes_of(grids, _SIZES_BESIDE), key=lines)
+
+
+def _sizes_of(grids: list[Grid], sizes: tuple[Size, ...]) -> list[Size]:
+    """Those that grids may have: where one has many cells, they are small in all."""
+    is_dense = any(grid.is_dense for grid in grids)
+    return [size for size in sizes if size.density is not ROOMY or not is_dense]
 
 
 def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:

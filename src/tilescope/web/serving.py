@@ -14,6 +14,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tilescope.web.application import application
+from tilescope.web.pages import form_at
+from tilescope.web.rendering import render_form
 
 HEADER_SECONDS = 10.0  # for the whole head of a request
 MAX_CONNECTIONS = 256  # more are answered with 503; a browser opens six
@@ -68,6 +70,12 @@ class HurriedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def warm_up() -> None:
+    """Make the first page and a plan once, so that nobody's first answer waits for the modules behind them."""
+    for path in ("/path", "/plan"):
+        render_form(form_at(path))
 
 
 def server(host: str = "127.0.0.1") -> uvicorn.Server:

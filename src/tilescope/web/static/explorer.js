@@ -207,7 +207,7 @@
   document.addEventListener("click", (event) => {
     const cell = cellOf(event.target) ?? paintedCell(event);
     if (cell && picks()) { if (cell.dataset.goes) go(cell.dataset.goes); return; }
-    if (cell && !panned && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
+    if (cell && !panned && !pulledAway) pin(cell === pinned ? null : cell);
   });
 
   // Keys: the arrows visit the cells of the drawing that has the focus.
@@ -312,7 +312,7 @@
 
   // Dragging: the columns and rows of the grid say which coordinate each cell has. The box's cells go along with the
   // mouse; the server is asked when it is let go.
-  let dragged = null;
+  let dragged = null, pulledAway = false;  // a drag ends in a click, which pins nothing
   const spotOf = (cell) => cell.dataset.place.split(",").map(Number).reverse();  // column and line of a painted cell
   function placeOf(rows, cell) {
     const line = rows.findIndex((row) => row.includes(cell));
@@ -353,11 +353,12 @@
   });
   document.addEventListener("pointerup", () => {
     if (!dragged) return;
-    const { figure, value } = dragged;
+    const { figure, value, coords } = dragged;
+    pulledAway = value !== null && value !== coords.join(",");
     dragged = null;
     figure.classList.remove("dragging");
     unmark();
-    if (value === null) return;
+    if (!pulledAway) return;
     $(`field-${figure.dataset.drag}`).value = value;
     ask();
   });
@@ -492,6 +493,25 @@
       else field.removeAttribute("aria-invalid");
     }
   }
+  // Another form of the page. Fields that both have keep their text; what only the left form had is there again on the way back.
+  const written = new Map();
+  const fieldsOf = () => [...$("form").elements].filter((field) => field.name && field.labels?.length && !field.hasAttribute("data-form"));
+  const nameOf = (field) => `${field.name} ${field.labels[0].textContent}`;
+  async function switchForm(path) {
+    for (const field of fieldsOf()) written.set(nameOf(field), field.type === "checkbox" ? field.checked : field.value);
+    await load(path, { whole: true });
+    let changed = false;
+    for (const field of fieldsOf()) {
+      const kept = written.get(nameOf(field)), slot = field.type === "checkbox" ? "checked" : "value";
+      if (kept === undefined || kept === field[slot]) continue;
+      const before = field[slot];
+      field[slot] = kept;  // a list takes only what it offers
+      if (field[slot] === kept) changed = true; else field[slot] = before;
+    }
+    if (!changed) return;
+    typed = Date.now();  // one entry of the history for both
+    await load(address(), { typing: true });
+  }
   function ask(typing = false) { load(address(), { typing }); }
   if (live) {
     document.addEventListener("input", (event) => {
@@ -499,7 +519,7 @@
       if (!event.target.closest("#form")) return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
-      if (event.target.hasAttribute("data-form")) load(event.target.selectedOptions[0].dataset.path, { whole: true });
+      if (event.target.hasAttribute("data-form")) switchForm(event.target.selectedOptions[0].dataset.path);
       else { document.body.classList.add("busy"); const typing = event.target.tagName !== "SELECT" && event.target.type !== "checkbox"; timer = setTimeout(ask, typing ? 250 : 0, typing); }
     });
     document.addEventListener("submit", (event) => {
@@ -569,7 +589,8 @@
   function setUp() {
     for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
-    if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
+    const bar = here?.parentNode, end = here ? here.offsetLeft - bar.offsetLeft + here.clientWidth : 0;
+    if (here && end + 32 > bar.clientWidth) bar.scrollLeft = end - bar.clientWidth / 2;  // its right end fades out
     marked = [];
     over = null;
     indexCells();
