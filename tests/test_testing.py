@@ -271,4 +271,4 @@ def test_loading_the_plugin_loads_nothing_else():
         " print(sorted(name for name in sys.modules if name.split('.')[0] in ('tilescope', 'numpy')))"
     )
     printed = subprocess.check_output([sys.executable, "-c", loaded], text=True)
-    assert printed == "['tilescope', 'tilescope.pytest_plugin']\n"
+    assert printed == "['tilescope', 'tilescope.late_names', 'tilescope.pytest_plugin']\n"
