@@ -262,5 +262,18 @@ def test_the_page_lists_every_symptom_and_cause():
     assert PAGE.read_text("utf-8") == page(), "run: .venv/bin/python tests/symptoms/test_symptoms.py --write"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE",
+        "cuTensorMapEncodeTiled failed with CUDA_ERROR_INVALID_VALUE",
+        "cuTensorMapEncodeIm2col returns cudaErrorInvalidValue",
+        "CUDA_ERROR_INVALID_VALUE in cuTensorMapEncodeTiled for an fp8 tensor",
+    ],
+)
+def test_a_refused_encode_call_has_arguments_to_blame(line):
+    assert diagnose(line).causes[0].name == "stride-16-bytes"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")

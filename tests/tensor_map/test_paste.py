@@ -166,7 +166,7 @@ def test_beside_marked_numbers_an_unmarked_one_is_decimal():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", "0 numbers with 0 digits in all"),
+        ("", "a text without a number"),
         ("0x1 0x2 0x3", "3 numbers with 3 digits in all"),
         ("ab" * 127, "1 number with 254 digits in all"),
         ("0x1 " * 15 + f"{1 << 64:#x}", "16 numbers with 32 digits in all"),
