@@ -109,12 +109,19 @@ def place(module):
 
 
 @cache
+def own_arrows():
+    return tuple(read_arrows(PACKAGE))
+
+
 def arrows(package):
-    """(importing module, imported module, line, when) for all of the package's own imports."""
-    return tuple(_arrows(package))
+    """(importing module, imported module, line, when) for all of the package's own imports; those of tilescope are read once.
+
+    Packages of other tests are not kept: some versions of pytest give their folders to the next test.
+    """
+    return own_arrows() if package == PACKAGE else read_arrows(package)
 
 
-def _arrows(package):
+def read_arrows(package):
     files = dict(modules(package))
     for module, path in files.items():
         tree = ast.parse(path.read_text("utf-8"))
