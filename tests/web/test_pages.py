@@ -520,3 +520,9 @@ def test_the_largest_that_a_page_takes_needs_little_memory(client, state):
 def test_the_line_that_says_a_forms_state_shows_what_a_text_begins_with():
     words = form_at("/diff").state_words
     assert words.startswith('{ "data_type": "bf16"')
+
+
+def test_a_map_and_a_descriptor_without_an_element_are_compared(client):
+    page = page_of(client, "/path?given=map&element=")
+    assert "ts.compatible(tensor_map, descriptor)" in page
+    assert "The descriptor reads something else" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS
@@ -81,15 +81,24 @@ def check_answer(asked: Asked) -> Answer:
     """Whether the bytes that TMA wrote are those that a descriptor reads."""
     if "element" in asked:
         return _path_answer(asked)
-    tensor_map = described(asked).tensor_map()
+    maps = described(asked)
+    tensor_map = maps.tensor_map()
     readings = [reading for reading in descriptor_readings(asked["word"]).readings if reading.major is not None]
     sound = [reading.descriptor for reading in readings if reading.sound]
     if not sound:
         raise RuleError(reading.violations[0] for reading in readings)
-    call = Call(compatible, (tensor_map, sound[0]), asked.options((*READ_OPTIONS, COPIES)))
+    read = sound[0]
+    said = {each.name: getattr(read, each.name) for each in fields(read) if each.init}
+    descriptor = Call(type(read), (), said, name="descriptor")
+    call = Call(
+        compatible,
+        (map_call(maps) or tensor_map, descriptor),
+        asked.options((*READ_OPTIONS, COPIES)),
+        name="agreement",
+    )
     agreement = call.run()
     assert isinstance(agreement, Agreement)  # of a map; the other kind compares what lies in tensor memory
-    return Answer(agreement, first=of_agreement(agreement), is_yes=agreement.agrees)
+    return Answer(agreement, call, first=of_agreement(agreement), is_yes=agreement.agrees)
 
 
 CHECK = Question(
