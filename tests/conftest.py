@@ -52,7 +52,9 @@ PIECES = {
     "gxx": (("g++",), "apt-get install -y g++"),
     "jupyter": (("nbclient",), "pip install nbclient ipykernel"),
     "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
+    "numba": (("numba",), "pip install numba"),
     "nvcc": (("nvcc",), "pip install nvidia-cuda-nvcc nvidia-cuda-cccl"),
+    "nvrtc": (("cuda.bindings.nvrtc",), "pip install cuda-bindings nvidia-cuda-nvrtc"),
     "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
@@ -140,7 +142,10 @@ def pytest_runtest_setup():
 
 
 def module_path(name):
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # the package that it would lie in
+        return None
     return spec and spec.origin
 
 

@@ -243,10 +243,10 @@ def test_a_file_of_cuda_is_compiled_by_what_is_there(tmp_path, require):
     assert run.instructions[-2].source_line == "scale.cu:2"
 
 
-def test_nvrtc_compiles_where_there_is_no_nvcc(tmp_path, monkeypatch):
+def test_nvrtc_compiles_where_there_is_no_nvcc(require, tmp_path, monkeypatch):
     from tilescope.machine.compiled import cuda_compiler
 
-    pytest.importorskip("cuda.bindings.nvrtc")
+    require("nvrtc")
     monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
     source = tmp_path / "scale.cu"
     source.write_text('extern "C" __global__ void scale(float* a, float by) {\n  a[threadIdx.x] *= by;\n}\n')

@@ -164,8 +164,8 @@ def test_a_scale_that_is_nan_makes_nan():
     assert (d[1] == 32).all()
 
 
-def test_the_compiled_loop_has_the_bits_of_numpy():
-    pytest.importorskip("numba")
+def test_the_compiled_loop_has_the_bits_of_numpy(require):
+    require("numba")
     loop = aligned_sum.compiled_loop()
     random = np.random.default_rng(1)
     for shape in ((1, 64, 128, 16), (3, 16, 8, 8), (2, 5, 7, 3)):
