@@ -24,6 +24,7 @@ from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
+from tilescope.symptoms.arithmetic import numbers_read
 from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
 from tilescope.symptoms.ranking import Likely, is_about_a_fault, likeliest, spells_only_ordinary_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
@@ -124,7 +125,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
-            return topic
+            return _with_numbers(topic, name)
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -132,6 +133,16 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
     )
+
+
+def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
+    """A topic with what the numbers of the question come to; a diagnosis has it already.
+
+    >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
+    'your numbers'
+    """
+    said = numbers_read(name) if isinstance(topic, Topic) else ()
+    return replace(topic, facts=(("your numbers", " ".join(said)), *topic.facts)) if said else topic
 
 
 def _may_be_a_name(name: str) -> bool:

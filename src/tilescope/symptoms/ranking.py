@@ -28,6 +28,7 @@ from tilescope.symptoms.words import (
     EVERYDAY,
     FAULT,
     FILLER,
+    OF_NEIGHBOURS,
     ORDINARY,
     VAGUE,
     ordered_words,
@@ -132,13 +133,27 @@ def _front_share(phrase: frozenset[str], question: str) -> float:
 def closeness(phrase: frozenset[str], question: str) -> float:
     """How much less a phrase says whose words stand far from each other in a question; 1 where they are near.
 
+    Nothing where a word that says something only of its neighbour (not, out) stands away from all others of the phrase.
+
     >>> near = closeness(frozenset({"size", "flag"}), "the size flag of small tensors")
     >>> near > closeness(frozenset({"size", "flag"}), "size the tile from the budget of the card, not from an sm80 flag")
     True
     """
-    window = _window(phrase, ordered_words(question))
-    allowed = len(phrase) + _WORDS_BETWEEN
-    return min(1.0, allowed / window) if window else 1.0
+    words = ordered_words(question)
+    window = _window(phrase, words)
+    if not window:
+        return 1.0
+    if not all(_is_beside(word, phrase, words) for word in phrase & OF_NEIGHBOURS):
+        return 0.0
+    return min(1.0, (len(phrase) + _WORDS_BETWEEN) / window)
+
+
+def _is_beside(word: str, phrase: frozenset[str], words: tuple[str, ...]) -> bool:
+    """Whether a word of a phrase stands, at one place at least, as near to another one as words of a phrase may."""
+    others = phrase - {word}
+    reach = _WORDS_BETWEEN + 1
+    places = (place for place, found in enumerate(words) if found == word)
+    return not others or any(not others.isdisjoint(words[max(0, place - reach) : place + reach + 1]) for place in places)
 
 
 def _window(phrase: frozenset[str], words: tuple[str, ...]) -> int:

@@ -37,7 +37,7 @@ _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
 _RAW = {
     kind: _WORDS[kind]["words"].split()
-    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary", "unlike")
+    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary", "unlike", "of_neighbours")
 }
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
@@ -209,6 +209,7 @@ DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands besid
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
 UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
+OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
