@@ -199,8 +199,8 @@ def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
     least = _LEAST_SHARE * weight(words)
     found = []
     for topic in _topics():
-        shared = {word for word in words & (topic.phrase_words | topic.prose) - VAGUE - BACKGROUND if not word.isdecimal()}
-        if len(shared) < _LEAST_WORDS or weight(shared) < least:
+        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE - BACKGROUND
+        if len(shared) < _LEAST_WORDS or all(map(str.isdecimal, shared)) or weight(shared) < least:
             continue
         score = max((_share_of(phrase, words) for phrase in topic.phrases), default=0.0)
         score += _NEAR_IN_PROSE * weight(words & topic.prose) / sqrt(1 + len(topic.prose))
