@@ -141,8 +141,10 @@ def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | 
     >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
     'your numbers'
     """
-    said = numbers_read(name) if isinstance(topic, Topic) else ()
-    return replace(topic, facts=(("your numbers", " ".join(said)), *topic.facts)) if said else topic
+    said = numbers_read(name)
+    if not isinstance(topic, Topic) or not said:
+        return topic
+    return replace(topic, facts=(("your numbers", " ".join(said)), *topic.facts))
 
 
 def _may_be_a_name(name: str) -> bool:

@@ -165,9 +165,7 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
 
 
 def is_certain(question: str) -> bool:
-    """Whether a question says what it is: by the number of a CUDA error or of an Xid line, by numbers that break a limit of
-    tensor maps, or as a line of ptxas.
-    """
+    """Whether a question says what it is: by the number of an error or of an Xid line, by a broken limit, as a line of ptxas."""
     has_number = bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
     return has_number or bool(_limit_broken(question)) or _PTXAS_LINE.search(question) is not None
 

@@ -2,12 +2,12 @@
 
     "Disable warp specialization for Hopper"     a subject: terms go first, and what stands before "for"
       warp_specialize   5.1 + 4.2                phrase "warp specialize": both of its words are there
-      architecture      0.7 x (3.4 + 3.0)        phrase "hopper architecture": a cause, and behind "for"
+      architecture      0.5 x 0.8 x (3.4 + 3.0)  phrase "hopper architecture": a cause, and behind "for"
 
 A word weighs more the fewer topics use it in their names and phrases: log(1 + topics / topics that use it). A phrase that
-is there whole counts with all its words; of one that is there in part, the more is missing the less counts. The sentences
-about a topic count a little. What somebody sees goes before terms in a question about a fault, and behind them in one
-about a subject.
+is there whole counts with all its words, less the farther apart they stand; of one that is there in part, the more is
+missing the less counts. The sentences about a topic count a little. What somebody sees goes before terms in a question about
+a fault, and behind them in one about a subject.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class _Spelling(NamedTuple):
     is_of_code: bool  # a name in capitals, TiledCopy: no other form of its words is it
 
 
+@lru_cache(maxsize=64)
 def is_about_a_fault(question: str) -> bool:
     """Whether a question tells of something that goes wrong; others ask for a subject, or plan it.
 
@@ -153,7 +154,9 @@ def _is_beside(word: str, phrase: frozenset[str], words: tuple[str, ...]) -> boo
     others = phrase - {word}
     reach = _WORDS_BETWEEN + 1
     places = (place for place, found in enumerate(words) if found == word)
-    return not others or any(not others.isdisjoint(words[max(0, place - reach) : place + reach + 1]) for place in places)
+    return not others or any(
+        not others.isdisjoint(words[max(0, place - reach) : place + reach + 1]) for place in places
+    )
 
 
 def _window(phrase: frozenset[str], words: tuple[str, ...]) -> int:

@@ -37,7 +37,18 @@ _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
 _RAW = {
     kind: _WORDS[kind]["words"].split()
-    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary", "unlike", "of_neighbours")
+    for kind in (
+        "asking",
+        "vague",
+        "decisive",
+        "context",
+        "elsewhere",
+        "fault",
+        "everyday",
+        "ordinary",
+        "unlike",
+        "of_neighbours",
+    )
 }
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
