@@ -35,10 +35,10 @@ Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _SAMPLE_ELEMENTS = 256
 _MAX_MISSED_SHARE = 0.8  # of the sample; layouts that miss more are not compared whole
-_CERTAIN_SHARE = 0.9  # of the tile; if so much fits at the dump's first byte, the tile is sought nowhere else
+_CERTAIN_SHARE = 0.9  # of the tile; where this much fits at the dump's first byte, no other place is searched
 _LEAST_SHARE_AT_START = 0.5  # of the elements that must fit for the tile to count as found …
-_LEAST_SHARE_ELSEWHERE = 0.125  # … and where its pieces were recognised one by one, which chance does not do
-_WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
+_LEAST_SHARE_ELSEWHERE = 0.125  # … and elsewhere, where its pieces were recognised one by one, hardly by chance
+_WORD_BYTES = 8  # no swizzle cuts a word, so it is compared whole
 _ELEMENT_BYTES = (1, 2, 4, 8)
 
 DUMP_EXTENT = rule(

@@ -23,7 +23,7 @@ from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 _ANCHORS = 48  # pieces that are looked up
 _FEWER_ANCHORS = 16  # in a dump of more bytes than shared memory has
 _LONG_DUMP_BYTES = 1 << 20
-_OCCURRENCES = 4  # of one piece in the dump; a piece with more says little
+_OCCURRENCES = 4  # most places of one piece in the dump; a piece with more says little
 _ENOUGH = 0.9  # share of the anchors that settles the search
 _LEAST = 0.125  # share of the anchors below which nothing was found
 _FEWEST = 3  # anchors that must agree
