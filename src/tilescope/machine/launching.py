@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,22 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.machine.address import WINDOW_BYTES, WINDOWS
 from tilescope.machine.argument_making import ReadArray, made_arguments
+from tilescope.machine.argument_text import argument_words
+from tilescope.machine.arguments import ARGUMENT_COUNT
 from tilescope.machine.kernel import DEFAULT_MAX_STEPS, Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription, MemoryDescription
 from tilescope.machine.launch_shape import extents
+from tilescope.machine.launch_template import sample_arguments
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.run import KernelRun
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
 
 Array = npt.NDArray[Any]
 Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
 _FIRST_VALUES = 4
+_SHOWN_CHARACTERS = 60  # of an argument; the bytes of a large struct are not shown whole
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
 _LAUNCH = "ts.machine.launch_description.LaunchDescription"
 _LAUNCHED = (
@@ -59,6 +64,10 @@ LAUNCH_MEMORY = rule(
     source="the machine: where shared, local and parameter memory lie among generic addresses",
     passing=f"{_LAUNCHED}({_AT.format(address=0x7F0000000000)}))",
     failing=f"{_LAUNCHED}({_AT.format(address=0x7E0000000000)}))",
+)
+ARGUMENTS_MISSING = ARGUMENT_COUNT.worded(
+    found="no arguments",
+    fix="Add {examples}, with your own types and shapes; --template writes a launch file instead.",
 )
 NO_RECORDED_FILE = LAUNCH_MEMORY.worded(
     found="{file}: {reason}",
@@ -135,15 +144,8 @@ def launched(
     >>> done.arrays[0].tolist(), done.outputs[0].changed
     ([0, 0, 7, 0], 1)
     """
-    entry = kernel.module.functions[kernel.entry]
-    if launch.grid is None:
-        raise LAUNCH_SHAPE_MISSING.error(
-            name="grid", entry=source_name(kernel.entry), example="--grid 4, or grid = [4]"
-        )
-    if launch.block is None and entry.required_threads is None and kernel.host is None:
-        raise LAUNCH_SHAPE_MISSING.error(
-            name="block", entry=source_name(kernel.entry), example="--block 128, or block = [128]"
-        )
+    raise_all(_missing(kernel, launch))
+    assert launch.grid is not None
     memory = Memory()
     recorded = [_placed(one, memory, read) for one in launch.memory]
     made = made_arguments(launch.arguments, memory, read)
@@ -175,6 +177,25 @@ def launched(
         if array.tobytes() != before[index].tobytes()
     ]
     return Launched(run, made.arrays, tuple(outputs), tuple(_memory_outcome(one, read) for one in recorded))
+
+
+def _missing(kernel: Kernel, launch: LaunchDescription) -> Iterator[Violation]:
+    """What neither the launch nor the kernel says: grid, block, and arguments where there are none."""
+    entry = kernel.module.functions[kernel.entry]
+    name = source_name(kernel.entry)
+    if launch.grid is None:
+        yield LAUNCH_SHAPE_MISSING.violation(name="grid", entry=name, example="--grid 4, or grid = [4]")
+    if launch.block is None and entry.required_threads is None and kernel.host is None:
+        yield LAUNCH_SHAPE_MISSING.violation(name="block", entry=name, example="--block 128, or block = [128]")
+    if not launch.arguments and kernel.parameters and kernel.host is None:
+        yield ARGUMENTS_MISSING.violation(
+            entry=name,
+            wanted=len(kernel.parameters),
+            names=[parameter_name(kernel.entry, parameter.name) for parameter in kernel.parameters],
+            examples=" ".join(
+                f"--arg {shortened(text, _SHOWN_CHARACTERS)}" for text in argument_words(sample_arguments(kernel))
+            ),
+        )
 
 
 class _PlacedMemory(NamedTuple):
