@@ -1,6 +1,6 @@
 """What TMA loads cost on a card: a grid of boxes, bytes in flight and busy SMs, and random tiles, as raw JSON.
 
-The rates of `tilescope.card` are fitted to such a file. Needs a card; takes about 90 seconds.
+The rates of `tilescope.card.tma_rates` are fitted to such a file. Needs a card; takes about 90 seconds.
 
 python benchmarks/tma_grid.py [OUT.json [SECONDS]]
 """

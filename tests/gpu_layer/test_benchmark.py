@@ -6,20 +6,12 @@ import sys
 import pytest
 
 import tilescope as ts
-from tilescope import card as card_module
 from tilescope.cli import run
 from tilescope.gpu.benchmark import SETTINGS, Where, plan_order
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
 from tilescope.value import Value, own_data
 
 SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
-
-
-@pytest.fixture
-def cards(tmp_path, monkeypatch):
-    """An empty folder for cards."""
-    monkeypatch.setattr(card_module, "cards_folder", lambda: tmp_path / "cards")
-    return tmp_path / "cards"
 
 
 @pytest.mark.parametrize("topic", ["loads", "stores"])
@@ -115,16 +107,6 @@ def test_a_card_of_the_table_keeps_its_name_and_no_name_leaves_the_folder(name, 
 def test_a_card_is_saved_from_loads_and_stores(capsys):
     assert run(["bench", "plain", "--save-card", "mine"]) == 2
     assert "bench-save" in capsys.readouterr().err
-
-
-def test_a_spoiled_file_of_a_card_is_told(cards, capsys):
-    cards.mkdir()
-    for content in ("{", "[]", "{}", '{"tma": {"loads": 3}}'):
-        (cards / "mine.json").write_text(content)
-        assert run(["plan", "128x64", "bf16", "--card", "mine"]) == 2
-        assert "saved-card" in capsys.readouterr().err
-    assert run(["plan", "128x64", "bf16", "--card", "minne"]) == 2
-    assert "mine" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("predicting")

@@ -28,7 +28,8 @@ from tilescope.mma.tmem_budget import TmemBudget
 from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
 from tilescope.mma.tmem_load import LoadedElement
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
-from tilescope.view.grid import Cell, Grid, extent, extents, number_span
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import extent, extents, number_span
 from tilescope.view.small_scale_view import draw_small_atoms
 from tilescope.view.tensor_map_view import severities
 
