@@ -180,8 +180,7 @@ def _lines(launch: Launch, tallies: dict[int, Tally], is_told: Callable[[Tally],
     for pc, tally in tallies.items():
         instruction = launch.program.instructions[pc]
         if instruction is not None and is_told(tally):
-            line = f"PTX {instruction.line}" if instruction.source is None else str(instruction.source)
-            pcs_of_line.setdefault(line, []).append(pc)
+            pcs_of_line.setdefault(instruction.line_name, []).append(pc)
     lines = []
     for pcs in map(sorted, pcs_of_line.values()):
         cost = sum(tallies[pc].cost for pc in pcs)

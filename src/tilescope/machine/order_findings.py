@@ -152,7 +152,7 @@ def _told_with(program: Program, conflict: Conflict) -> tuple[object, ...]:
     A loop over rows that is unrolled four times has four stores, and another one four loads: 16 pairs, and one mistake.
     """
     instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
-    sources = [None if one is None or one.source is None else str(one.source) for one in instructions]
+    sources = [None if one is None else one.source_line for one in instructions]
     if None in sources:
         return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
     before = None if conflict.before is None else conflict.before.how

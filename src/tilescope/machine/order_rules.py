@@ -10,7 +10,10 @@ from tilescope.errors import Severity, Wording
 from tilescope.machine.order.conflict import Conflict, Mistake
 from tilescope.machine.tensor_findings import (
     COMMIT_LEFT,
+    LEFT_AT_END,
+    NOT_WAITED_FOR,
     TENSOR_RULES,
+    TWO_ACCESSES,
 )
 from tilescope.rule import Rule, rule
 
@@ -46,13 +49,11 @@ def _example(body: str, threads: int = 64) -> str:
     return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
 
 
-_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
-
 RACE = rule(
     "run-race",
     "Two accesses to the same bytes, one of them a write, are ordered: by a barrier, an mbarrier, or a release and an acquire.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="nothing on this path orders the two",
     fix="Put {remedy} between them.",
     source=_SOURCE,
@@ -88,7 +89,7 @@ PROXY_FENCE = rule(
     "run-proxy-fence",
     "Between a write by threads and a copy or a tensor core that touches the same bytes stands fence.proxy.async.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="a barrier orders the two, but no fence.proxy.async stands on the way: the write may not be visible to the async proxy",
     fix="Put fence.proxy.async behind {before_where}, before the barrier; or behind the barrier, in the thread of {where}.",
     source="PTX ISA, Async proxy",
@@ -101,7 +102,7 @@ COPY_WAIT = rule(
     "run-copy-wait",
     "Bytes that a bulk or tensor copy brings are touched behind the wait for its mbarrier.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the thread has not seen the mbarrier's phase end in which these bytes are counted",
     fix="Wait for that phase with mbarrier.try_wait in a loop before {where}, or let a thread wait that then meets this one at a barrier.",
     source="PTX ISA, cp.async.bulk",
@@ -116,7 +117,7 @@ REFILL = rule(
     "run-refill",
     "A slot is filled again when everybody who reads it is done.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="whoever fills the slot does not know that this read is over",
     fix="Let the readers arrive at an mbarrier (or come to a barrier) behind the read{extra}, and wait for it before {where}.",
     source="PTX ISA, cp.async.bulk, wgmma.wait_group",
@@ -147,7 +148,7 @@ STORE_SOURCE = rule(
     "run-store-source",
     "The source of a bulk or tensor store keeps its bytes until cp.async.bulk.wait_group.read.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the thread that stored has not waited, or nothing orders its wait before this write",
     fix="Let the thread of {before_where} use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read, then a barrier.",
     source="PTX ISA, cp.async.bulk.wait_group",
@@ -162,7 +163,7 @@ CP_ASYNC = rule(
     "run-cp-async",
     "What cp.async brings is touched behind the wait of the thread that copied it, and by other threads behind a barrier.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the copy may still be under way: its thread has not waited, or nothing orders its wait before this access",
     fix="Use cp.async.wait_group in every thread that copied, then bar.sync, before {where}.",
     source="PTX ISA, cp.async.wait_group",
@@ -261,8 +262,8 @@ BLOCK_END = rule(
     "run-block-end",
     "A block ends when nothing reads or writes its shared memory any more.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
     passing=_example(f"{_INIT} {_LOAD} {_WAIT}"),
@@ -272,8 +273,8 @@ COPIES_LEFT = rule(
     "run-copies-left",
     "Threads wait for their cp.async before they end.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.wait_group",
     severity="warning",
@@ -289,7 +290,7 @@ EARLY_LOAD = rule(
     "run-early-load",
     "A word that others change is loaded behind the write that it shall see, or until that write is seen.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="nothing on this path orders the two, and the thread does not load it again: here it saw the value before that write",
     fix=(
         "Load it in a loop until it has come; or load a flag so first, with fence.acq_rel (membar, __threadfence) behind that load,"
@@ -334,7 +335,7 @@ CP_ASYNC_FENCE = rule(
     "run-cp-async-fence",
     "Between cp.async and a tensor core that reads its bytes stands fence.proxy.async.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
     fix="Put fence.proxy.async behind the wait for the copies, before the barrier, to be sure.",
     source="PTX ISA, Async proxy",

@@ -29,7 +29,10 @@ _SHIFT = (
 )
 _WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
 _AFTER = "tcgen05.fence::after_thread_sync;"
-_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
+# What the rules of order say alike, of shared and of tensor memory.
+TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
+LEFT_AT_END = "block {block} ends while {subject}[[; this was met {met}]]"
+NOT_WAITED_FOR = "nobody has waited for it"
 
 
 def _example(body: str) -> str:
@@ -43,7 +46,7 @@ TENSOR_ORDER = rule(
         "wait::ld and wait::st for loads and stores, a commit and its mbarrier for mma, cp and shift."
     ),
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="nobody has waited for it, or nothing orders the wait before this",
     fix="{finish}, and a barrier where another thread goes on.",
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations",
@@ -55,7 +58,7 @@ TENSOR_FENCE = rule(
     "run-tmem-fence",
     "Between tcgen05 instructions of two threads stand fence::before_thread_sync and fence::after_thread_sync, around what orders them.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit=(
         "it is finished and a barrier orders the two, but the documents' fences do not stand around it; "
         "Triton's kernels have none, and work"
@@ -150,8 +153,8 @@ COMMIT_LEFT = rule(
     "run-commit-left",
     "The arrival of a tcgen05.commit has come before the block of its mbarrier ends.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, tcgen05.commit",
     architectures=BLACKWELL,

@@ -269,6 +269,16 @@ class Instruction:
         """The modifiers by what they say: `instruction.fields.space`."""
         return fields_of(self.name, self.modifiers)
 
+    @property
+    def source_line(self) -> str | None:
+        """The source line as "mm.cu:61"; None where the PTX names none."""
+        return None if self.source is None else str(self.source)
+
+    @property
+    def line_name(self) -> str:
+        """The source line, or the PTX line where there is none: "mm.cu:61", "PTX line 310"."""
+        return self.source_line or f"PTX line {self.line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
