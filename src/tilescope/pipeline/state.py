@@ -297,7 +297,9 @@ class State:
         """A wait passes."""
         self._require_ready(barrier, agent)
         self._require_met(barrier, agent)
-        if agent in self.unmet_stores:  # all warps now wait for a phase that ended after one of them waited for its store
+        if (
+            agent in self.unmet_stores
+        ):  # all warps now wait for a phase that ended after one of them waited for its store
             heard = self.order.hears_of_itself(barrier, agent)
             held = self.unmet_stores[agent]
             self.unmet_stores[agent] = {key: time for key, time in held.items() if time > heard}
