@@ -29,7 +29,7 @@ from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
 
 Array = npt.NDArray[Any]
-Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
+Shown = int | float | str  # numbers as JSON takes them; infinities and NaN as text
 _FIRST_VALUES = 4
 _SHOWN_CHARACTERS = 60  # of an argument; the bytes of a large struct are not shown whole
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
@@ -44,7 +44,7 @@ _AT = (
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
-    "A launch says how many blocks the grid has, and how many threads a block, where the kernel does not.",
+    "A launch says how many blocks the grid has, and how many threads a block has if the kernel does not.",
     argument="{name}",
     found="no {name}",
     limit="{entry} does not say it",
@@ -56,7 +56,7 @@ LAUNCH_SHAPE_MISSING = rule(
 
 LAUNCH_MEMORY = rule(
     "launch-memory",
-    "Memory of a recorded launch lies at the addresses of the card, apart from each other and from the windows of the machine.",
+    "Pieces of memory of a recorded launch, at their addresses of the card, overlap neither each other nor shared or local memory.",
     argument="memory",
     found="{size_bytes} bytes at {address:#x}",
     limit="{other} lies there",
@@ -73,6 +73,11 @@ NO_RECORDED_FILE = LAUNCH_MEMORY.worded(
     found="{file}: {reason}",
     limit="the bytes of the memory are read from there",
     fix="Name a file of the archive, or one beside the launch file.",
+)
+OTHER_SIZE_AFTER = LAUNCH_MEMORY.worded(
+    found="{file} has {after_bytes:byte}",
+    limit="the memory at {address:#x} has {size_bytes:byte}, before the launch and after it",
+    fix="Name the file that was recorded for this memory, or leave out `after`.",
 )
 
 
@@ -128,8 +133,7 @@ def launched(
 ) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
 
-    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, `remedies=False` tries
-    none, and `advice` asks which barriers order nothing, as `Kernel.run` has them.
+    `smem_block`, `smem_at`, `max_seconds`, `remedies` and `advice` are those of `Kernel.run`.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -233,7 +237,12 @@ def _memory_outcome(placed: _PlacedMemory, read: ReadArray) -> MemoryOutcome:
     differing: int | None = None
     first: int | None = None
     if described.after:
-        differs = np.flatnonzero(content != _recorded_bytes(described.after, read))
+        after = _recorded_bytes(described.after, read)
+        if len(after) != len(content):
+            raise OTHER_SIZE_AFTER.error(
+                file=described.after, after_bytes=len(after), address=described.address, size_bytes=len(content)
+            )
+        differs = np.flatnonzero(content != after)
         differing = len(differs)
         first = described.address + int(differs[0]) if differing else None
     return MemoryOutcome(
