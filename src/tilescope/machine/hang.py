@@ -192,10 +192,10 @@ class _Standing:
                     parts.append(f"{named} {'has' if is_one else 'have'} ended")
                 else:
                     parts.append(f"{named} {'is' if is_one else 'are'} at {self.place(pc)}")
-        named = parts[:_PLACES_NAMED]
+        places = parts[:_PLACES_NAMED]
         if len(parts) > _PLACES_NAMED:
-            named.append("others are elsewhere")
-        return ", ".join(named)
+            places.append("others are elsewhere")
+        return ", ".join(places)
 
 
 def _block_barriers(standing: _Standing) -> Iterator[Wait]:
