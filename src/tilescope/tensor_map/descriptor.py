@@ -37,7 +37,7 @@ DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 _STRIDE_UNIT_BYTES = 16
-_HIGH_STRIDE_BITS = 36  # of a stride in bytes, below those of its high field
+_HIGH_STRIDE_BITS = 36  # the high field of a stride holds its bits from this one on
 _NO_REPEAT_BYTES = 16  # what stands in repeat_bytes without a swizzle
 _ENCODED_ARCH = "sm_90"
 
@@ -58,7 +58,7 @@ _NAMES = {  # in the order of their codes
 
 
 def _coded(names: Sequence[str]) -> Callable[[int], str]:
-    """What a field says that holds a code: the name at that place."""
+    """What a field of codes says: the name at that place."""
 
     def says(code: int) -> str:
         return names[code] if code < len(names) else f"no such code {code}"
