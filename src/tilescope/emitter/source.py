@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
@@ -84,6 +84,21 @@ def rendered(template: str, facts: Mapping[str, object]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+class SourceText(str):
+    """Source code: a string that IPython and notebooks show line by line, without quotes."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: _PrettyPrinter, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+class _PrettyPrinter(Protocol):
+    """What IPython hands to an object that prints itself."""
+
+    def text(self, text: str) -> None: ...
 
 
 def told(*parts: DataclassInstance) -> Facts:
