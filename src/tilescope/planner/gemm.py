@@ -309,9 +309,7 @@ class _TileSearch:
         return tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",)
 
 
-def _matrix_plan(
-    product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool = False
-) -> Plan | list[Obstacle]:
+def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
     With A and B swapped the accumulators hold the transpose of C: n x m, with n contiguous in global memory.

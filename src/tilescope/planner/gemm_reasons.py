@@ -128,16 +128,14 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
     if best.ranked[0].prediction is not None:
         if best.others:
             following = best.others[0]
-            how = (
-                {"schedule": schedule_words(following.schedule) or "plain"}
-                if following.schedule != best.schedule
-                else {}
-            )
-            yield Reason.of("next-time", next=following.tile, us=_predicted(following), **how)
+            facts: dict[str, object] = {"next": following.tile, "us": _predicted(following)}
+            if following.schedule != best.schedule:
+                facts["schedule"] = schedule_words(following.schedule) or "plain"
+            yield Reason.of("next-time", **facts)
         return
     chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     if near and chosen.terms:
-        facts: dict[str, object] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
+        facts = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
         tied = next((tile for tile in near if tile.behind_in in ("instructions", "order")), None)
         if tied is not None:
             facts["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile

@@ -97,7 +97,8 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
     Roles of the block are called by their own names, and slots of other blocks are left out.
     """
     own = []
-    for event in (*events, *(_under_way(events) if at_end else ())):
+    under_way = _under_way(events) if at_end else ()
+    for event in (*events, *under_way):
         role = instances[event.role]
         slots = tuple(slot for slot in event.slots if instances[slot].block == block)
         subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role
