@@ -20,12 +20,12 @@ from tilescope.machine.memory import Bytes, Region
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import LaneNumbers
-from tilescope.sentence import counted, listed, shortened
+from tilescope.ptx.syntax import place_in_words
+from tilescope.sentence import counted, listed
 
 _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
-_TEXT_CHARACTERS = 80  # of an instruction
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
 _NEAR_BYTES = 1 << 30  # what lies farther away from an array has nothing to do with it
 
@@ -82,8 +82,7 @@ def instruction_named(program: Program, pc: int) -> str:
     instruction = program.instructions[pc]
     if instruction is None:
         return "the end of a function"
-    ptx = f"PTX line {instruction.line} ({shortened(instruction.text, _TEXT_CHARACTERS)})"
-    return ptx if instruction.source is None else f"{instruction.source}, {ptx}"
+    return place_in_words(instruction.source_line, instruction.line, instruction.text)
 
 
 class LineFacts(TypedDict):
