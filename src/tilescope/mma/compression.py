@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.fragment import NIBBLE_BITS, Fragment, array_where, as_array, fragment
@@ -290,7 +291,7 @@ def _check_shape(shape: tuple[int, ...], form: _Form | _LaneForm | _CellForm, ro
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return
-    whole = (-(-m // form.rows) * form.rows, -(-k // form.k) * form.k)
+    whole = (rounded_up(m, form.rows), rounded_up(k, form.k))
     holder = f"a group of {row.name}" if isinstance(form, _Form) else form.name
     raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=whole)
 

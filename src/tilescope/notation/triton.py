@@ -199,7 +199,7 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
 class _PaddedFields(NamedTuple):
     """The fields of a padded_shared encoding."""
 
-    intervals: list[tuple[int, int]]  # so many elements, then so many of padding
+    intervals: list[tuple[int, int]]  # elements, and elements of padding behind them
     offset: list[list[int]]  # the index of every bit of an offset
     order: list[int] | None  # the indices, the fastest first, where the bits of each follow one another
 

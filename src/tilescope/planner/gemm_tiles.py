@@ -8,7 +8,7 @@ The floor of a tile is the longest of four times, none of which a kernel with th
                           (ldmatrix) read every row of the tile at least once
     loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
-    memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
+    memory                A, B and C moved once, at the rate that the bytes in flight on every SM reach
 
 A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 1 % of the shortest, or
 without a prediction whose floor is within a tenth of the lowest, are compared by the operand bytes that the busiest SM
@@ -77,7 +77,7 @@ def weighed(
     """
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
-    rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
+    rounds = ceil_div(tiles, product.sms or 1)  # in a round every SM takes a tile; in the last, perhaps not all do
     k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
     row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
     fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
@@ -143,11 +143,11 @@ def _sums(tile: Tile, schedule: Schedule) -> Tile:
 
 
 class _Share(NamedTuple):
-    """What the busiest SM does: a tile of so many rounds, and of each so much of k."""
+    """What the busiest SM does: a tile in every round, and of each tile a part of k."""
 
     tile: Tile  # as the tensor core sees it
     rounds: int
-    k: int
+    k: int  # elements of k of one tile
 
 
 def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _LoadRates | None) -> tuple[FloorTerm, ...]:

@@ -131,7 +131,7 @@ def predicts(product: Product) -> bool:
 
 
 def clusters(sms: int, blocks: int) -> int:
-    """Clusters of so many blocks, one on every SM, that run at once: those of 4 and 8 leave SMs of a GPC idle.
+    """How many clusters of that many blocks, one block an SM, run at once; those of 4 and 8 leave SMs of a GPC idle.
 
     >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
     (66, 30, 15)

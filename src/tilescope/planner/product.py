@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tilescope.arch import Arch
+from tilescope.arithmetic import ceil_div
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.layout import Major
@@ -103,7 +104,7 @@ def accumulator_columns(tile: Tile) -> int:
     >>> accumulator_columns((256, 128, 64))
     256
     """
-    return -(-tile[0] // TMEM_LANES) * tile[1]
+    return ceil_div(tile[0], TMEM_LANES) * tile[1]
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

@@ -33,7 +33,7 @@ class BlockTimeline(NamedTuple):
 
     @classmethod
     def of(cls, simulation: Simulation, block: int | None, ticks: tuple[int, int] | None) -> BlockTimeline:
-        """The timeline of a block; of that of the mistake, if nobody asks for one."""
+        """The timeline of a block: the one asked for, or that of the mistake."""
         mistake = simulation.mistake
         instances = instances_by_name(simulation.pipeline)
         subject = None if mistake is None else instances.get(mistake.subject)
