@@ -36,7 +36,7 @@ MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of wh
 def with_map(asked: Asked, _: Output) -> Asked:
     """SOURCE, or JSON; without both and without options that describe a map, what stdin holds."""
     from tilescope.cli.map_source import read_source
-    from tilescope.questions.maps import MAP_INPUTS
+    from tilescope.questions.map_inputs import MAP_INPUTS
 
     if "words" in asked and "from_json" in asked:
         raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")

@@ -16,8 +16,10 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.parts import Beside, Legend, Part, packed
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.svg_document import bands, fitted, grid_block, laid_out, ruler_keys, ruler_rows
-from tilescope.view.svg_shapes import Block, abreast, below, escaped, moved, number, titled
+from tilescope.view.svg_document import laid_out
+from tilescope.view.svg_grid import bands, grid_block
+from tilescope.view.svg_ruler import ruler_keys, ruler_rows
+from tilescope.view.svg_shapes import Block, abreast, below, escaped, fitted, moved, number, titled
 from tilescope.view.svg_style import figure_style, hatchings
 
 Ground = Literal["light", "dark"]  # what the figure will stand on

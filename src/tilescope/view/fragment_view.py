@@ -23,7 +23,8 @@ from tilescope.mma.fragment import QUAD_LANES, REGISTER_BITS, Fragment
 from tilescope.mma.sparsity import group_elements
 from tilescope.sentence import by, counted, listed
 from tilescope.view.drawing import Beside, Drawing, Table
-from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
+from tilescope.view.grid import Cell, Grid, Tier
+from tilescope.view.number_span import extent, extents, number_span
 from tilescope.view.step import Step
 
 _MAX_CELLS = 16  # columns of the element grid

@@ -11,7 +11,9 @@ from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, extents, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import lines_of_bytes, memory_grid
+from tilescope.view.number_span import extents
 
 _SHOWN_LINES = 8
 _MAX_COPIES = 8  # listed one by one

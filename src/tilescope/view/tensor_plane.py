@@ -22,7 +22,8 @@ from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.sentence import by
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma import Trace
-from tilescope.view.grid import Cell, Grid, number_span, runs
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import number_span, runs
 
 EXACT_COLUMNS = 16  # drawn cell by cell up to here …
 EXACT_ROWS = 32

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from tilescope.layout import Layout
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
-from tilescope.view.grid import Cell, Grid, bank_of, extent, memory_grid, memory_row_bytes
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import bank_of, memory_grid, memory_row_bytes
+from tilescope.view.number_span import extent
 from tilescope.view.palette import Mark
 
 _MOST = 16  # rows and columns of a tile, in pieces
