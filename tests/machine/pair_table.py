@@ -364,6 +364,7 @@ TABLE = (
             "bytes-more": EXPECTED_BYTES | HANG,
             "expects-none": EXPECTED_BYTES | EITHER_ORDER,
             "init-unseen": BARRIER_INIT,
+            "init-relaxed": BARRIER_INIT,
             "no-wait": EITHER_ORDER,
             "wait-once": EITHER_ORDER,
         },

@@ -173,12 +173,13 @@ CP_ASYNC = rule(
 )
 BARRIER_INIT = rule(
     "run-barrier-init",
-    "An mbarrier is used behind its init and a barrier; by other blocks behind fence.mbarrier_init and a barrier of the cluster.",
+    "An mbarrier is used behind its init and a barrier; by other blocks behind a barrier of the cluster, and behind "
+    "fence.mbarrier_init where the arrival at it is .relaxed.",
     argument="{where}",
     found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; this was met {met}]]",
     limit="nothing makes the init visible to this thread",
-    fix="Put bar.sync (in a cluster fence.mbarrier_init and barrier.cluster) behind {before_where}.",
-    source="PTX ISA, mbarrier.init, fence.mbarrier_init",
+    fix="Put bar.sync (in a cluster barrier.cluster.arrive and barrier.cluster.wait) behind {before_where}.",
+    source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
 )
