@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.mma.element_matrix import element_matrix
-from tilescope.mma.fragment import NIBBLE_BITS, Fragment, array_where, as_array, fragment
+from tilescope.mma.fragment import NIBBLE_BITS, Fragment, fragment
 from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
 from tilescope.mma.sparsity import (
     ORDERED_NIBBLES,
@@ -39,7 +39,7 @@ from tilescope.mma.sparsity import (
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS
 from tilescope.mma.tmem_layout import METADATA_INSTRUCTION_K, TmemLayout, tmem_layout
-from tilescope.reading import integer
+from tilescope.reading import array_where, as_array, integer
 from tilescope.rule import rule
 from tilescope.sentence import by
 
