@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     REGISTER_FILE_BYTES,
-    TENSOR_MEMORY_COLUMNS,
     Product,
     accumulator_columns,
     is_exchanged,
@@ -154,7 +154,7 @@ def _accumulators(product: Product, best: PlannedGemm) -> Reason:
     m, n, _ = best.tile
     if product.in_tensor_memory:
         taken = accumulator_columns(best.tile)
-        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TENSOR_MEMORY_COLUMNS)
+        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TMEM_COLUMNS)
     return Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
 
 

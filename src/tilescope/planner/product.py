@@ -25,7 +25,6 @@ Tile = tuple[int, int, int]  # m, n, k
 
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
-TENSOR_MEMORY_COLUMNS = 512
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 
