@@ -29,10 +29,18 @@ EMPTY = kernel("ret;", "")
         ({"grid": 0, "block": 32}, "argument-range"),
         ({"grid": 1, "block": 32, "args": [1]}, "kernel-arguments"),
         ({"grid": 2, "block": 32, "blocks": [(2,)]}, "argument-range"),
+        ({"grid": 2, "block": 32, "blocks": [(0, 0, 0, 0)]}, "argument-range"),
+        ({"grid": 2, "block": 32, "blocks": [()]}, "argument-range"),
+        ({"grid": True, "block": 32}, "argument-type"),
     ],
 )
 def test_a_launch_that_no_card_takes_is_refused(options, rule):
     assert rules_broken(lambda: EMPTY.run(**options)) == [rule]
+
+
+def test_extents_may_be_numpy_integers():
+    run = EMPTY.run(np.int64(2), np.uint32(64), cluster=np.int32(2))
+    assert (run.grid, run.block, run.cluster) == ((2, 1, 1), (64, 1, 1), (2, 1, 1))
 
 
 def test_a_kernel_that_wants_256_threads_gets_256():
@@ -153,7 +161,7 @@ def test_entries_are_told_as_the_source_writes_them():
         Kernel(INSTANCES, entry="gemm")
     assert str(caught.value) == (
         "kernel-entry: entry = 'gemm'; the text has ns::gemm<128, true, float>, ns::gemm<64, false, float>. Name one of "
-        'them, or a part that only it has: entry="ns::gemm<128, true, float>", on the command line '
+        'them, or a part of only one name: entry="ns::gemm<128, true, float>", on the command line '
         "--entry 'ns::gemm<128, true, float>'."
     )
 

@@ -40,7 +40,7 @@ class _Named(NamedTuple):
 
 
 def source_name(entry: str) -> str:
-    """The name that a kernel has in its source, with its scope; a name of another form is given back as it is.
+    """The name that a kernel has in its source, with its scope; a name that is not mangled comes back unchanged.
 
     >>> source_name("_Z9transposePfPKfii"), source_name("_ZN2ns4gemmILi128EEEvPf"), source_name("matmul_kernel")
     ('transpose', 'ns::gemm', 'matmul_kernel')
@@ -90,7 +90,7 @@ def _named(entry: str) -> _Named:
     place = len(_MANGLED)
     is_scoped = entry[place : place + 1] == "N"
     names: list[str] = []
-    place = _behind_qualifiers(entry, place + is_scoped)
+    place = _after_qualifiers(entry, place + is_scoped)
     while (length := _LENGTH.match(entry, place)) is not None:
         start = length.end()
         place = start + int(length[0])
@@ -99,15 +99,15 @@ def _named(entry: str) -> _Named:
         names.append(entry[start:place])
         if not is_scoped:
             break
-        place = _behind_qualifiers(entry, place)
-    said = [name for name in names if not name.startswith(_ANONYMOUS)]
-    return _Named("::".join(said), place) if said else unread
+        place = _after_qualifiers(entry, place)
+    named_scopes = [name for name in names if not name.startswith(_ANONYMOUS)]
+    return _Named("::".join(named_scopes), place) if named_scopes else unread
 
 
-def _behind_qualifiers(entry: str, place: int) -> int:
-    found = _QUALIFIERS.match(entry, place)
-    assert found is not None  # it may be empty
-    return found.end()
+def _after_qualifiers(entry: str, place: int) -> int:
+    qualifiers = _QUALIFIERS.match(entry, place)
+    assert qualifiers is not None  # it may be empty
+    return qualifiers.end()
 
 
 def parameter_name(entry: str, parameter: str) -> str:

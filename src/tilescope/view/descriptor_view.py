@@ -20,7 +20,9 @@ from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid, Header
+from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes, memory_grid
+from tilescope.view.number_span import extent
 from tilescope.view.palette import Tint
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.step import Step
