@@ -167,9 +167,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) tile_kernel(
 }
 """
 
+
 def missing(what):
     print(f"{sys.argv[0]}: {what}", file=sys.stderr)
     sys.exit(3)
+
 
 try:
     import numpy as np
@@ -180,12 +182,14 @@ except ImportError as error:
 
 code = Program(KERNEL, "c++", ProgramOptions(arch="sm_90a", std="c++17")).compile("cubin")
 
+
 def checked(answer):
     """What a call of the driver returned beside its status."""
     status, *values = answer
     if int(status) != 0:
         raise RuntimeError(f"the CUDA driver answered {int(status)} ({status.name})")
     return values[0] if values else None
+
 
 def first_device():
     try:
@@ -195,14 +199,17 @@ def first_device():
         missing(f"no GPU to run on ({error}); the kernel compiled for sm_90a")
     return device
 
+
 def upload(array):
     pointer = checked(driver.cuMemAlloc(array.nbytes))
     checked(driver.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes))
     return int(pointer)
 
+
 def download(pointer, array):
     checked(driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
     return array
+
 
 def started(name, blocks, threads, smem_bytes, *arguments):
     """A call that starts a kernel in a stream; every argument is a numpy scalar or array, passed by value."""
@@ -213,14 +220,18 @@ def started(name, blocks, threads, smem_bytes, *arguments):
     pointers = np.array([argument.ctypes.data for argument in held], np.uint64)
 
     def call(stream, held=held):
-        checked(driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, smem_bytes, stream, pointers.ctypes.data, 0))
+        checked(
+            driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, smem_bytes, stream, pointers.ctypes.data, 0)
+        )
 
     return call
+
 
 def launch(*arguments):
     """Start a kernel and wait for it."""
     started(*arguments)(0)
     checked(driver.cuCtxSynchronize())
+
 
 def tile_map(address):
     """The 128 bytes of the tensor map, made by the driver."""
@@ -229,9 +240,21 @@ def tile_map(address):
             driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
             2,
             address,
-            [driver.cuuint64_t(extent) for extent in (576, 192,)],
+            [
+                driver.cuuint64_t(extent)
+                for extent in (
+                    576,
+                    192,
+                )
+            ],
             [driver.cuuint64_t(stride) for stride in (1152,)],
-            [driver.cuuint32_t(extent) for extent in (64, 64,)],
+            [
+                driver.cuuint32_t(extent)
+                for extent in (
+                    64,
+                    64,
+                )
+            ],
             [driver.cuuint32_t(1)] * 2,
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
@@ -241,13 +264,17 @@ def tile_map(address):
     )
     return np.array([int(word) for word in tensor_map.opaque], np.uint64)
 
+
 def sample(index):
     """The bits of element `index` of the test data."""
     with np.errstate(over="ignore"):
         h = (index.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         h = (h ^ h >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         h ^= h >> np.uint64(27)
-    return ((h & np.uint64(0x807F)) | (np.uint64(0x78) + (h >> np.uint64(16) & np.uint64(7))) << np.uint64(7)).astype(np.uint16)
+    return ((h & np.uint64(0x807F)) | (np.uint64(0x78) + (h >> np.uint64(16) & np.uint64(7))) << np.uint64(7)).astype(
+        np.uint16
+    )
+
 
 mn, k = 192, 576  # the matrix, in elements
 tile_mn, tile_k = 64, 64

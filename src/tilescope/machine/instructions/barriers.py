@@ -19,8 +19,12 @@ from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
-from tilescope.ptx.syntax import Instruction
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.pipeline.threads import BARS
+from tilescope.ptx.syntax import Immediate, Instruction, Operand
+
+_ARRIVE_OPERANDS = 2  # the barrier and its threads
+_REDUCE_OPERANDS = 3  # a result, the barrier and a predicate; the threads may come before the predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +44,14 @@ class BlockBarrierTurn:
         pc = front.pc
         numbers = cluster.registers[self.number][front.lanes].astype(np.int64)
         ranks = cluster.block_of_lane[front.lanes]
-        keys = ranks * 1024 + numbers
-        for key in np.unique(keys).tolist():
-            lanes = front.lanes[keys == key]
-            for warps in self._together(cluster, lanes):
-                self._come(schedule, key // 1024, key % 1024, Front(pc, warps, front.rounds, front.steps))
+        for rank in np.unique(ranks).tolist():
+            for number in np.unique(numbers[ranks == rank]).tolist():
+                lanes = front.lanes[(ranks == rank) & (numbers == number)]
+                for warps in self._together(cluster, lanes):
+                    self._come(schedule, rank, number, Front(pc, warps, front.rounds, front.steps))
 
     def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
-        """All lanes at once, or warp by warp where the barrier ends before all of them have come."""
+        """All lanes at once, or warp by warp if the barrier ends before all of them have come."""
         if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
             return [lanes]
         warps = lanes // WARP_LANES
@@ -112,7 +116,7 @@ class ClusterArrive:
     is_relaxed: bool
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Arrive, and let go whom that frees."""
+        """Arrive, and release the threads for which that was the last arrival."""
         barriers = schedule.barriers
         if schedule.cluster.order is not None:
             phase = barriers.cluster_phase
@@ -138,9 +142,21 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if action == "red":
         return _bar_red(assembler, instruction, words)
     words.done()
-    number = assembler.source(instruction.operands[0], "u32")
-    threads = assembler.source(instruction.operands[1], "u32") if len(instruction.operands) > 1 else None
+    operands = instruction.operands
+    if action == "arrive" and len(operands) < _ARRIVE_OPERANDS:
+        raise RefusedError("bar.arrive needs the number of threads that meet at the barrier")
+    _require_bar(operands[0], operands[1] if len(operands) > 1 else None)
+    number = assembler.source(operands[0], "u32")
+    threads = assembler.source(operands[1], "u32") if len(operands) > 1 else None
     return BlockBarrierTurn(action, number, threads)
+
+
+def _require_bar(number: Operand, threads: Operand | None) -> None:
+    """Refuse constants that ptxas refuses: a block has 16 barriers, and whole warps meet at them."""
+    if isinstance(number, Immediate) and not 0 <= number.value < BARS:
+        raise RefusedError(f"a block has barriers 0 to {BARS - 1}, not {number.value}")
+    if isinstance(threads, Immediate) and threads.value % WARP_LANES:
+        raise RefusedError(f"the threads of a barrier are a multiple of {WARP_LANES}, not {threads.value}")
 
 
 def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
@@ -148,9 +164,13 @@ def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Tu
     words.one_of(("u32", "pred"))
     words.done()
     operands = instruction.operands
+    if not _REDUCE_OPERANDS <= len(operands) <= _REDUCE_OPERANDS + 1:
+        raise RefusedError("bar.red takes a result, a barrier, perhaps its threads, and a predicate")
+    has_threads = len(operands) > _REDUCE_OPERANDS
+    _require_bar(operands[1], operands[2] if has_threads else None)
     target = assembler.written(operands[0])
     number = assembler.source(operands[1], "u32")
-    threads = assembler.source(operands[2], "u32") if len(operands) == 4 else None
+    threads = assembler.source(operands[2], "u32") if has_threads else None
     return BlockBarrierTurn("red", number, threads, target, assembler.predicate(operands[-1]), reduction)
 
 
@@ -199,7 +219,7 @@ _FENCES = (
 
 
 def _fence(assembler: Assembler, instruction: Instruction) -> Step:
-    """Fence and membar: what they order is ordered anyway where instructions run one after another."""
+    """Fence and membar change no value here, since instructions run one after another; only the order is noted."""
     words = Words(instruction)
     words.without_effect()
     while words.one_of(_FENCES) is not None:

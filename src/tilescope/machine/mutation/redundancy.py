@@ -1,4 +1,4 @@
-"""Fences that order nothing, whatever the kernel is run with: to take one out is no mistake, so that no mutant does.
+"""Fences that order nothing in any launch: removing one is no mistake, so no mutant does it.
 
     wgmma.fence;
     wgmma.mma_async {%f1, …}, …;
@@ -6,8 +6,8 @@
     wgmma.fence;                       redundant: since the fence before it nothing but wgmma has touched %f1, …
     wgmma.mma_async {%f1, …}, …;
 
-`fence.mbarrier_init` tells the other blocks of a cluster of new mbarriers: it is redundant in a kernel that has nothing to do
-with them.
+`fence.mbarrier_init` makes mbarriers visible to the other blocks of a cluster: it is redundant in a kernel that never uses
+other blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def redundant_fences(text: KernelText) -> set[int]:
 
 
 def _doubled_wgmma_fences(function: Function) -> Iterator[Instruction]:
-    """Every wgmma.fence behind another one, where no register of what follows was touched in between."""
+    """Every wgmma.fence after another one, if no register of later products was touched in between."""
     instructions = function.instructions or ()
     targets = {
         one.operands[0].target for one in instructions if one.name == "bra" and isinstance(one.operands[0], Label)
@@ -73,7 +73,7 @@ def _registers(operands: Sequence[Operand]) -> set[int]:
 
 
 def _is_of_a_cluster(text: KernelText) -> bool:
-    """Whether anything in a kernel speaks of other blocks of its cluster."""
+    """Whether anything in a kernel refers to other blocks of its cluster."""
     if any(function.required_cluster is not None for function in text.functions):
         return True
     return any(_speaks_of_clusters(one) for one in text.instructions)
