@@ -14,8 +14,10 @@ from pathlib import Path
 
 from ratio import run, sized
 
-from tilescope.gpu.benchmark import Where, boxes_of, drawn_tile, rates
+from tilescope.gpu.bench_settings import boxes_of
+from tilescope.gpu.benchmark import rates
 from tilescope.gpu.isolation import card_in_children
+from tilescope.gpu.plan_order import Where, drawn_tile
 from tilescope.gpu.streaming import spread
 
 KIB = 1024

@@ -7,26 +7,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.cli import run
-from tilescope.gpu.benchmark import SETTINGS, Where, plan_order
-from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
 from tilescope.value import Value, own_data
-
-SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
-
-
-@pytest.mark.parametrize("topic", ["loads", "stores"])
-def test_every_setting_fits_an_sm_and_moves_more_than_any_cache_holds(topic):
-    for table, setting, case in SETTINGS[topic](132):
-        smem_bytes = case["blocks_per_sm"] * case["streams"] * case["stages"] * case["stage_bytes"]
-        assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
-        assert case["stages"] <= MAX_STAGES
-        assert case["streams"] * case["issuers"] <= 32
-        assert len(case["boxes"]) <= MAX_BOXES
-        assert all(box[2] % 128 == 0 for box in case["boxes"])
-        tensor_map = ts.TensorMap.from_dict(case["map"])
-        rows_x, rows_y = (extent // step * step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
-        assert case["bytes"] == rows_x * rows_y * tensor_map.data_type.bits // 8  # every element of whole tiles, once
-        assert LEAST_BYTES <= case["bytes"] <= MATRIX_BYTES, (table, setting)
 
 
 @pytest.mark.usefixtures("predicting")
@@ -48,26 +29,6 @@ def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert "stand-in, 132 SMs, 1980 MHz at most, memory 3201 MHz, driver 0.0" in shown
     assert "copy, read and written  4000  █" in shown
     assert "1 of 1 tiles" in shown
-
-
-def test_the_planners_order_is_scored_by_what_was_measured():
-    """Where the first candidate is the slowest of all, no first choice is good and no differing pair is in order."""
-
-    def backwards(_topic, cases):
-        rates, seen = [], []
-        for case in cases:
-            if case["tile"] != seen:  # another tile, or another type of it
-                seen, rank = case["tile"], 0
-            rank += 1
-            rates.append(1000.0 * rank)
-        return rates
-
-    order = plan_order(backwards, 8, 3, Where(arch="sm_90"))
-    assert (order.first_choice_good, order.pairs_in_order) == (0, 0)
-    assert order.pairs > 0
-    assert len(order.misses) == 8
-    assert len(order.misjudged) == order.predicted - order.predicted_good
-    assert "1000 GB/s, but" in order.misses[0]
 
 
 @pytest.mark.usefixtures("predicting")

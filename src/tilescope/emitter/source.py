@@ -7,10 +7,10 @@ and zeros are exact. Test data are bit patterns of numbers of moderate size, mad
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
@@ -64,20 +64,41 @@ def _environment() -> Environment:
 
 
 def nested(text: str, indent: int = 2) -> str:
-    r"""Lines further to the right; directives of the preprocessor stay at the margin.
+    r"""Text further to the right; directives of the preprocessor stay at the margin.
 
     >>> print(nested("#pragma unroll\nfor (;;) {}"))
     #pragma unroll
       for (;;) {}
     """
-    lines = text.strip("\n").split("\n")
-    return "\n".join(line if line.startswith("#") or not line else " " * indent + line for line in lines)
+    return "\n".join(indented(text.strip("\n").split("\n"), indent))
+
+
+def indented(lines: Iterable[str], indent: int) -> Iterator[str]:
+    """Lines further to the right; directives of the preprocessor stay at the margin, and empty lines empty."""
+    for line in lines:
+        stays = line.startswith("#") or not line
+        yield line if stays else " " * indent + line
 
 
 def rendered(template: str, facts: Mapping[str, object]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+class SourceText(str):
+    """Source code: a string that IPython and notebooks show line by line, without quotes."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: _PrettyPrinter, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+class _PrettyPrinter(Protocol):
+    """What IPython hands to an object that prints itself."""
+
+    def text(self, text: str) -> None: ...
 
 
 def told(*parts: DataclassInstance) -> Facts:

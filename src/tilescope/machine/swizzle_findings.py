@@ -3,7 +3,7 @@
 The addresses of threads show under which swizzle they see a tile (thread_tiles). How certain that is:
 
     error      lanes, or the instructions that write a tile, go along rows and columns at once, and only another swizzle makes both
-               straight; rows of ldmatrix, stmatrix or of accumulators, which the hardware assigns to lanes
+               straight; rows of ldmatrix, stmatrix, wmma or of accumulators, which the hardware assigns to lanes
     warning    lanes go straight through memory, which is right if the order of a tile does not matter; one lane a row, whose order
                may avoid bank conflicts; rows that follow each other in global memory: that may hold an image of a swizzled tile
 
@@ -126,8 +126,8 @@ SWAPPED_STRIDES = OVERLAP.worded(
     limit="with leading dimension and stride exchanged, every element has a place of its own",
     fix="Exchange them: leading dimension {stride_bytes} bytes (bits 16-29), stride {leading_bytes} bytes (bits 32-45).",
 )
-_MATRIX_NAMES = ("ldmatrix", "stmatrix")
-_PRODUCT_NAMES = ("mma", "wgmma")
+_MATRIX_NAMES = ("ldmatrix", "stmatrix", "wmma")
+_PRODUCT_NAMES = ("mma", "wgmma", "wmma")
 
 
 class Verdict(NamedTuple):
@@ -181,7 +181,7 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
 
 
 def _is_dealt_by_hardware(program: Program, pc: int, products: frozenset[int]) -> bool:
-    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, or of accumulators that are stored."""
+    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, wmma, or of accumulators that are stored."""
     instruction = program.instructions[pc]
     if instruction is not None and instruction.name in _MATRIX_NAMES:
         return True

@@ -212,7 +212,7 @@ def scaling_of(
     b_scales: npt.ArrayLike | None,
     shape: tuple[int, int, int],
     *,
-    sparse: bool = False,
+    sparse: bool,
 ) -> Scaling | None:
     """The scale factors as bytes, or None without any; all mistakes are named at once."""
     arguments = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}

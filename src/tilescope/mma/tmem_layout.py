@@ -372,7 +372,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) ->
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
-    """A; of a sparse one the stored elements count."""
+    """Where A lies; k of a sparse A counts its stored elements."""
     kind = tcgen05_for(data_type)
     width = data_type.smem_bits
     step = _A_STEP_BITS // width

@@ -13,17 +13,7 @@ from __future__ import annotations
 from tilescope.view.number_span import number_span
 from tilescope.view.parts import Entry, Legend
 from tilescope.view.ruler import NARROW_BITS, BitField, BitRuler, Piece, RulerRow
-from tilescope.view.svg_shapes import (
-    Area,
-    Block,
-    below,
-    box,
-    framed,
-    ink,
-    label,
-    mono_width,
-    moved,
-)
+from tilescope.view.svg_shapes import Area, Block, below, box, framed, ink, label, mono_width, moved
 from tilescope.view.svg_style import SMALL, TINY
 
 _BIT_WIDTH = {64: 14.5, 32: 28.0}  # two digits and a little air
