@@ -76,3 +76,41 @@ def test_an_index_beyond_its_table_is_told_of_the_thread_that_has_it():
     body = "mov.u32 %r1, %tid.x; brx.idx %r1, TABLE; TABLE: .branchtargets END; END: ret;"
     (finding,) = kernel(body, "").run(1, 32, []).findings
     assert "thread (1, 0, 0) of block (0, 0, 0): brx.idx with index 1, but its table has 1 target" in finding.found
+
+
+# What an H200 (driver 580.159.04, CUDA 13.0) does with numbers and counts that come from registers.
+MEETING = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; selp.b32 %r2, {one}, {other}, %p1; bar.sync %r2, 64; ret;"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "outcome"),
+    [(1, 17, "finished"), (1, 33, "finished"), (0, 16, "finished"), (1, 257, "finished"), (1, 2, "hang")],
+)
+def test_numbers_of_barriers_count_modulo_16(one, other, outcome):
+    assert kernel(MEETING.format(one=one, other=other), "").run(1, 64, []).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("instruction", "threads", "outcome"),
+    [
+        ("bar.sync 1, %r1;", 0, "finished"),
+        ("bar.sync 1, %r1;", 64, "finished"),
+        ("bar.sync 1, %r1;", 96, "hang"),
+        ("bar.sync 1, %r1;", 1024, "hang"),
+        ("bar.sync 1, %r1;", 1056, "hang"),
+        ("bar.sync 1, %r1;", 4160, "finished"),
+        ("bar.sync 1, %r1;", 65600, "finished"),
+        ("bar.sync 1, %r1;", 1, "fault"),
+        ("bar.sync 1, %r1;", 31, "fault"),
+        ("bar.sync 1, %r1;", 33, "fault"),
+        ("barrier.sync 1, %r1;", 48, "fault"),
+        ("bar.red.popc.u32 %r2, 1, %r1, %p1;", 33, "fault"),
+        ("bar.arrive 1, %r1;", 33, "fault"),
+        ("bar.arrive 1, %r1;", 0, "fault"),
+    ],
+)
+def test_whole_warps_meet_at_a_barrier(instruction, threads, outcome):
+    run = kernel(f"ld.param.u32 %r1, [n]; {instruction} ret;", ".param .u32 n").run(1, 64, [threads])
+    assert run.outcome == outcome
+    if outcome == "fault":
+        assert run.findings[0].values["code"] == 715

@@ -11,6 +11,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
@@ -23,13 +24,18 @@ from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.pipeline.threads import BARS
 from tilescope.ptx.syntax import Immediate, Instruction, Operand
 
+_THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
 _ARRIVE_OPERANDS = 2  # the barrier and its threads
 _REDUCE_OPERANDS = 3  # a result, the barrier and a predicate; the threads may come before the predicate
 
 
 @dataclass(frozen=True, slots=True)
 class BlockBarrierTurn:
-    """bar.sync, bar.arrive and bar.red: registers with the barrier's number and the threads that it waits for."""
+    """bar.sync, bar.arrive and bar.red: registers with the barrier's number and the threads that it waits for.
+
+    Measured on an H200: the number counts modulo 16, the threads modulo 4096. Threads that are not whole warps are an illegal
+    instruction, and so are 0 threads of bar.arrive; 0 threads of bar.sync are all threads of the block.
+    """
 
     action: str  # sync, arrive or red
     number: int
@@ -42,7 +48,7 @@ class BlockBarrierTurn:
         """Count the lanes of each block, and park them unless they complete the barrier."""
         cluster = schedule.cluster
         pc = front.pc
-        numbers = cluster.registers[self.number][front.lanes].astype(np.int64)
+        numbers = cluster.registers[self.number][front.lanes].astype(np.int64) % BARS
         ranks = cluster.block_of_lane[front.lanes]
         for rank in np.unique(ranks).tolist():
             for number in np.unique(numbers[ranks == rank]).tolist():
@@ -52,17 +58,27 @@ class BlockBarrierTurn:
 
     def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
         """All lanes at once, or warp by warp if the barrier ends before all of them have come."""
-        if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
+        expected = self._expected(cluster, lanes)
+        if expected is None or len(lanes) <= expected:
             return [lanes]
         warps = lanes // WARP_LANES
         return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
+    def _expected(self, cluster: Cluster, lanes: LaneNumbers) -> int | None:
+        """The threads that the barrier waits for, as the first lane names them; None: all of the block."""
+        if self.threads is None:
+            return None
+        named = int(cluster.registers[self.threads][lanes[0]])
+        threads = named % _THREADS_END
+        if threads % WARP_LANES or (not threads and self.action == "arrive"):
+            reason = f"bar.{self.action} for {named} threads: whole warps meet at a barrier"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(lanes[0]))
+        return threads or None
+
     def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
         lanes = front.lanes
-        expected = None
-        if self.threads is not None:
-            expected = int(cluster.registers[self.threads][lanes[0]])
+        expected = self._expected(cluster, lanes)
         if cluster.order is not None:
             cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
