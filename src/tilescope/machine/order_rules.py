@@ -316,7 +316,7 @@ UNWRITTEN = rule(
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
-    "A tensor core multiplies no operand of which nothing was ever written.",
+    "Something was written to an operand before a tensor core multiplies it.",
     argument="{where}",
     found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; seen {met}]]",
     limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",

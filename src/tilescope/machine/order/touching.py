@@ -36,7 +36,7 @@ class Request(NamedTuple):
     lanes: LaneNumbers
     places: Addresses
     size_bytes: int
-    same: Same | None = None  # None: a load, or nobody can say
+    same: Same | None = None  # None: a load, or not known
 
     def of(self, chosen: CellNumbers) -> Request:
         """What some of the lanes ask for."""
@@ -179,7 +179,7 @@ class Touching:
                 self._tell(read, touch, was_write=False)
 
     def _tell(self, met: Met, touch: Touch, *, was_write: bool) -> None:
-        """One conflict for each instruction that was met; to overwrite with what lies there is none."""
+        """One conflict for each earlier instruction; a store of the value that is already there makes none."""
         witness = self._witness
         same = touch.request.same
         if same is not None and same()[met.places // touch.at.each].all():
