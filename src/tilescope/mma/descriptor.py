@@ -1,7 +1,7 @@
 """The 64-bit descriptors with which wgmma (Hopper) and tcgen05 (Blackwell) find an operand in shared memory.
 
-The fields of the word are drawn in descriptor_form.py. `leading` and `stride` (LBO and SBO) lead from one atom to its neighbours. Which neighbours depends on
-majorness, which is not in the word (the instruction chooses it), and on the mode:
+The fields of the word are drawn in descriptor_form.py. `leading` and `stride` (LBO and SBO) lead from one atom to its
+neighbours. Which neighbours depends on majorness, which is not in the word (the instruction chooses it), and on the mode:
 
               K-major none     K-major swizzled     MN-major none     MN-major swizzled
     leading   next 16 B of k   ignored              next 8 k          next span of mn

@@ -3,6 +3,7 @@
     mma.m16n8k16      a warp multiplies A (16 x 16) by B (16 x 8), all in registers
     wgmma.m64n128k16  a warpgroup of 4 warps; B, and A unless it is in registers, come from shared memory
     mma.sp.m16n8k32   A (16 x 32) is sparse: half of it is stored, and metadata E says where it belongs (see sparsity.py)
+    wmma.m16n16k16    a warp multiplies A (16 x 16) by B (16 x 16): nvcuda::wmma of CUDA C++, one or two mma on the chip
 
 `per_register` is what decides a fragment's arrangement (see fragment.py): how many neighbouring elements
 along k one register holds: 2 of 16 bits, 4 of 8, 8 of 4, 32 of 1; and 1 where an element fills it.
@@ -63,12 +64,13 @@ FRAGMENT_TYPE = rule(
 ACCUMULATOR_TYPE = FRAGMENT_TYPE.worded(fix="Use {nearest}: pass the accumulator's type, not that of the inputs.")
 
 Operand = Literal["A", "B", "C", "D", "E", "matrix", "tmem"]  # E: the metadata of a sparse A
-_WARPS = {"mma": 1, "wgmma": 4, "mma.sp": 1, "wgmma.sp": 4}  # that share the operands
+_WARPS = {"mma": 1, "wgmma": 4, "mma.sp": 1, "wgmma.sp": 4, "wmma": 1}  # that share the operands
 _IN_REGISTERS: dict[str, tuple[Operand, ...]] = {
     "mma": ("A", "B", "C", "D"),
     "wgmma": ("A", "C", "D"),
     "mma.sp": ("A", "B", "C", "D", "E"),
     "wgmma.sp": ("A", "C", "D", "E"),
+    "wmma": ("A", "B", "C", "D"),
 }
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
@@ -83,7 +85,7 @@ class Instruction:
     ('mma.m16n8k16', ('float16',), ('float16', 'float32'), 2)
     """
 
-    family: str  # mma, wgmma, mma.sp or wgmma.sp
+    family: str  # mma, wgmma, mma.sp, wgmma.sp or wmma
     warps: int  # that share the operands
     in_registers: tuple[Operand, ...]  # the operands that lie there
     m: int
@@ -196,6 +198,23 @@ SPARSE_INSTRUCTIONS = (
     _row("wgmma.sp.m64nNk64",   "e4m3 e5m2",        4, "f16 f32", "wgmma", n=_EVERY_8),
     _row("wgmma.sp.m64nNk64",   "s8 u8",            4, "s32",     "wgmma", n=_INTEGER_N),
 )
+# PTX ISA, "Matrix multiply-accumulate operation using wmma instructions".
+WMMA_INSTRUCTIONS = (
+    #    name                  A, B       per register  C, D
+    _row("wmma.m16n16k16",      "f16",              2, "f16 f32"),
+    _row("wmma.m32n8k16",       "f16",              2, "f16 f32"),
+    _row("wmma.m8n32k16",       "f16",              2, "f16 f32"),
+    _row("wmma.m16n16k16",      "bf16",             2, "f32"),
+    _row("wmma.m32n8k16",       "bf16",             2, "f32"),
+    _row("wmma.m8n32k16",       "bf16",             2, "f32"),
+    _row("wmma.m16n16k16",      "s8 u8",            4, "s32"),
+    _row("wmma.m32n8k16",       "s8 u8",            4, "s32"),
+    _row("wmma.m8n32k16",       "s8 u8",            4, "s32"),
+    _row("wmma.m16n16k8",       "tf32",             1, "f32"),
+    _row("wmma.m8n8k4",         "f64",              1, "f64"),
+    _row("wmma.m8n8k32",        "s4 u4",            8, "s32"),
+    _row("wmma.m8n8k128",       "b1",              32, "s32"),
+)
 # fmt: on
 
 _WGMMA = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
@@ -209,18 +228,16 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     ([('e4m3', 'e5m2'), ('int8', 'uint8')], 256)
     """
     written = name.strip().casefold() if isinstance(name, str) else ""
-    is_sparse = re.search(r"\.sp\b", written) is not None
-    table = SPARSE_INSTRUCTIONS if is_sparse else INSTRUCTIONS
     shape = re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written)
     if shape:
         m, n, k = map(int, shape.groups())
         family = written[: shape.start()].rstrip(".").split(".")[0]
-        if is_sparse:
+        if re.search(r"\.sp\b", written):
             family += ".sp"
-        rows = tuple(row for row in table if (row.m, row.k) == (m, k) and n in row.n)
+        rows = tuple(row for row in _table(family) if (row.m, row.k) == (m, k) and n in row.n)
         if rows and family in ("", rows[0].family):
             return rows, n
-    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS)))
+    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS, *WMMA_INSTRUCTIONS)))
     limit = (
         f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"
@@ -228,6 +245,13 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     nearest = nearest_name(written, [*known, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
     fix = f"Use {nearest.replace('N', '128')}."
     raise UNKNOWN_NAME.error(argument="instruction", found=printed(name), limit=limit, fix=fix)
+
+
+def _table(family: str) -> tuple[Instruction, ...]:
+    """The rows among which those of a family are."""
+    if family.endswith(".sp"):
+        return SPARSE_INSTRUCTIONS
+    return WMMA_INSTRUCTIONS if family == "wmma" else INSTRUCTIONS
 
 
 def chosen_operand(instruction: str, operand: object, held: tuple[Operand, ...]) -> Operand:

@@ -139,7 +139,7 @@ LaneMasks = npt.NDArray[np.bool_]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Nibbles]
 _MASK_BITS = 32  # of disable-output-lane
-_SPARSE_ROWS = 128  # of a block: for fewer, only those of .ws, formulas say where the metadata lies
+_SPARSE_ROWS = 128  # of a block; where the metadata of fewer rows lies is known for .ws alone
 
 
 @dataclass(frozen=True, slots=True)

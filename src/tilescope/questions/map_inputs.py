@@ -46,7 +46,7 @@ MAP_OPTIONS = (
         "swizzle",
         "--swizzle",
         "Swizzle",
-        f"im2col-wide maps: {_WIDE['swizzle']} if nobody says it.",
+        f"the default of im2col-wide maps is {_WIDE['swizzle']}.",
         choices=tuple(SWIZZLE),
     ),
     Input("l2_promotion", "--l2", "L2 promotion", choices=tuple(L2_PROMOTION)),
@@ -56,7 +56,7 @@ MAP_OPTIONS = (
         "arch",
         "--arch",
         "Architecture",
-        f"im2col-wide maps: {_WIDE['arch']} if nobody says it.",
+        f"the default of im2col-wide maps is {_WIDE['arch']}.",
         choices=tuple(ARCH),
     ),
 )

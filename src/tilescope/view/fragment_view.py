@@ -268,6 +268,9 @@ def _facts(fragment: Fragment) -> Table:
         "registers": f"{fragment.registers} of 32 bits a thread; {taken}",
         "exists on": ", ".join(architectures_with(fragment.feature)),
     }
+    if fragment.copies > 1 and fragment.operand != "E":
+        read = extent(0, fragment.values // fragment.copies, " to ")
+        facts["copies"] = f"{fragment.copies} of every element in registers of its thread; values {read} are read"
     return Table(facts)
 
 

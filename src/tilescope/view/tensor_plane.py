@@ -147,7 +147,7 @@ class _Plane(NamedTuple):
         return self.across.exact and self.down.exact
 
 
-def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
+def plane(trace: Trace, exact: tuple[int, int]) -> Grid:
     """The plane of the tensor that the copy's first row lies in, with the copy in it.
 
     Up to `exact` columns and rows are drawn cell by cell.

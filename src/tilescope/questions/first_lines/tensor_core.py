@@ -109,9 +109,7 @@ def _bits(first: int, count: int, whole: int = CELL_BITS) -> str:
     return "" if count >= whole else f"bits {first} to {first + count - 1}"
 
 
-def of_tmem(
-    matrix: TmemLayout, element: tuple[int, int] | None = None, loaded: LoadedElement | None = None
-) -> FirstLine:
+def of_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded: LoadedElement | None) -> FirstLine:
     """Where a matrix or an element of it lies in tensor memory, and who gets the element by a load."""
     first, second = matrix.names[:2]
     if element is None:
