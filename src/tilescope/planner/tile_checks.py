@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from tilescope.arithmetic import rounded_up
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tmem_address import TMEM_LANES
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     MMA_ROWS,
-    TENSOR_MEMORY_COLUMNS,
     Product,
     Tile,
     accumulator_columns,
@@ -140,11 +139,11 @@ def _beyond_tensor_memory(product: Product, tile: Tile) -> Iterator[Broken]:
     m, n, _ = tile
     scaled = product.tensor_core.is_scaled(product.data_type)
     columns = accumulator_columns(tile)
-    available = TENSOR_MEMORY_COLUMNS - 1 if scaled else TENSOR_MEMORY_COLUMNS
+    available = TMEM_COLUMNS - 1 if scaled else TMEM_COLUMNS
     if columns > available:
         yield broken(
             TENSOR_MEMORY_EXCEEDED,
-            limit_columns=TENSOR_MEMORY_COLUMNS,
+            limit_columns=TMEM_COLUMNS,
             lanes=TMEM_LANES,
             columns=columns,
             others="the scale factors" if scaled else None,

@@ -14,9 +14,9 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.planner.product import Product, Tile
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map.limits import PADDED_ROW_ELEMENTS
 
 _ROW_BITS = CHUNK_BYTES * 8  # rows in global memory start at multiples of 16 bytes
-_PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in whole bytes
 
 
 class UnevenRow(NamedTuple):
@@ -74,5 +74,5 @@ def _row_multiple(product: Product, matrix: str, element: DataType, *, padded: b
     """
     if padded:
         half = matrix == "C" and element.bits == 6 and product.arch.has("half_row_16u6_store")
-        return _PADDED_ROW_ELEMENTS // 2 if half else _PADDED_ROW_ELEMENTS
-    return _PADDED_ROW_ELEMENTS // 2 if element.bits == 6 else _ROW_BITS // element.bits
+        return PADDED_ROW_ELEMENTS // 2 if half else PADDED_ROW_ELEMENTS
+    return PADDED_ROW_ELEMENTS // 2 if element.bits == 6 else _ROW_BITS // element.bits

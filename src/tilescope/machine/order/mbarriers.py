@@ -218,11 +218,12 @@ class Mbarriers:
 
         The answer is the lanes that have made an mbarrier since their last such fence.
         """
-        makers = set()
+        makers: set[int] = set()
         for barrier in self.at.values():
-            if barrier.init is not None and barrier.init.lane in lanes and not barrier.is_fenced:
+            maker = None if barrier.init is None else barrier.init.lane
+            if maker is not None and maker in lanes and not barrier.is_fenced:
                 barrier.is_fenced = True
-                makers.add(barrier.init.lane)
+                makers.add(maker)
         return sorted(makers)
 
     def publish(self, lanes: LaneNumbers) -> None:
