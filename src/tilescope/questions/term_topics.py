@@ -1,7 +1,7 @@
 """The term that a question spells: alone, as what is compared, or among the words of a sentence.
 
->>> term_topic("leading byte offset").name, contained_term("what does expect_tx mean").name
-('LBO', 'expect_tx')
+>>> term_topic("leading byte offset").name, contained_term("what does SBO mean").name
+('LBO', 'SBO')
 """
 
 from __future__ import annotations
