@@ -7,7 +7,7 @@ and zeros are exact. Test data are bit patterns of numbers of moderate size, mad
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -64,14 +64,20 @@ def _environment() -> Environment:
 
 
 def nested(text: str, indent: int = 2) -> str:
-    r"""Lines further to the right; directives of the preprocessor stay at the margin.
+    r"""Text further to the right; directives of the preprocessor stay at the margin.
 
     >>> print(nested("#pragma unroll\nfor (;;) {}"))
     #pragma unroll
       for (;;) {}
     """
-    lines = text.strip("\n").split("\n")
-    return "\n".join(line if line.startswith("#") or not line else " " * indent + line for line in lines)
+    return "\n".join(indented(text.strip("\n").split("\n"), indent))
+
+
+def indented(lines: Iterable[str], indent: int) -> Iterator[str]:
+    """Lines further to the right; directives of the preprocessor stay at the margin, and empty lines empty."""
+    for line in lines:
+        stays = line.startswith("#") or not line
+        yield line if stays else " " * indent + line
 
 
 def rendered(template: str, facts: Mapping[str, object]) -> str:

@@ -26,7 +26,7 @@ HOST_ARRAY = rule(
     argument="array",
     found="{shown}",
     limit="a numpy array, or a torch tensor on the CPU",
-    fix="Use np.array(…), and keep it.",
+    fix="Use np.array(…), and keep that array: the kernel writes to it.",
     source="numpy, the array interface; torch.Tensor.data_ptr",
     passing="ts.Memory().place(np.zeros((4, 8)))",
     failing="ts.Memory().place(np.zeros((4, 8)).T)",
@@ -34,12 +34,12 @@ HOST_ARRAY = rule(
 NOT_CONTIGUOUS = HOST_ARRAY.worded(
     found="an array of shape {shape}, {data_type}, whose bytes do not follow each other",
     limit="a C-contiguous array of numbers",
-    fix="Use np.ascontiguousarray(array), and look for the results there.",
+    fix="Use np.ascontiguousarray(array), and read the results from that copy.",
 )
 OTHER_DEVICE = HOST_ARRAY.worded(
     found="a tensor on {device}",
     limit="a tensor on the CPU",
-    fix="Use tensor.cpu(), and look for the results there.",
+    fix="Use tensor.cpu(), and read the results from that copy.",
 )
 
 
@@ -62,7 +62,7 @@ def is_tensor(argument: object) -> bool:
 
 
 def host_array(argument: Any) -> Array:
-    """The argument as a C-contiguous numpy array that shares its bytes; a refusal where there is none."""
+    """The argument as a C-contiguous numpy array that shares its bytes; a RuleError if it cannot be one."""
     if is_tensor(argument):
         return _tensor_array(argument)
     if not isinstance(argument, np.ndarray) and not hasattr(argument, "__array__"):

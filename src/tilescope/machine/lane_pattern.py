@@ -1,7 +1,7 @@
 """Under which swizzles the lanes of an access go straight: what addresses say of a tile that nobody describes.
 
 Threads write and read tiles by rows and columns. So in the tile, before its swizzle, every bit of a lane's number moves the lane
-by one fixed distance: so many chunks, or so many rows. Under another swizzle than that of the tile it does not:
+by one fixed distance: a number of chunks, or of rows. Under another swizzle than that of the tile it does not:
 
     lane          0    1    2  …    8    9   10  …          8 lanes a row, 4 rows of 128 bytes
     address       0   16   32     144  128  176              bit 0 of the lane: +16 in row 0, -16 in row 1

@@ -67,7 +67,7 @@ class ReadKey(NamedTuple):
     word: int  # the descriptor, its start and what belongs to no field taken out
 
     def end(self, start: int) -> int:
-        """The first byte behind what is read from a start on; the swizzle's pattern does not move with the start."""
+        """The first byte after what is read from a start on; the swizzle's pattern does not move with the start."""
         in_pattern = start % _REPEAT_BYTES
         start_field = self.descriptor.form.word.field("start_address")
         addresses = self.shape.addresses(self.shape.descriptor(self.word | start_field.place(in_pattern)))

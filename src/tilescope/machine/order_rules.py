@@ -174,12 +174,13 @@ CP_ASYNC = rule(
 )
 BARRIER_INIT = rule(
     "run-barrier-init",
-    "An mbarrier is used only after its init and a barrier; by other blocks after fence.mbarrier_init and a barrier of the cluster.",
+    "An mbarrier is used only after its init and a barrier; by other blocks after a barrier of the cluster, and after "
+    "fence.mbarrier_init where the arrival at it is .relaxed.",
     argument="{where}",
     found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
     limit="nothing makes the init visible to this thread",
-    fix="Put bar.sync (in a cluster fence.mbarrier_init and barrier.cluster) after {before_where}.",
-    source="PTX ISA, mbarrier.init, fence.mbarrier_init",
+    fix="Put bar.sync (in a cluster barrier.cluster.arrive and barrier.cluster.wait) after {before_where}.",
+    source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
 )
@@ -315,7 +316,7 @@ UNWRITTEN = rule(
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
-    "A tensor core multiplies no operand of which nothing was ever written.",
+    "Something was written to an operand before a tensor core multiplies it.",
     argument="{where}",
     found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; seen {met}]]",
     limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",

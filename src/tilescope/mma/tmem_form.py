@@ -207,7 +207,8 @@ def named_move(opcode: str) -> TmemMove:
     16
     """
     head = re.fullmatch(r"tcgen05\.(?P<direction>ld|st)(?P<red>\.red)?(?P<words>(?:\.[\w:]+)*)", opcode)
-    words = [] if head is None else [word for word in head["words"].split(".") if word and word not in _QUALIFIERS]
+    qualifiers = [] if head is None else head["words"].split(".")
+    words = [word for word in qualifiers if word and word not in _QUALIFIERS]
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:

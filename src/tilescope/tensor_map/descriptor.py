@@ -70,10 +70,12 @@ def _repeat_in_words(value: int) -> str:
     return "16: no swizzle" if value == _NO_REPEAT_BYTES else f"{value} bytes until the swizzle repeats"
 
 
+# A field: its name, its first and its last bit.
+_IM2COL = WordField("im2col", 64, 64, says=_coded(("tiled", "im2col")))
+_RANK = WordField("rank", 64 + 4, 64 + 6, first=1, says=partial(counted, noun="dimension"))
 _OPTIONS = (
-    # name, first bit, last bit
-    WordField("im2col", 64, 64, says=_coded(("tiled", "im2col"))),
-    WordField("rank", 64 + 4, 64 + 6, first=1, says=partial(counted, noun="dimension")),
+    _IM2COL,
+    _RANK,
     WordField("data_type", 64 + 7, 64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
     WordField("interleave", 64 + 11, 64 + 12, says=_coded(_NAMES["interleave"])),
     WordField("swizzle", 64 + 13, 64 + 14, says=_coded(_NAMES["swizzle"])),
@@ -293,4 +295,4 @@ def _entry_names(name: str, count: int) -> tuple[str, ...]:
 
 def format_of(bits: int) -> WordFormat:
     """The fields of 1024 bits, whatever they are: by whether they claim to be an im2col map, and of which rank."""
-    return FORMATS[bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1]
+    return FORMATS[bool(_IM2COL.extract(bits)), _RANK.extract(bits)]

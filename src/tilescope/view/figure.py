@@ -59,7 +59,7 @@ def has_figure(drawing: Drawing) -> bool:
     return any(True for _ in _figures(drawing))
 
 
-def figure_svg(drawings: Sequence[Labelled], *, ground: Ground = "light", pin: Pin | None = None) -> str:
+def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pin: Pin | None) -> str:
     """The figures of drawings as one SVG document with a transparent ground; the pinned cell and its partners are marked.
 
     >>> grid = Grid.of("", ("line", "chunk"), [0], [0, 1], lambda line, chunk: Cell(str(chunk), chunk))

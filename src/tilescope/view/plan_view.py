@@ -248,10 +248,18 @@ def _refusals(report: PlanReport) -> Table:
     for reason, orders_of in by_reason.items():
         sentence = reason.sentence
         if not reason.names_swizzle and not refuses_all:
-            names = [name if len(orders) > 1 else f"{name} {min(orders)}" for name, orders in orders_of.items()]
+            names = [_refused_name(swizzle, orders) for swizzle, orders in orders_of.items()]
             sentence += f" This refuses swizzle {', '.join(names)}."
         sentences.append(sentence)
     return Table.numbered(sentences, "Refused")
+
+
+def _refused_name(swizzle: str, orders: set[str]) -> str:
+    """A swizzle, with the atom order where only one is refused."""
+    if len(orders) > 1:
+        return swizzle
+    (order,) = orders
+    return f"{swizzle} {order}"
 
 
 class _Reason(NamedTuple):

@@ -14,7 +14,7 @@ from tilescope.view.grid import Cell, Grid
 from tilescope.view.number_span import extent
 
 
-def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None = None) -> Drawing:
+def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None) -> Drawing:
     """An 8x4 atom in memory; with `element` (row, k) the scale that it shares is marked and told."""
     row = scales.format
     atom = SCALE_ATOM[scales.atom]

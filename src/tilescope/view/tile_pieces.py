@@ -152,6 +152,9 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
     rows, columns = addresses.shape
     if columns % count or count * element_bits % 8:
         return False
+    run_bytes = count * element_bits // 8
     runs = addresses.reshape(rows, columns // count, count)
-    expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
-    return bool((runs == expected).all()) and not (runs[:, :, 0] % (count * element_bits // 8)).any()
+    first = runs[:, :, :1]
+    is_contiguous = (runs == first + np.arange(count) * element_bits // 8).all()
+    is_aligned = (first % run_bytes == 0).all()
+    return bool(is_contiguous and is_aligned)

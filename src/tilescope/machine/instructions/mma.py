@@ -159,7 +159,7 @@ class Tiles(NamedTuple):
 
 
 def _sparse_mma(assembler: Assembler, instruction: Instruction, product: Product, tiles: Tiles) -> Turn:
-    """mma.sp: the metadata and the selector stand behind C."""
+    """mma.sp: the metadata and the selector come after C."""
     if len(instruction.operands) != _SPARSE_OPERANDS:
         came = counted(len(instruction.operands), "operand")
         raise RefusedError(f"{product.name} takes D, A, B, C, the metadata and the sparsity selector, not {came}")

@@ -28,9 +28,10 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler
 from tilescope.machine.register_tile import LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
-from tilescope.mma.instruction import ROW_BYTES, WMMA_INSTRUCTIONS
+from tilescope.mma.instruction import WMMA_INSTRUCTIONS
 from tilescope.mma.instruction import Instruction as Row
 from tilescope.mma.instruction import Operand as MatrixOperand
+from tilescope.mma.matrix_form import ROW_BYTES
 from tilescope.mma.wmma_access import LaneAccess, Order, wmma_accesses
 from tilescope.ptx.syntax import Instruction, Operand
 from tilescope.sentence import counted

@@ -36,7 +36,7 @@ class Request(NamedTuple):
     lanes: LaneNumbers
     places: Addresses
     size_bytes: int
-    same: Same | None = None  # None: a load, or nobody can say
+    same: Same | None = None  # None: a load, or not known
 
     def of(self, chosen: CellNumbers) -> Request:
         """What some of the lanes ask for."""
@@ -170,12 +170,16 @@ class Touching:
         met = table.unknown_writes(touch.cells, threads, strong=touch.is_strong)
         if met is not None:
             self._tell(met, touch, was_write=True)
+        if touch.is_strong:
+            covered = table.unknown_covered(touch.cells, threads)
+            if covered is not None:
+                self._tell(covered, touch, was_write=True)
         if touch.writes:
             for read in table.unknown_reads(touch.cells, threads, strong=touch.is_strong):
                 self._tell(read, touch, was_write=False)
 
     def _tell(self, met: Met, touch: Touch, *, was_write: bool) -> None:
-        """One conflict for each instruction that was met; to overwrite with what lies there is none."""
+        """One conflict for each earlier instruction; a store of the value that is already there makes none."""
         witness = self._witness
         same = touch.request.same
         if same is not None and same()[met.places // touch.at.each].all():
