@@ -53,7 +53,17 @@ def test_together_programs_use_all_kinds_of_instructions():
     text = "".join(grown(seed).text() for seed in range(60))
     for word in ("shfl", "vote", "match", "redux", "elect", "bar.red", "mbarrier", "atom.shared", "red.global"):
         assert word in text, word
-    for word in ("cp.async.c", "cp.async.bulk.tensor", "cp.reduce", "ldmatrix", "stmatrix", "mma.sync", "wgmma"):
+    for word in (
+        "cp.async.c",
+        "cp.async.bulk.tensor",
+        "cp.reduce",
+        "ldmatrix",
+        "stmatrix",
+        "mma.sync",
+        "wgmma",
+        "wmma.load",
+        "wmma.store",
+    ):
         assert word in text, word
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import view
-from tilescope.mma.scale_layout import ScaleLanes
+from tilescope.mma.scale_lanes import ScaleLanes
 
 
 def numbers(text):

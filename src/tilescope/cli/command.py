@@ -257,7 +257,7 @@ class _ShapeCommand(ManualCommand):
 def click_command(question: Question, gather: Gather | None) -> click.Command:
     """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
-    What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that
+    What the command line leaves out is not passed on: the library has its defaults. `gather` reads the files that
     were named.
     """
 

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import ceil_div
 from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
 from tilescope.layout.modes import IntTree, Modes, Pairs, Strides, coalesced, steps_of
 from tilescope.layout.terms import AddressTerms
@@ -198,7 +199,7 @@ class Layout(Value):
         if self.tiling is not None:
             return self.tiling.size_bytes
         last = sum((extent - 1) * stride for extent, stride in chain(*self.pairs))
-        return -(-(last + self.element_bits) // self.unit_bits)
+        return ceil_div(last + self.element_bits, self.unit_bits)
 
     @property
     def alignment_bytes(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.mma.fragment import as_array
+from tilescope.reading import as_array
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 
 

@@ -39,7 +39,6 @@ Operands of f16 always take eight registers. Where fewer are enough the rest hol
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,11 +48,12 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
+from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
+from tilescope.mma.matrix_form import named_form
 from tilescope.mma.sparsity import group_elements
 from tilescope.mma.tmem_form import named_move
-from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.reading import as_array, integer
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 
@@ -400,33 +400,6 @@ def _of_metadata(row: Instruction, n: int, data_type: DataType) -> Fragment:
     )
 
 
-def as_array(argument: str, value: npt.ArrayLike) -> Array:
-    """The value as an array; rows of different lengths are refused."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise ARGUMENT_TYPE.error(
-            argument=argument, found="rows of different lengths", limit="an array", fix="Use rows of one length."
-        ) from None
-
-
-def array_where(
-    argument: str, value: npt.ArrayLike, holds: Callable[[Array], bool], limit: str, fix: str, **values: object
-) -> Array:
-    """The value as an array for which a condition holds; refused with what was found if it does not."""
-    array = as_array(argument, value)
-    if not holds(array):
-        facts: dict[str, Any] = {"shape": array.shape, **values}
-        raise ARGUMENT_RANGE.error(
-            argument=argument,
-            found=f"an array of shape {array.shape}, {array.dtype}",
-            limit=limit,
-            fix=fix,
-            **facts,
-        )
-    return array
-
-
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
     w = per_register
@@ -505,7 +478,7 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
 
 
 def _matrices(name: str, operand: Operand | None, data_type: object) -> Fragment:
-    """What ldmatrix and stmatrix move (see instruction.py)."""
+    """What ldmatrix and stmatrix move (see matrix_form.py)."""
     direction, form, count = named_form(name)
     opcode = form.opcode(direction, count)
     types = _MATRIX_TYPES[form.packed_bits]

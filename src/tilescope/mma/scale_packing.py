@@ -37,9 +37,8 @@ import numpy.typing as npt
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
-from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
-from tilescope.reading import known_name, known_row, pair
+from tilescope.reading import as_array, known_name, known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row

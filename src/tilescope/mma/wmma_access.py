@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.mma.fragment import QUAD_LANES, REGISTER_BITS, Fragment
-from tilescope.mma.instruction import ROW_BYTES
+from tilescope.mma.matrix_form import ROW_BYTES
 
 Order = Literal["row", "col"]
 Numbers = npt.NDArray[np.int64]

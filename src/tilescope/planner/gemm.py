@@ -198,7 +198,7 @@ class _Plans(NamedTuple):
     epilogue: Plan | None
 
     def smem_bytes(self, stages: int) -> int:
-        """Shared memory of a block with so many stages."""
+        """Shared memory of a block with that many stages."""
         return end_of(regions_of(self.a, self.b, self.epilogue, stages))
 
 
@@ -261,7 +261,7 @@ class _TileSearch:
     def _epilogue(self, choice: Choice) -> Plan | list[Obstacle] | None:
         """The plan of what is stored of C at a time: a span of columns, where the tile is a whole number of spans.
 
-        Of a swapped tile it is all of n, and at most so many of m as keep the buffer small.
+        Of a swapped tile it is all of n, and only as much of m as keeps the buffer small.
         """
         if not self.product.by_tma:
             return None
@@ -309,9 +309,7 @@ class _TileSearch:
         return tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",)
 
 
-def _matrix_plan(
-    product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool = False
-) -> Plan | list[Obstacle]:
+def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
     With A and B swapped the accumulators hold the transpose of C: n x m, with n contiguous in global memory.

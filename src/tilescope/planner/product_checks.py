@@ -14,7 +14,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.mma.tmem_address import TMEM_LANES
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.missing import (
     CONSUMER_FIX,
     CONSUMER_FOUND,
@@ -30,7 +30,6 @@ from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     MMA_ROWS,
-    TENSOR_MEMORY_COLUMNS,
     Product,
     Tile,
     accumulator_columns,
@@ -42,10 +41,10 @@ from tilescope.planner.product import (
 from tilescope.planner.schedule import Schedule
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map.limits import PADDED_ROW_ELEMENTS
 
 _TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer
 _ROW_BITS = CHUNK_BYTES * 8  # rows in global memory start at multiples of 16 bytes
-_PADDED_ROW_ELEMENTS = 128  # of the packed types that shared memory holds in whole bytes
 _NEVER_STORED = "16u4_align16b"
 _EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
 
@@ -328,8 +327,8 @@ def _row_multiple(product: Product, matrix: str, element: DataType, *, padded: b
     """
     if padded:
         half = matrix == "C" and element.bits == 6 and product.arch.has("half_row_16u6_store")
-        return _PADDED_ROW_ELEMENTS // 2 if half else _PADDED_ROW_ELEMENTS
-    return _PADDED_ROW_ELEMENTS // 2 if element.bits == 6 else _ROW_BITS // element.bits
+        return PADDED_ROW_ELEMENTS // 2 if half else PADDED_ROW_ELEMENTS
+    return PADDED_ROW_ELEMENTS // 2 if element.bits == 6 else _ROW_BITS // element.bits
 
 
 def tile_problems(product: Product, tile: Tile) -> list[Broken]:
@@ -379,11 +378,11 @@ def _beyond_tensor_memory(product: Product, tile: Tile) -> Iterator[Broken]:
     m, n, _ = tile
     scaled = product.tensor_core.is_scaled(product.data_type)
     columns = accumulator_columns(tile)
-    available = TENSOR_MEMORY_COLUMNS - 1 if scaled else TENSOR_MEMORY_COLUMNS
+    available = TMEM_COLUMNS - 1 if scaled else TMEM_COLUMNS
     if columns > available:
         yield broken(
             TENSOR_MEMORY_EXCEEDED,
-            limit_columns=TENSOR_MEMORY_COLUMNS,
+            limit_columns=TMEM_COLUMNS,
             lanes=TMEM_LANES,
             columns=columns,
             others="the scale factors" if scaled else None,

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.ptx.opcode import Fields, fields_of
+from tilescope.sentence import shortened
+
+_SHOWN_CHARACTERS = 80  # of an instruction
 
 VariableSpace = Literal["param", "shared", "local", "const", "global"]
 
@@ -320,6 +323,16 @@ class Instruction:
     def line_name(self) -> str:
         """The source line, or the PTX line where there is none: "mm.cu:61", "PTX line 310"."""
         return self.source_line or f"PTX line {self.line}"
+
+
+def place_in_words(source_line: str | None, ptx_line: int, text: str) -> str:
+    """Where an instruction stands, its source line first where there is one.
+
+    >>> place_in_words("mm.cu:61", 310, "ld.shared.b32 %r1, [%r2];")
+    'mm.cu:61, PTX line 310 (ld.shared.b32 %r1, [%r2];)'
+    """
+    ptx = f"PTX line {ptx_line} ({shortened(text, _SHOWN_CHARACTERS)})"
+    return ptx if source_line is None else f"{source_line}, {ptx}"
 
 
 @dataclass(frozen=True, slots=True)

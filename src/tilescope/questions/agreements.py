@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS
-from tilescope.mma.agreement import Agreement, compatible
+from tilescope.mma.agreement import compatible
 from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.smem_agreement import Agreement
 from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path

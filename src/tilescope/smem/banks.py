@@ -61,7 +61,7 @@ _SEVERAL_LANES = f"{LANE_ALIGNMENT.found}, as {{wrong_lanes}} of {{lanes}} lanes
 _LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 _LANES = np.arange(WARP_LANES)
 _PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
-_BLOCK_ACCESSES = 2048  # as many as keep the intermediate arrays in the cache
+_BLOCK_ACCESSES = 2048  # counted together: their intermediate arrays stay in the cache
 FIRST_BATCH = 4096  # accesses in one call that make loading the compiled loop worth while: more will follow
 NEXT_BATCH = 64  # once it is there
 

@@ -11,7 +11,8 @@ Row 37 is in row 5 of the atom, bytes 4 to 7, and in lane 5 of every quarter, co
 from __future__ import annotations
 
 from tilescope.arithmetic import ceil_div
-from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
+from tilescope.mma.scale_lanes import ScaleLanes
+from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS
 from tilescope.view.drawing import Beside, Drawing, Table

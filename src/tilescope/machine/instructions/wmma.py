@@ -30,9 +30,10 @@ from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, 
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
-from tilescope.mma.instruction import ROW_BYTES, WMMA_INSTRUCTIONS
+from tilescope.mma.instruction import WMMA_INSTRUCTIONS
 from tilescope.mma.instruction import Instruction as Row
 from tilescope.mma.instruction import Operand as MatrixOperand
+from tilescope.mma.matrix_form import ROW_BYTES
 from tilescope.mma.wmma_access import LaneAccess, Order, wmma_accesses
 from tilescope.one_rounding import Rounding
 from tilescope.ptx.syntax import Instruction, Operand

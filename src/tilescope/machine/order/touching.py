@@ -170,6 +170,10 @@ class Touching:
         met = table.unknown_writes(touch.cells, threads, strong=touch.is_strong)
         if met is not None:
             self._tell(met, touch, was_write=True)
+        if touch.is_strong:
+            covered = table.unknown_covered(touch.cells, threads)
+            if covered is not None:
+                self._tell(covered, touch, was_write=True)
         if touch.writes:
             for read in table.unknown_reads(touch.cells, threads, strong=touch.is_strong):
                 self._tell(read, touch, was_write=False)

@@ -12,12 +12,12 @@ from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
 
 if TYPE_CHECKING:
-    from tilescope.mma.agreement import Agreement
     from tilescope.mma.descriptor_loop import DescriptorLoop
     from tilescope.mma.fragment import Fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.readings import WordReadings
     from tilescope.mma.scale_layout import ScaleLayout
+    from tilescope.mma.smem_agreement import Agreement
     from tilescope.mma.tmem_budget import TmemBudget
     from tilescope.mma.tmem_layout import TmemLayout
     from tilescope.mma.tmem_load import LoadedElement
