@@ -90,19 +90,31 @@ def test_memory_of_a_launch_file_is_written_and_read_again():
 
 @pytest.mark.parametrize("address", [0x7C00_0000_0000 - 4, 0x7D00_1000_0000, 0x7E00_0000_0000])
 def test_memory_in_a_window_of_the_machine_is_refused(address):
-    launch = LaunchDescription(grid=(1,), block=(1,), memory=(MemoryDescription(address=address, file="a"),))
+    memory = (MemoryDescription(address=address, file="a"),)
+    launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=memory)
     with pytest.raises(ts.RuleError, match="launch-memory"):
         launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
 def test_memory_that_overlaps_is_refused():
     both = tuple(MemoryDescription(address=POINTER + offset, file="a") for offset in (0, 63))
+    launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=both)
     with pytest.raises(ts.RuleError, match=r"launch-memory: 64 bytes at .*; other memory of the launch lies there"):
-        launched(
-            ts.Kernel(ADD_ONE),
-            LaunchDescription(grid=(1,), block=(1,), memory=both),
-            lambda _: np.zeros(64, np.uint8),
-        )
+        launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
+
+
+def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused():
+    launch, arrays = chained(after=42)
+    arrays["after1.npy"] = np.zeros(7, np.uint8)
+    with pytest.raises(ts.RuleError, match=r"after1\.npy has 7 bytes; the memory at 0x7f5dc6000000 has 4 bytes"):
+        launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+
+
+@pytest.mark.parametrize("address", ['"-0x10"', "-16", '"0x200000000000000"', '"here"', "[]"])
+def test_an_address_that_no_card_has_is_refused(address):
+    text = f'[launch]\n[[memory]]\naddress = {address}\nfile = "a.npy"'
+    with pytest.raises(ts.RuleError, match=r"memory\[0\]\.address"):
+        read_launch(text.encode(), "launch.toml")
 
 
 def test_a_file_that_is_not_in_the_archive_is_named():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -37,6 +38,7 @@ from tilescope.machine.run import KernelRun, with_memory
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
+from tilescope.ptx.source_name import parameter_name, source_name, template_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -51,11 +53,11 @@ _MOST_SECONDS = 1 << 32  # a century
 
 ENTRY = rule(
     "kernel-entry",
-    "A text has an entry of that name, or one whose name has that part.",
+    "The text has an entry of the name that is asked for, in PTX or in its source, or exactly one that contains it.",
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
-    fix='Name one of them, or a part that only it has[[: entry="{nearest}", on the command line --entry {nearest}]].',
+    fix='Name one of them, or a part of only one name[[: entry="{nearest}", on the command line --entry {quoted}]].',
     source="PTX ISA, .entry",
     passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
     failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
@@ -91,7 +93,7 @@ class Kernel:
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
-        self.host: TritonHost | None = None  # what Triton's host knows about launches, where Triton compiled the text
+        self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
@@ -137,7 +139,8 @@ class Kernel:
     ) -> Kernel:
         """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
 
-        `entry` is its name in the source, or a part of it, where the file has several. `options` are the compiler's:
+        `entry` is its name in the source, or a part of it, where the file has several; for an instance of a template
+        "gemm<128, 64>". `options` are the compiler's:
         "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
 
             kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
@@ -152,8 +155,9 @@ class Kernel:
         size = counted(len(self.instructions), "instruction")
         if self.host is not None:
             return f"<Kernel {self.entry}({self.host.declared}), {self.host}: {size}>"
-        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
-        return f"<Kernel {self.entry}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
+        parameters = ", ".join(_declared(parameter, self.entry) for parameter in self.parameters)
+        name = template_name(self.entry)
+        return f"<Kernel {name}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
     @property
     def entry(self) -> str:
@@ -177,7 +181,7 @@ class Kernel:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The instructions as they were written, those of called functions behind the entry's."""
+        """The instructions as they were written: the entry's, then those of called functions."""
         return tuple(one.text for one in self.program.instructions if one is not None)
 
     def run(
@@ -268,7 +272,7 @@ class Kernel:
         cluster: int | Sequence[int] | None,
         smem_bytes: int | None,
     ) -> AskedShape:
-        """The shape of a launch, with what the kernel says itself in place of what nobody says."""
+        """The shape of a launch; what the call leaves out comes from the kernel, if it says so."""
         host = self.host
         if host is not None:
             grid = host.grid(extents("grid", grid))
@@ -311,30 +315,69 @@ class Kernel:
         return mutants_of(self)
 
 
-def _declared(parameter: Variable) -> str:
+def _declared(parameter: Variable, entry: str) -> str:
     """A parameter as PTX declares it.
 
-    >>> _declared(Variable("m", 0, "param", "b8", 64, 128))
+    >>> _declared(Variable("m", 0, "param", "b8", 64, 128), "k")
     '.b8 m[128]'
     """
+    name = parameter_name(entry, parameter.name)
     bits = BITS_OF_TYPE[parameter.type]
     is_scalar = parameter.size_bytes == bits // 8
-    return f".{parameter.type} {parameter.name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
+    return f".{parameter.type} {name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
 
 
 def _chosen(module: Module, entry: str | None) -> Function:
-    """The entry that a name means: its own, or a part that no other has; the only one where none is named."""
+    """The entry that a name means; without a name, the only entry."""
     functions = module.entries
-    if entry is None and len(functions) == 1:
-        return functions[0]
-    if isinstance(entry, str):
-        named = [function for function in functions if function.name == entry]
-        partly = named or [function for function in functions if entry in function.name]
-        if len(partly) == 1:
-            return partly[0]
-    asked = "no entry is named" if entry is None else f"entry = {printed(entry)}"
-    names = [function.name for function in functions]
-    raise ENTRY.error(asked=asked, known=names or ["no entry"], nearest=names[0] if names else None)
+    found = functions if entry is None else _named(functions, entry)
+    if len(found) == 1:
+        return found[0]
+    names = [_telling_name(function.name, functions) for function in found or functions]
+    raise ENTRY.error(
+        asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
+        known=names or ["no entry"],
+        nearest=names[0] if names else None,
+        quoted=shlex.quote(names[0]) if names else None,
+    )
+
+
+def _named(functions: Sequence[Function], entry: object) -> Sequence[Function]:
+    """The kernels that a name may mean: its own name first, then that in the source, then a part of either."""
+    if not isinstance(entry, str):
+        return ()
+    asked = entry.replace(" ", "")
+    for is_meant in (_is_own_name, _is_template, _is_in_source, _is_part):
+        found = [function for function in functions if is_meant(function.name, asked)]
+        if found:
+            return found
+    return ()
+
+
+def _is_own_name(name: str, asked: str) -> bool:
+    return name == asked
+
+
+def _is_template(name: str, asked: str) -> bool:
+    """Whether a kernel is gemm<128,64>, with its scope or without."""
+    written = template_name(name).replace(" ", "")
+    return asked in (written, written.removeprefix(source_name(name).rpartition("::")[0]).removeprefix("::"))
+
+
+def _is_in_source(name: str, asked: str) -> bool:
+    written = source_name(name)
+    return asked in (written, written.rpartition("::")[-1])
+
+
+def _is_part(name: str, asked: str) -> bool:
+    return asked in name or asked in template_name(name).replace(" ", "")
+
+
+def _telling_name(name: str, functions: Sequence[Function]) -> str:
+    """The name that a kernel has in its source, or in PTX where the source gives the same name to another one."""
+    written = template_name(name)
+    same = [function for function in functions if template_name(function.name) == written]
+    return written if len(same) == 1 else name
 
 
 def _memory(memory: object) -> Memory:
@@ -364,14 +407,14 @@ def _seconds(max_seconds: object) -> float | None:
 def _watch(
     program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
 ) -> SmemWatch | None:
-    """Who looks at the shared memory of a block, if anybody asks for it."""
+    """The watch over the shared memory of a block; None if the call asks for no picture."""
     if block is None and at is None:
         return None
     if not findings:
         raise ARGUMENT_RANGE.error(
             argument="smem_block",
             found="a picture of shared memory, and findings=False",
-            limit="who wrote what is known where findings are looked for",
+            limit="a run without findings does not know who wrote what",
             fix="Leave findings=False out.",
         )
     wanted = _wanted([(0, 0, 0) if block is None else block], grid)
@@ -388,17 +431,19 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
         raise ARGUMENT_TYPE.error(
             argument="blocks",
             found=printed(blocks),
-            limit="a sequence of the coordinates of blocks",
+            limit="a sequence of blocks, each by its coordinates",
             fix="Use blocks=[(0, 0, 0)].",
         )
     wanted = []
     for index in listed:
-        x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
-        if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
+        coordinates = integers("blocks", index)
+        x, y, z = (*coordinates, 0, 0, 0)[:3]
+        is_inside = 0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]
+        if not 1 <= len(coordinates) <= 3 or not is_inside:
             raise ARGUMENT_RANGE.error(
                 argument="blocks",
-                found=f"block {(x, y, z)}",
-                limit=f"the grid has {by(grid)} blocks",
+                found=f"block {coordinates}",
+                limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
                 fix="Use blocks=[(0, 0, 0)].",
             )
         wanted.append((x, y, z))

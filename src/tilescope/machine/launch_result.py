@@ -19,7 +19,7 @@ from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_acces
 
 
 def run_of(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
-    """The run of a launch that has ended; `notes` stand behind its findings."""
+    """The run of a launch that has ended; `notes` come after its findings."""
     _end_log(result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
@@ -62,7 +62,7 @@ def _instruction_counts(launch: Launch, result: GridRun, costs: Costs) -> tuple[
         rows.append(
             InstructionCount(
                 ptx_line=instruction.line,
-                source_line=None if instruction.source is None else str(instruction.source),
+                source_line=instruction.source_line,
                 ptx_text=instruction.text,
                 threads=int(threads[pc]),
                 warps=int(warps[pc]),
@@ -83,7 +83,7 @@ def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
     instruction = launch.program.instructions[pc]
     if instruction is None:
         return 0, None
-    return instruction.line, None if instruction.source is None else str(instruction.source)
+    return instruction.line, instruction.source_line
 
 
 def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:

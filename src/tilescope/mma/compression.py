@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.mma.fragment import NIBBLE_BITS, Fragment, array_where, as_array, fragment
+from tilescope.mma.element_matrix import element_matrix
+from tilescope.mma.fragment import NIBBLE_BITS, Fragment, fragment
 from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
 from tilescope.mma.sparsity import (
     ORDERED_NIBBLES,
@@ -36,15 +38,14 @@ from tilescope.mma.sparsity import (
     nibbles_of_entries,
 )
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_LANES
 from tilescope.mma.tmem_layout import METADATA_INSTRUCTION_K, TmemLayout, tmem_layout
-from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.reading import array_where, as_array, integer
+from tilescope.rule import rule
 from tilescope.sentence import by
 
 Words = npt.NDArray[np.uint32]
 _NIBBLES_OF_WORD = 8
-_TMEM_ROWS = 128
 _SWAPPED_NIBBLES = tuple((nibble & 3) << 2 | nibble >> 2 for nibble in ORDERED_NIBBLES)
 _MMA_TYPES = dict.fromkeys(name for row in SPARSE_INSTRUCTIONS for name in row.types)
 _TCGEN05_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.codes)
@@ -119,7 +120,7 @@ def compress(
     ((1, 1, 32), ['0x0', '0x48444448', '0x0', '0x0'])
     """
     row = _sparse_type(as_array("a", a).dtype if data_type is None else data_type)
-    matrix = _matrix("a", a, row)
+    matrix = element_matrix("a", a, row)
     form = _form(instruction, row, selector)
     _check_shape(matrix.shape, form, row)
     stored = compressed(matrix, row)
@@ -142,7 +143,7 @@ def decompress(
     [[5, 0, 7, 0, 0, 2, 0, 3]]
     """
     row = _sparse_type(as_array("values", values).dtype if data_type is None else data_type)
-    stored = _matrix("values", values, row)
+    stored = element_matrix("values", values, row)
     form = _form(instruction, row, selector)
     m, k = stored.shape[0], 2 * stored.shape[1]
     _check_shape((m, k), form, row)
@@ -260,8 +261,8 @@ def _form(instruction: str | None, row: DataType, selector: int) -> _Form | _Lan
         if selector != 0:
             raise TCGEN05_SELECTOR.error(selector=selector)
         k = METADATA_INSTRUCTION_K[row.smem_bits]
-        layout = tmem_layout((_TMEM_ROWS, k), operand="metadata", data_type=row)
-        return _CellForm(row, "tcgen05.mma.sp", _TMEM_ROWS, k, layout)
+        layout = tmem_layout((TMEM_LANES, k), operand="metadata", data_type=row)
+        return _CellForm(row, "tcgen05.mma.sp", TMEM_LANES, k, layout)
     held = fragment(instruction, "E", row)
     if not 0 <= selector < held.copies:
         raise SPARSE_SELECTOR.error(
@@ -284,32 +285,12 @@ def _sparse_type(data_type: Any) -> DataType:
     raise SPARSE_TYPE.error(data_type=row.name, known=_TYPES, nearest=alike[0] if alike else "bfloat16")
 
 
-def _matrix(name: str, values: npt.ArrayLike, row: DataType) -> Matrix:
-    """A matrix of elements of the type, rounded as numpy rounds."""
-    matrix = array_where(
-        name,
-        values,
-        lambda array: array.ndim == 2 and 0 not in array.shape,
-        "a matrix: two dimensions, neither empty",
-        "Use an array of shape (16, 32).",
-    )
-    try:
-        return matrix if matrix.dtype == row.numpy else matrix.astype(row.numpy)
-    except (TypeError, ValueError):
-        raise ARGUMENT_TYPE.error(
-            argument=name,
-            found=f"an array of {matrix.dtype}",
-            limit=f"numbers that {row.name} can hold",
-            fix="Use an array of floats.",
-        ) from None
-
-
 def _check_shape(shape: tuple[int, ...], form: _Form | _LaneForm | _CellForm, row: DataType) -> None:
     """Refuse what is not whole groups, or whole instructions."""
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return
-    whole = (-(-m // form.rows) * form.rows, -(-k // form.k) * form.k)
+    whole = (rounded_up(m, form.rows), rounded_up(k, form.k))
     holder = f"a group of {row.name}" if isinstance(form, _Form) else form.name
     raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=whole)
 

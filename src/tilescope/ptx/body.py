@@ -7,15 +7,18 @@
     }                        and closes
 
 One expression takes a whole statement. An instruction of the common form is read quickly (`operands`), any other with
-care. Labels, tables of labels and functions may follow their use, so names that are none of the scope's wait for the end.
+care. Labels, tables of labels and functions may follow their use, so a name that the scope does not know yet is looked up
+at the end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection
+from itertools import islice
 from typing import NamedTuple
 
+from tilescope.names import nearest_name
 from tilescope.ptx.declarations import (
     PLAIN_PARAMETER,
     VARIABLE_SPACES,
@@ -28,9 +31,9 @@ from tilescope.ptx.declarations import (
 )
 from tilescope.ptx.lexer import NAME, Cursor, Text, Token
 from tilescope.ptx.operands import OperandReader, Problems, quick_guard, quick_operands
-from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, NO_LABEL
+from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, NO_FUNCTION, NO_LABEL
 from tilescope.ptx.rules import NAME as NAME_RULE
-from tilescope.ptx.scope import Scope
+from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import (
     Arguments,
@@ -63,7 +66,7 @@ _STATEMENT = re.compile(
     )""",
     re.VERBOSE,
 )
-_OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name behind these is a label or a function
+_OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name after these is a label or a function
 _CALL = re.compile(
     rf"""\s*(?:\((?P<results>[^()]*)\)\s*,\s*)?(?P<name>{NAME})\s*(?:,\s*\((?P<arguments>[^()]*)\)\s*)?"""
 )
@@ -142,8 +145,8 @@ class BodyReader:
         self.scope = Scope()
         self.source: int | None = None
 
-    def read(self, position: int, outermost: Scope, functions: Container[str]) -> tuple[Body, int]:
-        """The body behind the brace at `position`, and where it ends; `outermost` has the parameters already."""
+    def read(self, position: int, outermost: Scope, functions: Collection[str]) -> tuple[Body, int]:
+        """The body that the brace at `position` opens, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
         self.scope = outermost
         position = self._opened(position)
@@ -207,7 +210,7 @@ class BodyReader:
         else:
             _skip_statement(cursor)
             self.scope.tables[name] = Prototype(name)
-        return _behind(cursor)
+        return _after_semicolon(cursor)
 
     def _read_names(self) -> list[Token]:
         cursor = self.cursor
@@ -234,7 +237,7 @@ class BodyReader:
             self._declare_variables()
         elif directive in _SKIPPED:
             _skip_statement(cursor)
-            return _behind(cursor)
+            return _after_semicolon(cursor)
         else:
             cursor.refuse("an instruction, a label, or a directive of a function's body")
         return cursor.token.start
@@ -267,7 +270,7 @@ class BodyReader:
         return found.end()
 
     def _quick_operands(self, name: str, found: re.Match[str]) -> list[Operand] | None:
-        """The operands of an instruction of the common form; None: none of it."""
+        """The operands of an instruction of the common form; None: ask the careful reader."""
         written = found["operands"]
         if not written or written.isspace():
             return []
@@ -322,7 +325,7 @@ class BodyReader:
         self.drafts.append(_Draft(opcode, operands, guard, self.text.line(start), self.source, text, start))
         return end + 1
 
-    def _resolve(self, functions: Container[str]) -> None:
+    def _resolve(self, functions: Collection[str]) -> None:
         """Give labels, tables and functions their places in the operands."""
         for table in self.open_tables:
             targets = tuple(self._target(table.scope, label) for label in table.labels)
@@ -340,7 +343,7 @@ class BodyReader:
             return 0
         return target
 
-    def _meaning(self, open_name: _OpenName, functions: Container[str]) -> Operand | None:
+    def _meaning(self, open_name: _OpenName, functions: Collection[str]) -> Operand | None:
         scope, name = open_name.scope, open_name.name
         target = scope.find_label(name.text)
         if target is not None:
@@ -350,9 +353,13 @@ class BodyReader:
             return table
         if name.text in functions:
             return FunctionName(name.text)
-        is_branch = self.drafts[open_name.draft].opcode[0] in _OF_LABELS
-        wording = NO_LABEL if is_branch else NAME_RULE.wording
-        nearest = scope.nearest(name.text, of_labels=is_branch)
+        instruction = self.drafts[open_name.draft].opcode[0]
+        if instruction == "call":
+            wording, nearest = NO_FUNCTION, nearest_name(name.text, islice(functions, NAMES_COMPARED))
+        elif instruction in _OF_LABELS:
+            wording, nearest = NO_LABEL, scope.nearest(name.text, of_labels=True)
+        else:
+            wording, nearest = NAME_RULE.wording, scope.nearest(name.text)
         self.problems.add(wording, name.start, name=shortened(name.text), nearest=nearest)
         return None
 
@@ -368,7 +375,7 @@ def _skip_statement(cursor: Cursor) -> None:
             cursor.take()
 
 
-def _behind(cursor: Cursor) -> int:
-    """The place behind the semicolon that comes next."""
+def _after_semicolon(cursor: Cursor) -> int:
+    """Where the next statement begins; the semicolon of this one comes next."""
     cursor.expect(";")
     return cursor.token.start

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.ptx.opcode import Fields, fields_of
+from tilescope.sentence import shortened
+
+_SHOWN_CHARACTERS = 80  # of an instruction
 
 VariableSpace = Literal["param", "shared", "local", "const", "global"]
 
@@ -90,9 +93,9 @@ class Register(NamedTuple):
 class Variable:
     """Memory with a name: a parameter, or what .shared, .local, .const, .global and .param declare.
 
-    `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. Variables are told apart by identity of
-    `number`, since a name may be declared again in an inner scope. `initial` ends with the last byte that is given: the
-    rest is 0. Where an address lies, `initial` holds the 8 bytes that are added to it.
+    `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. `number` tells variables apart, since a
+    name may be declared again in an inner scope. `initial` ends with the last byte that the text states: the rest is 0.
+    Where an address of `addresses` will stand, `initial` holds the 8 bytes that are added to it.
     """
 
     name: str
@@ -102,8 +105,10 @@ class Variable:
     alignment_bytes: int
     size_bytes: int | None
     initial: bytes | None = None
-    addresses: tuple[tuple[int, str], ...] = ()  # (offset in `initial`, variable or function whose address lies there)
-    is_extern: bool = False  # defined in another text, but for .shared
+    addresses: tuple[
+        tuple[int, str], ...
+    ] = ()  # (offset in `initial`, variable or function whose address stands there)
+    is_extern: bool = False  # defined in another text; .shared ones get their size at the launch
 
 
 class SpecialRegister(NamedTuple):
@@ -153,7 +158,7 @@ class AddressOf(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """`_`: a result that nobody wants."""
+    """`_`: a result that is dropped."""
 
 
 class Negated(NamedTuple):
@@ -232,6 +237,46 @@ def nested_operands(operand: Operand) -> Iterator[Operand]:
         yield from nested_operands(one)
 
 
+def operand_text(operand: Operand) -> str:
+    """An operand as PTX writes it.
+
+    >>> base = Register("%rd1", "b64", 0)
+    >>> print(operand_text(Address(base, 8)), operand_text(Vector((Immediate(7), Sink()))))
+    [%rd1+8] {7, _}
+    """
+    match operand:
+        case Immediate(value=value, float_bits=None):
+            return str(value)
+        case Immediate(value=value, float_bits=bits):
+            return f"0f{value:08X}" if bits == 32 else f"0d{value:016X}"
+        case Vector(elements=elements):
+            return f"{{{_listed(elements)}}}"
+        case Arguments(variables=variables):
+            return f"({_listed(variables)})"
+        case Pair(first=first, second=second):
+            return f"{operand_text(first)}|{operand_text(second)}"
+        case Negated(register=register):
+            return f"!{register.name}"
+        case AddressOf(variable=variable, offset=offset):
+            return f"{variable.name}{offset:+d}"
+        case Address():
+            return _address_text(operand)
+        case Sink():
+            return "_"
+        case _:
+            return operand.name
+
+
+def _listed(operands: tuple[Operand, ...]) -> str:
+    return ", ".join(map(operand_text, operands))
+
+
+def _address_text(address: Address) -> str:
+    base = operand_text(address.base)
+    place = f"{base}{address.offset:+d}" if address.offset else base
+    return f"[{place}, {{{_listed(address.coordinates)}}}]" if address.coordinates else f"[{place}]"
+
+
 def named_variable(operand: Operand) -> Variable | None:
     """The variable whose address an operand is: `table`, or `table+8`; None where it is something else."""
     if isinstance(operand, AddressOf):
@@ -256,7 +301,7 @@ class Instruction:
     guard: Guard | None
     line: int  # of the PTX text, from 1
     source: SourceLine | None
-    text: str  # as it was written, on one line, without the guard's @ taken off
+    text: str  # as it was written, on one line, guard included
     start: int = field(default=0, compare=False)  # of its first character in the PTX text
 
     @property
@@ -268,6 +313,26 @@ class Instruction:
     def fields(self) -> Fields:
         """The modifiers by what they say: `instruction.fields.space`."""
         return fields_of(self.name, self.modifiers)
+
+    @property
+    def source_line(self) -> str | None:
+        """The source line as "mm.cu:61"; None where the PTX names none."""
+        return None if self.source is None else str(self.source)
+
+    @property
+    def line_name(self) -> str:
+        """The source line, or the PTX line where there is none: "mm.cu:61", "PTX line 310"."""
+        return self.source_line or f"PTX line {self.line}"
+
+
+def place_in_words(source_line: str | None, ptx_line: int, text: str) -> str:
+    """Where an instruction stands, its source line first where there is one.
+
+    >>> place_in_words("mm.cu:61", 310, "ld.shared.b32 %r1, [%r2];")
+    'mm.cu:61, PTX line 310 (ld.shared.b32 %r1, [%r2];)'
+    """
+    ptx = f"PTX line {ptx_line} ({shortened(text, _SHOWN_CHARACTERS)})"
+    return ptx if source_line is None else f"{source_line}, {ptx}"
 
 
 @dataclass(frozen=True, slots=True)

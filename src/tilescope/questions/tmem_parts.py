@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tilescope.mma.scale_layout import ScaleOperand, scale_layout
+from tilescope.mma.scale_lanes import ScaleOperand
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
@@ -21,7 +22,7 @@ _WRITTEN = "D:128x256, D:128x256*2, A:128x64:bf16, SFA:128x256:nvfp4 or 64 for c
 class TmemMatrix(NamedTuple):
     """A matrix that a kernel keeps in tensor memory, once or several times."""
 
-    operand: str  # "columns": nobody says what they hold
+    operand: str  # "columns": what they hold is not named
     shape: tuple[int, int]
     type_name: str  # of its elements, or the kind of scale factors; empty: the operand's usual one
     times: int  # how often it is there

@@ -141,7 +141,7 @@ def described(array: object, box_shape: object, address: int | None, options: Ma
 
 
 def _driver_strides(whole: Metadata, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides innermost first, without that of dim 0; the step of a single index is never taken, and rounded up."""
+    """The strides innermost first, without that of dim 0. No copy uses the stride of an extent of 1: it is rounded up."""
     strides = []
     for stride, extent in zip(whole.strides_bytes[-2::-1], dims[1:], strict=True):
         is_free = extent == 1 and stride % WIDE_ALIGNMENT_BYTES
@@ -255,7 +255,10 @@ def _from_dlpack(array: object) -> Metadata | None:
 
 
 def _packed_strides(shape: tuple[int, ...], element_bytes: int) -> tuple[int, ...]:
-    return tuple(accumulate((element_bytes, *shape[:0:-1]), mul))[::-1] if shape else ()
+    if not shape:
+        return ()
+    innermost_first = accumulate((element_bytes, *shape[:0:-1]), mul)
+    return tuple(innermost_first)[::-1]
 
 
 def _element(dtype: object) -> DataType:

@@ -28,7 +28,8 @@ from tilescope.errors import RuleError, Wording
 from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map.argument_dump import LISTS, NAMES, TABLES, Argument, cut_to_rank, row_name
-from tilescope.tensor_map.arguments import MapArguments, distinct
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.distinct_maps import distinct
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 _CALL_SAMPLE = (
@@ -175,8 +176,10 @@ def _asked(call: _Call, definitions: list[_Definition], line: int) -> MapArgumen
 
 
 def _comment_as_space(comment: re.Match[str]) -> str:
-    """C puts a space where a comment stood that may end within a line; its line ends stay, so that lines can be counted."""
-    return " " + "\n" * comment[0].count("\n") if comment[0].startswith("/*") else ""
+    """What C reads in place of a comment; line ends stay, so that lines can be counted."""
+    if comment[0].startswith("/*"):
+        return " " + "\n" * comment[0].count("\n")
+    return ""
 
 
 class _Call(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.element import box_trace
 from tilescope.machine.smem_picture import SmemPicture, SmemWriter
@@ -26,7 +27,8 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, lines_of_bytes
+from tilescope.view.grid import Cell, Grid, Header
+from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes
 from tilescope.view.palette import Tint
 from tilescope.view.parts import Entry, Legend, Part
 
@@ -116,7 +118,7 @@ class _Memory:
     looks: dict[int, _Look] = field(default_factory=dict)  # by address of the chunk: those that were asked for
 
     def __post_init__(self) -> None:
-        end = -(-self.picture.bytes // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+        end = rounded_up(self.picture.bytes, SMEM_LINE_BYTES)
         self.writers = np.full(end, _NOBODY, np.int64)
         self.is_under_way = np.zeros(end, np.bool_)
         self.tiles = np.full(end, _NOBODY, np.int64)

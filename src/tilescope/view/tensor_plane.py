@@ -22,11 +22,12 @@ from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.sentence import by
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma import Trace
-from tilescope.view.grid import Cell, Grid, number_span, runs
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import number_span, runs
 
 EXACT_COLUMNS = 16  # drawn cell by cell up to here …
 EXACT_ROWS = 32
-_SCALED_COLUMNS = 10  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
+_SCALED_COLUMNS = 10  # … and beyond in about this many cells beside the copy's own: they fit 80 characters
 _SCALED_ROWS = 8
 Interval = tuple[int, int]  # the first index, and the one behind the last
 
@@ -146,7 +147,7 @@ class _Plane(NamedTuple):
         return self.across.exact and self.down.exact
 
 
-def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
+def plane(trace: Trace, exact: tuple[int, int]) -> Grid:
     """The plane of the tensor that the copy's first row lies in, with the copy in it.
 
     Up to `exact` columns and rows are drawn cell by cell.

@@ -4,11 +4,13 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
 
     writes a register       reads it                     what the compiler does
     abs of an integer       cvt                          takes -2**31, whose absolute value is itself, for a positive number
+    abs of an integer       div, rem                     the same: a quotient or rest of the wrong sign
     abs, neg of an integer  sub.cc and others with .cc   adds the opposite: a carry where 0 is taken away, a borrow in the text
     cvt of f16 to bf16      cvt                          makes one conversion of both, and reads bits of one type as the other
     cvt of bf16 to f16      cvt                          the same
     mul.f32                 slct by its sign             takes a square for a number, though it may be NaN
     cnot                    cvt                          takes the bits of 1 for the number 1, whatever their type
+    cnot                    atom of two halves           takes all bits set, the NaN of both halves, for 1
     mul.f32                 fp8 mma.sync, as C           adds the product unrounded: this mma ends in additions of f32
     mul of f16 or bf16      add or sub, and others do    adds the product unrounded, though the rounded one is needed too
     cvt to two fp8          mov.b32 {it, other}          packs into the register of `other`, which is still needed
@@ -80,6 +82,10 @@ def _makes_integer_magnitude(opcode: Opcode) -> bool:
     return opcode.name == "abs" and opcode.modifiers[-1].startswith("s")
 
 
+def _divides_integers(opcode: Opcode) -> bool:
+    return opcode.name in ("div", "rem") and opcode.modifiers[-1].startswith("s")
+
+
 def _negates_integer(opcode: Opcode) -> bool:
     return opcode.name in ("abs", "neg") and opcode.modifiers[-1].startswith("s")
 
@@ -143,10 +149,12 @@ def _adds_half_pairs_in_memory(opcode: Opcode) -> bool:
 _Test = Callable[[Opcode], bool]
 _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_makes_integer_magnitude, _converts),
+    (_makes_integer_magnitude, _divides_integers),
     (_negates_integer, _sets_carry),
     (_converts_between_halves, _converts),
     (_multiplies_floats, _selects),
     (_makes_truth, _converts),
+    (_makes_truth, _adds_half_pairs_in_memory),
     (_makes_single_product, _multiplies_fp8),
     (_converts_to_fp8_pair, _moves_32_bits),
     (_moves_64_bits, _adds_half_pairs_in_memory),

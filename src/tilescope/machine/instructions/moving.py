@@ -6,7 +6,8 @@ low bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,13 +34,16 @@ from tilescope.ptx.syntax import (
     Address,
     Instruction,
     Operand,
+    Register,
     SpecialRegister,
     Variable,
     Vector,
     named_variable,
 )
+from tilescope.sentence import counted
 
 AddressOf = Callable[[Cluster, Lanes], Addresses]
+_PARTS = (2, 4)  # of a value that a mov joins or splits
 
 
 def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
@@ -77,11 +81,11 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     words.without_effect()
     type_name = words.type()
     words.done()
-    targets = [assembler.target(one) for one in assembler.vector(instruction.operands[0])]
-    if len(targets) != count:
-        raise RefusedError(f"{count} registers are wanted, not {len(targets)}")
-    addresses = decode_address(assembler, instruction.operands[1])
+    elements = assembler.vector(instruction.operands[0])
     bits = BITS_OF_TYPE[type_name]
+    _require_registers(elements, count, bits)
+    targets = [assembler.target(one) for one in elements]
+    addresses = decode_address(assembler, instruction.operands[1])
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
     is_signed = type_name.startswith("s")
@@ -109,6 +113,15 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     return load
 
 
+def _require_registers(elements: Sequence[Operand], count: int, bits: int) -> None:
+    """Refuse a load or store that has too few registers, or a register that is narrower than its element."""
+    if len(elements) != count:
+        raise RefusedError(f"{counted(count, 'register')} expected, not {len(elements)}")
+    for element in elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] < bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and an element {bits}")
+
+
 def _put(cluster: Cluster, at: Lanes, target: int | None, values: Values, *, is_signed: bool) -> None:
     if target is None:
         return
@@ -125,9 +138,9 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     words.done()
     bits = BITS_OF_TYPE[type_name]
     dtype = DTYPE_OF_BITS[min(bits, 64)]
-    sources = [assembler.source(one, type_name) for one in assembler.vector(instruction.operands[1])]
-    if len(sources) != count:
-        raise RefusedError(f"{count} registers are wanted, not {len(sources)}")
+    elements = assembler.vector(instruction.operands[1])
+    _require_registers(elements, count, bits)
+    sources = [assembler.source(one, type_name) for one in elements]
     addresses = decode_address(assembler, instruction.operands[0])
     kind = access_kind("st", count * bits // 8)
 
@@ -200,10 +213,9 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
     """mov.b32 %r, {%rs1, %rs2}: the first part is the lowest."""
     number = assembler.written(target)
     wanted = assembler.dtype(number)
-    total_bits = wanted.itemsize * 8
-    part_type = f"b{total_bits // len(source.elements)}"
-    parts = [assembler.source(one, part_type) for one in source.elements]
-    part_dtype = DTYPE_OF_BITS[total_bits // len(parts)]
+    part_bits = _part_bits(source, wanted.itemsize * 8)
+    parts = [assembler.source(one, f"b{part_bits}") for one in source.elements]
+    part_dtype = DTYPE_OF_BITS[part_bits]
 
     def pack(cluster: Cluster, at: Lanes) -> None:
         held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
@@ -215,8 +227,8 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
 
 def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: str) -> Step:
     """mov.b32 {%rs1, %rs2}, %r."""
+    part_dtype = DTYPE_OF_BITS[_part_bits(target, BITS_OF_TYPE[type_name])]
     targets = [assembler.target(one) for one in target.elements]
-    part_dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name] // len(targets)]
     number = assembler.source(source, type_name)
 
     def unpack(cluster: Cluster, at: Lanes) -> None:
@@ -226,6 +238,18 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
             _put(cluster, at, part, parts[:, index], is_signed=False)
 
     return unpack
+
+
+def _part_bits(vector: Vector, total_bits: int) -> int:
+    """The bits of each of the two or four equal parts that a mov joins or splits."""
+    parts = len(vector.elements)
+    bits = total_bits // parts if parts in _PARTS else 0
+    if f"b{bits}" not in BITS_OF_TYPE:
+        raise RefusedError(f"a mov joins or splits 2 or 4 equal parts, not {parts} of {total_bits} bits")
+    for element in vector.elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] != bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and a part {bits}")
+    return bits
 
 
 def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
@@ -264,38 +288,49 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
 
 def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
     """The address of the same variable in another block of the cluster."""
-    words = Words(instruction)
-    space = words.space()
-    words.type()
-    words.done()
-    target = assembler.written(instruction.operands[0])
-    source = assembler.source(instruction.operands[1], "u64")
+    shared = _shared_address(assembler, instruction)
     rank = assembler.source(instruction.operands[2], "u32")
-    wanted = assembler.dtype(target)
-    window = SHARED_WINDOW if space == "generic" else 0
+    wanted = assembler.dtype(shared.target)
 
     def map_address(cluster: Cluster, at: Lanes) -> None:
-        offset = (cluster.registers[source][at].astype(np.int64) - window) & SHARED_OFFSET_MASK
-        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + window
-        cluster.registers[target][at] = address.astype(wanted)
+        offset = shared.in_window(cluster, at) & SHARED_OFFSET_MASK
+        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + shared.window
+        cluster.registers[shared.target][at] = address.astype(wanted)
 
     return map_address
 
 
 def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
+    """The rank of the block whose shared memory an address lies in."""
+    shared = _shared_address(assembler, instruction)
+
+    def rank(cluster: Cluster, at: Lanes) -> None:
+        ranks = shared.in_window(cluster, at) >> SHARED_RANK_SHIFT
+        cluster.registers[shared.target][at] = ranks.astype(np.uint32)
+
+    return rank
+
+
+class _SharedAddress(NamedTuple):
+    """A shared address that an instruction reads, and the register that gets what is made of it."""
+
+    target: int
+    source: int
+    window: int  # where shared memory begins among generic addresses; 0: the address is no generic one
+
+    def in_window(self, cluster: Cluster, at: Lanes) -> Addresses:
+        """The addresses from the window's beginning on."""
+        return cluster.registers[self.source][at].astype(np.int64) - self.window
+
+
+def _shared_address(assembler: Assembler, instruction: Instruction) -> _SharedAddress:
     words = Words(instruction)
     space = words.space()
     words.type()
     words.done()
     target = assembler.written(instruction.operands[0])
     source = assembler.source(instruction.operands[1], "u64")
-    window = SHARED_WINDOW if space == "generic" else 0
-
-    def rank(cluster: Cluster, at: Lanes) -> None:
-        address = cluster.registers[source][at].astype(np.int64) - window
-        cluster.registers[target][at] = (address >> SHARED_RANK_SHIFT).astype(np.uint32)
-
-    return rank
+    return _SharedAddress(target, source, SHARED_WINDOW if space == "generic" else 0)
 
 
 def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
