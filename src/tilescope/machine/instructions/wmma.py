@@ -16,6 +16,7 @@ import numpy as np
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.instructions.mma import Tiles
 from tilescope.machine.instructions.wmma_moves import (
     WMMA_TYPES,
     decode_load,
@@ -120,24 +121,13 @@ def _decode_product(words: Words) -> _Product:
 
 def _mma(assembler: Assembler, instruction: Instruction) -> Turn:
     product = _decode_product(Words(instruction))
-    d_tile = RegisterTile(product.name, "D", product.d_type.name)
-    a_tile = RegisterTile(product.name, "A", product.a_type.name)
-    b_tile = RegisterTile(product.name, "B", product.a_type.name)
-    c_tile = RegisterTile(product.name, "C", product.c_type.name)
-    d_operand, a_operand, b_operand, c_operand = instruction.operands
-    d = d_tile.targets(assembler, d_operand)
-    a = a_tile.sources(assembler, a_operand)
-    b = b_tile.sources(assembler, b_operand)
-    c = c_tile.sources(assembler, c_operand)
-
-    def multiply(cluster: Cluster, at: Lanes) -> None:
-        warps = lane_groups(cluster, at)
-        left = a_tile.gathered(cluster, a, warps)
-        right = b_tile.gathered(cluster, b, warps)
-        before = c_tile.gathered(cluster, c, warps)
-        d_tile.fill(cluster, d, warps, product.summed(cluster, left, right, before))
-
-    return Collective(multiply)
+    tiles = Tiles(
+        d=RegisterTile(product.name, "D", product.d_type.name),
+        a=RegisterTile(product.name, "A", product.a_type.name),
+        b=RegisterTile(product.name, "B", product.a_type.name),
+        c=RegisterTile(product.name, "C", product.c_type.name),
+    )
+    return tiles.multiplied(assembler, instruction, product.summed)
 
 
 _VERBS: dict[str, Decoder] = {"load": decode_load, "store": decode_store, "mma": _mma}
