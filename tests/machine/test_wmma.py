@@ -36,6 +36,7 @@ HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
 DIGEST_OF_MOVE = dict(zip([form.name for form in MOVES], RECORDED["digests"].tolist(), strict=False))
 DIGESTS_OF_PRODUCTS = RECORDED["digests"][len(MOVES) :].reshape(len(PRODUCTS), CASES).tolist()
 QUICKLY = {"findings": False, "record": False}
+EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"
 GENERIC = [form for form in MOVES if form.space == "generic"]
 
 
@@ -235,6 +236,17 @@ def test_a_gemm_without_a_barrier_has_its_race(barrier):
     assert ["a_tile" in run.findings[0].found, "b_tile" in run.findings[1].found] == [True, True]
 
 
+@pytest.mark.parametrize(("between", "rules"), [("", ["run-race"]), ("bar.warp.sync 0xffffffff;", [])])
+def test_a_store_orders_nothing_for_other_lanes(between, rules):
+    text = (
+        f"{HEADER}.visible .entry k() {{ .shared .align 128 .b8 s[1024]; .reg .b32 %r; .reg .b32 %t<2>; mov.u32 %t0, %tid.x;"
+        f" shl.b32 %t0, %t0, 2; mov.u32 %t1, s; add.u32 %t0, %t0, %t1; mov.u32 %r, 0;"
+        f" wmma.store.d.sync.aligned.col.m16n16k16.shared.f32 [s], {EIGHT}; {between} ld.shared.b32 %r, [%t0]; ret; }}"
+    )
+    run = Kernel(text).run(1, 32, remedies=False)
+    assert [finding.rule for finding in run.findings if finding.severity == "error"] == rules
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, compiler):
@@ -284,7 +296,6 @@ def test_every_type_of_cuda_is_compiled_and_right(require):
         assert np.array_equal(d, a @ b), name
 
 
-EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"
 FLOATS = "{%f, %f, %f, %f, %f, %f, %f, %f}"
 REFUSED = {
     f"wmma.load.a.sync.aligned.row.m16n8k16.f16 {EIGHT}, [%d]": "has no shape that wmma has",
