@@ -7,21 +7,19 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from sparse_products import BITS, digest, packed
 from wmma_recording import (
-    BITS,
     CASES,
     MEMORY_BYTES,
     MOVES,
     PRODUCTS,
     STRIDED,
     WARP,
-    digest,
     extents,
     move_entry,
     numbered_memory,
     numbered_registers,
     operands,
-    packed,
     product_entry,
     register_bits,
     registers,
