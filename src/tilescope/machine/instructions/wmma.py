@@ -15,7 +15,6 @@ import numpy as np
 
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.mma import Tiles
 from tilescope.machine.instructions.wmma_moves import (
     WMMA_TYPES,
@@ -27,8 +26,8 @@ from tilescope.machine.instructions.wmma_moves import (
 )
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import Elements, RegisterTile, lane_groups
-from tilescope.machine.step import Lanes, RefusedError, Turn
+from tilescope.machine.register_tile import Elements, RegisterTile
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
 from tilescope.one_rounding import Rounding
