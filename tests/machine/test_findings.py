@@ -87,7 +87,7 @@ def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
     assert finding.argument.startswith("scale.cu:14, PTX line ")
     assert finding.found == (
         f"{finding.argument}: thread (4, 4, 0) of block (1, 0, 0): an access of 4 bytes at 0x7f0000000190, where no array "
-        "lies, directly behind the array of 400 bytes at 0x7f0000000000, args[0]"
+        "lies, directly past the end of the array of 400 bytes at 0x7f0000000000, args[0]"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
     ("offset", "said"),
     [
         (-12, "12 bytes before the array of 16 bytes"),
-        (24, "8 bytes behind the array of 16 bytes"),
+        (24, "8 bytes past the end of the array of 16 bytes"),
         (1 << 40, "far from every array"),
     ],
 )
@@ -115,7 +115,7 @@ def test_of_two_arrays_the_nearer_one_is_named():
     finding = only_finding(
         "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
     )
-    assert "8 bytes behind the array of 32 bytes" in finding.found
+    assert "8 bytes past the end of the array of 32 bytes" in finding.found
 
 
 def test_an_access_across_the_end_of_an_array_is_told_as_such():
@@ -128,7 +128,7 @@ def test_a_variable_of_the_text_has_its_name():
     finding = only_finding(
         "mov.u64 %d1, table; ld.global.u32 %r1, [%d1+16];", [], before=".global .align 4 .b32 table[4];"
     )
-    assert "directly behind the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
+    assert "directly past the end of the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
 
 
 def test_a_long_instruction_is_shortened():

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from wmma_recording import (
@@ -237,6 +238,42 @@ def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, c
         monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
     run, is_right = gemm_run(Kernel.from_cuda(HERE / "wmma_gemm.cu"))
     assert (is_right, run.findings) == (True, ())
+
+
+# Shape, least and largest element, type of the elements, of the sums
+TYPES = {
+    "of_bf16": ((32, 8, 16), -4, 4, ml_dtypes.bfloat16, np.float32),
+    "of_f16": ((16, 16, 16), -4, 4, np.float16, np.float16),
+    "of_f64": ((8, 8, 4), -4, 4, np.float64, np.float64),
+    "of_s8": ((8, 32, 16), -128, 127, np.int8, np.int32),
+    "of_tf32": ((16, 16, 8), -4, 4, np.float32, np.float32),
+    "of_s4": ((8, 8, 32), -8, 7, None, np.int32),
+    "of_b1": ((8, 8, 128), 0, 1, None, np.int32),
+}
+NARROW_BITS = {"of_s4": 4, "of_b1": 1}
+
+
+@pytest.mark.slow
+def test_every_type_of_cuda_is_compiled_and_right(require):
+    from tilescope.machine.compiled.cuda_compiler import by_nvrtc
+
+    require("nvrtc")
+    file = HERE / "wmma_types.cu"
+    ptx = by_nvrtc(file.read_bytes(), file.name, "sm_90a").ptx
+    random = np.random.default_rng(3)
+    for name, ((m, n, k), least, largest, element, of_sums) in TYPES.items():
+        a = random.integers(least, largest + 1, (m, k))
+        b = random.integers(least, largest + 1, (k, n))
+        d = np.zeros((m, n), of_sums)
+        if element is None:  # A by rows, B by columns
+            bits = NARROW_BITS[name]
+            parts = [np.ascontiguousarray(part) & (1 << bits) - 1 for part in (a, b.T)]
+            stored = [packed(part, bits) for part in parts]
+        else:  # A by columns, B by rows
+            stored = [np.ascontiguousarray(part).astype(element) for part in (a.T, b)]
+        run = Kernel(ptx, name).run(1, 32, [*stored, d])
+        assert (name, run.outcome, run.basis) == (name, "finished", "measured")
+        assert np.array_equal(d, a @ b), name
 
 
 EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"

@@ -87,6 +87,7 @@ _END_REMEDY: dict[How, str] = {
     **TENSOR_END_REMEDY,
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
+_PLACE_WORDS: dict[str | int, str] = {"before": "before", "behind": "after"}  # of an insertion
 _TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
 _IN_CUDA: dict[str | int, str] = {
     "bar.sync 0;": "__syncthreads()",
@@ -220,7 +221,7 @@ def _put(places: list[dict[str, str | int]]) -> list[str]:
     """Insertions in words; one text at several places is written once."""
     by_text: dict[str | int, list[str]] = {}
     for one in places:
-        by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
+        by_text.setdefault(one["text"], []).append(f"{_PLACE_WORDS[one['place']]} {one['where']}")
     phrases = []
     for text, spots in by_text.items():
         in_cuda = _IN_CUDA.get(text)

@@ -2,7 +2,7 @@
 
 threads 0-31 and 64-95 of block (1, 0, 0)
 softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
-4 bytes behind the array of 1024 bytes at 0x7f0000000000, args[2]
+4 bytes past the end of the array of 1024 bytes at 0x7f0000000000, args[2]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
-_NEAR_BYTES = 1 << 30  # what lies farther away from an array has nothing to do with it
+_NEAR_BYTES = 1 << 30  # an address farther away is not told from an array
 
 
 def threads_named(numbers: Sequence[int]) -> str:
@@ -142,9 +142,9 @@ def shared_variable(program: Program, offset: int) -> str | None:
 
 def array_named(launch: Launch, region: Region) -> str:
     """An array of global memory: its bytes, its address, and the argument or variable that it is."""
-    told = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
+    array = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
     owner = owner_named(launch, region)
-    return told if owner is None else f"{told}, {owner}"
+    return array if owner is None else f"{array}, {owner}"
 
 
 def owner_named(launch: Launch, region: Region) -> str | None:
@@ -171,7 +171,7 @@ def _address_in(launch: Launch, parameter: Bytes) -> int | None:
 
 
 def where_it_lies(launch: Launch, address: int) -> str | None:
-    """A global address that an access broke at, beside the nearest array; None where there is no array."""
+    """Where a global address lies that an access faulted at, from the nearest array; None if there is no array."""
     if 0 <= address < _NULL_BYTES:
         return "a null pointer"
     inside = launch.memory.region_at(address)
@@ -187,8 +187,8 @@ def where_it_lies(launch: Launch, address: int) -> str | None:
         return "far from every array"
     if address < nearest.address:
         return f"{counted(distance, 'byte')} before {array_named(launch, nearest)}"
-    behind = "directly behind" if not distance else f"{counted(distance, 'byte')} behind"
-    return f"{behind} {array_named(launch, nearest)}"
+    place = "directly past the end of" if not distance else f"{counted(distance, 'byte')} past the end of"
+    return f"{place} {array_named(launch, nearest)}"
 
 
 def _distance(region: Region, address: int) -> int:

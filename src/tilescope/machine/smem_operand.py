@@ -52,7 +52,7 @@ class SmemPlaces(NamedTuple):
 
     base: int
     offsets: Addresses  # (rows, k), bytes that hold two elements once
-    end: int  # the first byte behind them, from `base` on
+    end: int  # the first byte after them, from `base` on
 
     @property
     def addresses(self) -> Addresses:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tilescope.errors import RuleError
-from tilescope.gpu.programs import copy_steps, product_steps, scalar_steps, shared_steps, warp_steps
+from tilescope.gpu.programs import copy_steps, product_steps, scalar_steps, shared_steps, warp_steps, wmma_steps
 from tilescope.gpu.programs.grower import Grower, NoRoomError
 from tilescope.gpu.programs.program import Program
 
@@ -61,7 +61,7 @@ _COPIES: tuple[tuple[Draw, int], ...] = (
     (copy_steps.tensor_load, 3),
     (copy_steps.tensor_store, 3),
 )
-_PRODUCTS: tuple[tuple[Draw, int], ...] = ((product_steps.mma, 3), (product_steps.wgmma, 3))
+_PRODUCTS: tuple[tuple[Draw, int], ...] = ((product_steps.mma, 3), (product_steps.wgmma, 3), (wmma_steps.wmma, 3))
 _FAMILIES = (_SCALAR, _WARP, _SHARED, _COPIES, _PRODUCTS)
 _STEPS_AT_MOST = {_SCALAR: 48, _WARP: 10, _SHARED: 8, _COPIES: 4, _PRODUCTS: 4}
 _THREADS = (32, 64, 128, 128)

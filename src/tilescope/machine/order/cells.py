@@ -126,7 +126,7 @@ class Clusters:
 class ReadTable:
     """The reads of cells, by slots.
 
-    When all threads of a cluster know all reads of their shared memory, as behind a barrier, none of them matters any more.
+    When all threads of a cluster know all reads of their shared memory, as after a barrier, no read matters any more.
     """
 
     def __init__(self, count: int, slots: int, *, is_shared: bool) -> None:
