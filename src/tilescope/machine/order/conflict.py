@@ -47,6 +47,7 @@ Mistake = Literal[
     "unwritten",
     "unwritten operand",
     "cp.async fence",
+    "rounded sum",
     "tensor memory",
     "tensor fence",
     "tensor columns",

@@ -147,12 +147,16 @@ class Touching:
         stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
         stretch.table.write(touch.cells, stamps.repeat(at.each), self._witness.number)
 
-    def two_values(self, space: Literal["shared", "global"], lane: int, address: int) -> None:
+    def two_values(
+        self, space: Literal["shared", "global"], lane: int, address: int, *, differ_by_rounding: bool
+    ) -> None:
         """Two threads of one store wrote different values to one place."""
-        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
+        pc = self._witness.cluster.pc
+        meaning = self._witness.launch.meanings[pc]
         if meaning is not None and not meaning.is_strong:
-            side = Side(self._witness.cluster.pc, "write", lane)
-            self._witness.tell("race", side, side, space, address)
+            side = Side(pc, "write", lane)
+            is_rounded_sum = differ_by_rounding and pc in self._witness.launch.stores_of_sums
+            self._witness.tell("rounded sum" if is_rounded_sum else "race", side, side, space, address)
 
     def shared_touch(self, how: How, request: Request, *, is_strong: bool = False) -> Touch:
         """The cells of shared memory that lanes touch, one after another."""
