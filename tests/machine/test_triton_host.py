@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.machine.compiled.argument_signature import signature_of
 from tilescope.machine.compiled.triton_host import Scratch, TritonDescriptor, TritonHost, bound_number, bound_value
 from tilescope.machine.compiled.triton_signature import parameter_of, read_signature
 from tilescope.machine.host_array import host_array
+from tilescope.machine.launch_description import ArrayArgument, PointerArgument
 
 MAP_OF_64 = TritonDescriptor("float16", (64, 64), "128B", 2, is_im2col=False, is_padded=False)
 
@@ -69,6 +71,13 @@ def test_a_parameter_that_is_1_is_compiled_in_and_still_an_argument():
     assert bound(host("i32", "i32:1"), [7, 1], 1 + 2).values[0] == (7).to_bytes(4, "little")
     with pytest.raises(ts.RuleError, match="p1 = 2; the kernel was compiled for the constant 1"):
         bound(host("i32", "i32:1"), [7, 2], 1 + 2)
+
+
+@pytest.mark.parametrize("place", [2, 7, -1])
+def test_an_address_in_no_argument_has_no_type(place):
+    array = ArrayArgument(data_type="f16", shape=(4,))
+    with pytest.raises(ts.RuleError, match="argument 1 has no type that Triton knows"):
+        signature_of([array, PointerArgument(array=place)])
 
 
 def test_defaults_of_constexprs_are_taken():

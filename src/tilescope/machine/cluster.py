@@ -185,7 +185,7 @@ class Cluster:
             loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
 
     def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
-        """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
         count = values.shape[1] if values.ndim > 1 else 1
         self._require_aligned(at, addresses, values.dtype.itemsize * count)
         if space == "generic":
@@ -211,7 +211,7 @@ class Cluster:
             order.fences.early.overwritten(order.fences.shared_flags, places, held)
         if space == "shared" and self.costs is not None:
             self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
-        if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
+        if np.array_equal(held, values):  # a store of the same values changes nothing for threads that wait
             return
         self.version += 1
         words[chosen] = values
@@ -326,7 +326,7 @@ class Cluster:
 
 
 class _LaneNames:
-    """Inside: a fault of global memory, which counts the entries of an access, gets the lane's number instead."""
+    """A fault of global memory inside this context has the number of an entry of the access; it gets the lane's number."""
 
     def __init__(self, cluster: Cluster, at: Lanes) -> None:
         self.cluster = cluster

@@ -36,6 +36,11 @@ NOT_CONTIGUOUS = HOST_ARRAY.worded(
     limit="a C-contiguous array of numbers",
     fix="Use np.ascontiguousarray(array), and read the results from that copy.",
 )
+NOT_NUMBERS = HOST_ARRAY.worded(
+    found="an array of Python objects",
+    limit="an array of numbers",
+    fix="Give it a type of numbers: array.astype(np.float32), for example.",
+)
 OTHER_DEVICE = HOST_ARRAY.worded(
     found="a tensor on {device}",
     limit="a tensor on the CPU",
@@ -68,7 +73,9 @@ def host_array(argument: Any) -> Array:
     if not isinstance(argument, np.ndarray) and not hasattr(argument, "__array__"):
         raise HOST_ARRAY.error(shown=printed(argument))
     held = np.asarray(argument)
-    if not held.flags.c_contiguous or held.dtype.hasobject:
+    if held.dtype.hasobject:
+        raise NOT_NUMBERS.error()
+    if not held.flags.c_contiguous:
         raise NOT_CONTIGUOUS.error(shape=held.shape, data_type=str(held.dtype))
     return held
 

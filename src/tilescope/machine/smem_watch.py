@@ -52,8 +52,13 @@ SMEM_MOMENT = rule(
 )
 NO_INSTRUCTION = SMEM_MOMENT.worded(
     found="{at}, a line without an instruction",
-    limit="{known}",
-    fix="[[Use {nearest}, for example.]]",
+    limit="a line that has an instruction",
+    fix="Use {nearest}, for example.",
+)
+NO_SOURCE = SMEM_MOMENT.worded(
+    found="{at}, and no instruction comes from {file}",
+    limit="a file that the PTX names in a .loc, or a PTX line",
+    fix="Use a PTX line such as {first_line}, or compile with line numbers (nvcc -lineinfo).",
 )
 
 
@@ -81,12 +86,11 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
     pcs = frozenset(_pcs_of(program, found["file"], line))
     if not pcs:
         known = sorted(_lines_of(program, found["file"]))
-        nearest = min(known, key=lambda other: abs(other - line), default=None)
-        raise NO_INSTRUCTION.error(
-            at=printed(at),
-            known="a line that has one" if known else f"no line of {shortened(str(found['file']), 40)} has one",
-            nearest=None if nearest is None else f"{prefix}{nearest}",
-        )
+        if not known:
+            file = shortened(str(found["file"]), 40)
+            raise NO_SOURCE.error(at=printed(at), file=file, first_line=min(_lines_of(program, None)))
+        nearest = min(known, key=lambda other: abs(other - line))
+        raise NO_INSTRUCTION.error(at=printed(at), nearest=f"{prefix}{nearest}")
     return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(found["times"] or 1))
 
 

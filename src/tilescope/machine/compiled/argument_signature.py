@@ -47,8 +47,10 @@ def _type_of(index: int, argument: ArgumentDescription, arguments: Sequence[Argu
             element = triton_type(DataType.named(name).name)
             if element is not None:
                 return f"*{element}"
-        case PointerArgument(array=int() as place) if isinstance(arguments[place], ArrayArgument):
-            return _type_of(place, arguments[place], arguments)
+        case PointerArgument(array=int() as place) if place in range(len(arguments)):
+            pointed_at = arguments[place]
+            if isinstance(pointed_at, ArrayArgument):
+                return _type_of(place, pointed_at, arguments)
     raise NOT_SAID.error(index=index)
 
 

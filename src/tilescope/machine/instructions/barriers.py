@@ -25,6 +25,7 @@ from tilescope.pipeline.threads import BARS
 from tilescope.ptx.syntax import Immediate, Instruction, Operand
 
 _THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
+_MOST_THREADS = 1536  # waits for ever, as no block has them; 1664 and more are an illegal instruction
 _ARRIVE_OPERANDS = 2  # the barrier and its threads
 _REDUCE_OPERANDS = 3  # a result, the barrier and a predicate; the threads may come before the predicate
 
@@ -70,8 +71,9 @@ class BlockBarrierTurn:
             return None
         named = int(cluster.registers[self.threads][lanes[0]])
         threads = named % _THREADS_END
-        if threads % WARP_LANES or (not threads and self.action == "arrive"):
-            reason = f"bar.{self.action} for {named} threads: whole warps meet at a barrier"
+        is_none = not threads and self.action == "arrive"
+        if threads % WARP_LANES or threads > _MOST_THREADS or is_none:
+            reason = f"bar.{self.action} for {named} threads: whole warps of a block meet at a barrier"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(lanes[0]))
         return threads or None
 
