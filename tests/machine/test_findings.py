@@ -529,3 +529,19 @@ def test_a_relaxed_wait_is_told_as_one():
     assert findings[0].rule == "run-copy-wait"
     assert "by a relaxed wait" in findings[0].limit
     assert ring_findings(wait_full=f"{relaxed} fence.acq_rel.cta;") == ("finished", [])
+
+
+def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
+    body = """
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [maximum], %r1;
+        bar.sync 0;
+        ld.shared.u32 %r2, [maximum];
+        @%p1 st.shared.u32 [maximum], 7;
+        ret;
+    """
+    run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], remedies=False)
+    (finding,) = run.findings
+    assert ", which thread (32, 0, 0) reads" in finding.found
+    assert finding.fix == "Put bar.sync (__syncthreads) between them."
