@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cache
 from typing import NamedTuple, TypeAlias
@@ -35,6 +36,7 @@ from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis
+from tilescope.symptoms.arithmetic import numbers_read
 from tilescope.tensor_map import field_topics
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -89,7 +91,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
-            return topic
+            return _with_numbers(topic, name)
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -97,6 +99,18 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
     )
+
+
+def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
+    """A topic with what the numbers of the question come to; a diagnosis has it already.
+
+    >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
+    'your numbers'
+    """
+    said = numbers_read(name)
+    if not isinstance(topic, Topic) or not said:
+        return topic
+    return replace(topic, facts=(("your numbers", " ".join(said)), *topic.facts))
 
 
 def _may_be_a_name(name: str) -> bool:
