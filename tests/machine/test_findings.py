@@ -545,3 +545,20 @@ def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
     (finding,) = run.findings
     assert ", which thread (32, 0, 0) reads" in finding.found
     assert finding.fix == "Put bar.sync (__syncthreads) between them."
+
+
+def test_a_race_names_another_block_where_there_is_one():
+    body = """
+        mov.u32 %r1, %tid.x;
+        mov.u32 %r2, %ctaid.x;
+        or.b32 %r3, %r1, %r2;
+        setp.eq.u32 %p1, %r3, 0;
+        ld.param.u64 %d1, [out];
+        @%p1 st.global.u32 [%d1], 0;
+        red.global.add.u32 [%d1], 1;
+        ret;
+    """
+    run = kernel(body).run(2, 64, [np.zeros(1, np.uint32)], remedies=False)
+    (finding,) = run.findings
+    assert "thread (0, 0, 0) of block (1, 0, 0) changes" in finding.found
+    assert ", which another block writes" in finding.found
