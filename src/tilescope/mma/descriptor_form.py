@@ -138,15 +138,13 @@ class DescriptorForm:
             yield SWIZZLE_CODE.violation(word=word, code=code, descriptor=name, known=known, usual=self.codes["128B"])
 
 
-# fmt: off
 _FIELDS = (
-    #          name            bits    unit
-    WordField("start_address",  0, 13,  16),
-    WordField("leading_bytes", 16, 29,  16),
-    WordField("stride_bytes",  32, 45,  16),
-    WordField("base_offset",   49, 51),
+    # name, first bit, last bit
+    WordField("start_address", 0, 13, unit=16),
+    WordField("leading_bytes", 16, 29, unit=16),
+    WordField("stride_bytes", 32, 45, unit=16),
+    WordField("base_offset", 49, 51),
 )
-# fmt: on
 WGMMA_FORM = DescriptorForm(
     instruction="wgmma",
     word=WordFormat("wgmma descriptor", 64, (*_FIELDS, WordField("swizzle", 62, 63))),
