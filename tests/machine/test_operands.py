@@ -27,6 +27,15 @@ REFUSED = [
     ("ld.shared.u32 %r1, {%r2, _};", "an address in brackets is expected, not {%r2, _}"),
     ("add.u32 %r1, %r2;", "add.u32 takes 2 source operands, not 1"),
     ("call nothing;", "nothing is no function"),
+    ("min.f32 %r1, %r2;", "min takes 2 or 3 source operands, not 1"),
+    ("setp.eq.u32 %r1, %r2, %r3;", "%r1 is a .b32, where a .pred is expected"),
+    ("selp.b32 %r1, %r2, %r3, %r4;", "%r4 is a .b32, where a .pred is expected"),
+    ("add.u32 %r1, %r2, %p1;", "%p1 is a .pred, where a .u32 is expected"),
+    ("div.s64 %d1, !%p1, %d3;", "%p1 is a .pred, where a .s64 is expected"),
+    ("mov.b32 {%h1, %h2}, %p1;", "%p1 is a .pred, where a .b32 is expected"),
+    ("mov.b64 {%r1, %r2}, %r3;", "%r3 has 32 bits, where 64 are split"),
+    (".reg .b128 %q; sub.u32 %r1, %q, %r3;", "%q has 128 bits, and sub.u32 is not of type .b128"),
+    (".reg .b128 %q; mov.b128 %d1, %q;", "%d1 has 64 bits, where 128 are expected"),
 ]
 
 
@@ -35,6 +44,12 @@ def test_operands_that_an_instruction_does_not_take_are_refused(instruction, rea
     with pytest.raises(ts.RuleError) as refused:
         kernel(f"{SHARED} {instruction} ret;", "")
     assert reason in str(refused.value)
+
+
+def test_a_constant_of_128_bits_is_refused():
+    """ptxas takes it; no document says what its upper half is."""
+    with pytest.raises(ts.RuleError, match="a register of 128 bits is expected, not 1"):
+        kernel(f"{SHARED} st.shared.b128 [s], 1; ret;", "")
 
 
 @pytest.mark.parametrize("instruction", [instruction for instruction, _ in REFUSED])

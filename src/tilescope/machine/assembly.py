@@ -23,7 +23,7 @@ from tilescope.machine.instructions.wgmma import WARPGROUP_LANES
 from tilescope.machine.order.products import RegisterUse
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
-from tilescope.ptx.syntax import Function, Instruction, Module, Vector
+from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import rule
 
 _SHORTENED_CHARACTERS = 120
@@ -102,6 +102,7 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
         decoded: Step | Turn = Return()
         guard: tuple[int, bool] | None = None
         try:
+            _require_widths(instruction)
             if instruction.guard is not None:
                 guard = (assembler.register(instruction.guard.register), instruction.guard.is_negated)
             if number in contracted:
@@ -122,6 +123,16 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
         _add(program, instruction, decoded, guard, tuple(assembler.targets_now))
     program.registers_named.append(frozenset())
     _add(program, None, Return(), None, ())
+
+
+def _require_widths(instruction: Instruction) -> None:
+    """Refuse a register of 128 bits in an instruction of another type."""
+    if "b128" in instruction.modifiers:
+        return
+    for operand in instruction.operands:
+        for inner in nested_operands(operand):
+            if isinstance(inner, Register) and inner.type == "b128":
+                raise RefusedError(f"{inner.name} has 128 bits, and {instruction.opcode} is not of type .b128")
 
 
 def _decoded(assembler: Assembler, instruction: Instruction) -> Step | Turn:

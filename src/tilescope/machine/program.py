@@ -141,6 +141,7 @@ class Program:
 
 
 Decoder = Callable[["Assembler", Instruction], "Step | Turn"]
+_WIDEST_TYPE = "b128"  # which only moves, loads, stores and atomics of that type take
 
 
 class Assembler:
@@ -188,7 +189,10 @@ class Assembler:
     def source(self, operand: Operand, type_name: str) -> int:
         """The number of a register that holds an operand: a register, a constant, a special register, an address."""
         if isinstance(operand, Register):
+            require_kind(operand, type_name)
             return self.register(operand)
+        if type_name == _WIDEST_TYPE:
+            raise RefusedError(f"a register of 128 bits is expected, not {operand_text(operand)}")
         if isinstance(operand, Immediate):
             return self.constant(_bits_of(operand, type_name), BITS_OF_TYPE[type_name])
         if isinstance(operand, Variable):
@@ -315,6 +319,15 @@ class Assembler:
         program.dynamic_shared_offset = rounded_up(program.static_shared_end, alignment_bytes)
         for variable in dynamic:
             program.shared_offsets[variable.number] = program.dynamic_shared_offset
+
+
+def require_kind(register: Register, type_name: str) -> None:
+    """Refuse a predicate in place of data, data in place of a predicate, and 128 bits in place of fewer or more."""
+    if (register.type == "pred") != (type_name == "pred"):
+        raise RefusedError(f"{register.name} is a .{register.type}, where a .{type_name} is expected")
+    if (register.type == _WIDEST_TYPE) != (type_name == _WIDEST_TYPE):
+        bits = BITS_OF_TYPE[type_name]
+        raise RefusedError(f"{register.name} has {BITS_OF_TYPE[register.type]} bits, where {bits} are expected")
 
 
 SPECIAL_64 = frozenset({"%clock64", "%globaltimer", "%gridid", "%pm0_64"})

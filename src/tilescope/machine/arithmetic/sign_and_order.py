@@ -148,6 +148,9 @@ def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Com
     return compute_three
 
 
+_OPERANDS_OF_AN_EXTREME = (2, 3)
+
+
 def extreme(modifiers: Modifiers, source_count: int) -> Operation:
     """Extremes of floats, min and max, with .NaN, .xorsign.abs, .ftz; of three f32 too (.abs)."""
     type_name = modifiers.type(FLOAT_TYPES)
@@ -159,6 +162,8 @@ def extreme(modifiers: Modifiers, source_count: int) -> Operation:
     refuse_style(modifiers.name, type_name, style)
     form = FORMATS[PACKED.get(type_name, type_name)]
     compute = _extreme(modifiers.name, form, keeps_nan=keeps_nan)
+    if source_count not in _OPERANDS_OF_AN_EXTREME:
+        raise UnknownForm(f"{modifiers.name} takes 2 or 3 source operands, not {source_count}")
     if source_count == 3:
         compute = _of_three(compute, form, by_magnitude=by_magnitude)
     elif takes_sign and by_magnitude:

@@ -26,7 +26,7 @@ from tilescope.machine.address import (
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.words import Words
-from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
 from tilescope.machine.special import CLOCKS, require_special
 from tilescope.machine.step import Lanes, RefusedError, Step
 from tilescope.ptx.syntax import (
@@ -39,6 +39,7 @@ from tilescope.ptx.syntax import (
     Variable,
     Vector,
     named_variable,
+    operand_text,
 )
 from tilescope.sentence import counted
 
@@ -175,6 +176,8 @@ def _mov(assembler: Assembler, instruction: Instruction) -> Step:
         return _pack(assembler, target, source)
     if isinstance(target, Vector):
         return _unpack(assembler, target, source, type_name)
+    if isinstance(target, Register):
+        require_kind(target, type_name)
     number = assembler.written(target)
     if isinstance(source, SpecialRegister):
         require_special(source.name)
@@ -230,6 +233,9 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
     part_dtype = DTYPE_OF_BITS[_part_bits(target, BITS_OF_TYPE[type_name])]
     targets = [assembler.target(one) for one in target.elements]
     number = assembler.source(source, type_name)
+    source_bits = 8 * assembler.dtype(number).itemsize
+    if source_bits != BITS_OF_TYPE[type_name]:
+        raise RefusedError(f"{operand_text(source)} has {source_bits} bits, where {BITS_OF_TYPE[type_name]} are split")
 
     def unpack(cluster: Cluster, at: Lanes) -> None:
         held = np.ascontiguousarray(cluster.registers[number][at])

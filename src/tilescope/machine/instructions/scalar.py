@@ -11,9 +11,9 @@ from tilescope.machine.arithmetic import Operation, UnknownForm, operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.contraction import Contraction
-from tilescope.machine.program import DTYPE_OF_BITS, Assembler
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
 from tilescope.machine.step import Lanes, RefusedError, Step
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register
 from tilescope.sentence import counted
 
 Compute = Callable[..., Values]
@@ -71,6 +71,7 @@ def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -
 def _source(assembler: Assembler, operand: Operand, type_name: str) -> Source:
     dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name]]
     if isinstance(operand, Negated):
+        require_kind(operand.register, type_name)
         return Source(assembler.register(operand.register), dtype, is_negated=True)
     return Source(assembler.source(operand, type_name), dtype)
 
@@ -79,6 +80,8 @@ def _targets(assembler: Assembler, instruction: Instruction, found: Operation) -
     """The registers that take results: `p|q` is two of them, the carry flag the last; None for `_`."""
     first = instruction.operands[0]
     operands = [first.first, first.second] if isinstance(first, Pair) else [first]
+    if isinstance(operands[0], Register):
+        require_kind(operands[0], found.result_type)
     targets = [assembler.target(operand) for operand in operands]
     if found.gives_carry:
         targets.append(assembler.carry())
