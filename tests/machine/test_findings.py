@@ -529,3 +529,36 @@ def test_a_relaxed_wait_is_told_as_one():
     assert findings[0].rule == "run-copy-wait"
     assert "by a relaxed wait" in findings[0].limit
     assert ring_findings(wait_full=f"{relaxed} fence.acq_rel.cta;") == ("finished", [])
+
+
+def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
+    body = """
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [maximum], %r1;
+        bar.sync 0;
+        ld.shared.u32 %r2, [maximum];
+        @%p1 st.shared.u32 [maximum], 7;
+        ret;
+    """
+    run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], remedies=False)
+    (finding,) = run.findings
+    assert ", which thread (32, 0, 0) reads" in finding.found
+    assert finding.fix == "Put bar.sync (__syncthreads) between them."
+
+
+def test_a_race_names_another_block_where_there_is_one():
+    body = """
+        mov.u32 %r1, %tid.x;
+        mov.u32 %r2, %ctaid.x;
+        or.b32 %r3, %r1, %r2;
+        setp.eq.u32 %p1, %r3, 0;
+        ld.param.u64 %d1, [out];
+        @%p1 st.global.u32 [%d1], 0;
+        red.global.add.u32 [%d1], 1;
+        ret;
+    """
+    run = kernel(body).run(2, 64, [np.zeros(1, np.uint32)], remedies=False)
+    (finding,) = run.findings
+    assert "thread (0, 0, 0) of block (1, 0, 0) changes" in finding.found
+    assert ", which another block writes" in finding.found

@@ -325,7 +325,13 @@ def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
 
 def parameters(inputs: Iterable[Input], functions: Iterable[Function]) -> list[click.Parameter]:
     """The arguments and options of a table; the signatures of the functions have the defaults."""
-    return [_option(row, default_of(row, functions)) if row.option else _argument(row) for row in inputs]
+    listed: list[click.Parameter] = []
+    for row in inputs:
+        if row.option:
+            listed.append(_option(row, default_of(row, functions)))
+        else:
+            listed.append(_argument(row))
+    return listed
 
 
 def output_options(*, is_drawn: bool = True, makes: str = "") -> list[click.Parameter]:

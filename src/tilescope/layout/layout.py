@@ -146,8 +146,9 @@ class Layout(Value):
         """The layout that `to_dict` described."""
         nesting = data.get("nesting") if isinstance(data, Mapping) else None
         if nesting is None:
-            plain = {name: data[name] for name in data if name != "nesting"} if isinstance(data, Mapping) else data
-            return super().from_dict(plain)
+            if isinstance(data, Mapping):
+                data = {name: data[name] for name in data if name != "nesting"}
+            return super().from_dict(data)
         rest = super().from_dict({name: data[name] for name in data if name not in _TOLD_BY_MODES} | {"shape": (8, 8)})
         modes = Modes.from_dict(nesting)
         return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)

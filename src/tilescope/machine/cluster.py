@@ -32,6 +32,7 @@ from tilescope.machine.operand_reads import Marks
 from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
+from tilescope.machine.order.warp_sums import differ_by_rounding
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.records import RunningPhase
@@ -218,7 +219,9 @@ class Cluster:
             stored = words[chosen]
             if (stored != values).any():
                 lost = int(np.argmin(_sameness(stored, values)()))
-                order.touching.two_values("shared", int(self.lanes(at)[lost]), int(places[lost]))
+                is_rounding = differ_by_rounding(stored, values)
+                lane = int(self.lanes(at)[lost])
+                order.touching.two_values("shared", lane, int(places[lost]), differ_by_rounding=is_rounding)
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -232,7 +235,9 @@ class Cluster:
             self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
             if (stored != values).any():
                 lost = int(np.argmin(_sameness(stored, values)()))
-                self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))
+                is_rounding = differ_by_rounding(stored, values)
+                address = int(addresses[lost])
+                self.order.touching.two_values("global", int(lanes[lost]), address, differ_by_rounding=is_rounding)
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""

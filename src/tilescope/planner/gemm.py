@@ -30,17 +30,12 @@ from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regi
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
 from tilescope.planner.product import Product, Tile, is_exchanged
-from tilescope.planner.product_checks import (
-    FEWEST_STAGES_EXCEED_SMEM,
-    GEMM_SMEM,
-    narrow_instruction,
-    product_problems,
-    schedule_problems,
-    tile_problems,
-)
+from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
 from tilescope.planner.schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule
+from tilescope.planner.schedule_checks import schedule_problems
 from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
+from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
 from tilescope.reading import flag, integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight

@@ -260,8 +260,10 @@ def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
 
 def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
     named = [one for one in said if isinstance(one, str)]
-    refuse(named and len(said) > 1, f"--blocks {named[0] if named else ''} stands alone.")
-    return named[0] if named else tuple(one for one in said if not isinstance(one, str))
+    if named:
+        refuse(len(said) > 1, f"--blocks {named[0]} stands alone.")
+        return named[0]
+    return tuple(one for one in said if not isinstance(one, str))
 
 
 def _saved(said: tuple[str, ...], done: Launched) -> tuple[MadeFile, ...]:

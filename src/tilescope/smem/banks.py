@@ -317,8 +317,9 @@ def _lane_problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterat
 
 def kernel(accesses: int) -> Callable[..., None] | None:
     """The compiled loop if a batch of this size repays it, else None."""
-    loaded = _compiled.cache_info().currsize > 0
-    return _compiled() if accesses >= (NEXT_BATCH if loaded else FIRST_BATCH) else None
+    is_loaded = _compiled.cache_info().currsize > 0
+    least = NEXT_BATCH if is_loaded else FIRST_BATCH
+    return _compiled() if accesses >= least else None
 
 
 @lru_cache(maxsize=1)

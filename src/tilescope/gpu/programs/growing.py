@@ -73,7 +73,7 @@ def grown(seed: int) -> Program:
 
     >>> program = grown(1)
     >>> program == grown(1), program.threads, len(program.steps)
-    (True, 128, 37)
+    (True, 128, 40)
     """
     choice = random.Random(f"shape {seed}")  # noqa: S311  programs, not secrets
     grower = Grower(seed, choice.choice(_THREADS))

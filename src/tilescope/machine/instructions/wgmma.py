@@ -37,7 +37,8 @@ from tilescope.machine.proof.log import Grouped, Multiplied, OperandRead
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.machine.thread_tiles import WORD_BYTES
-from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.mma.descriptor_form import WGMMA_FORM
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
 from tilescope.sentence import counted

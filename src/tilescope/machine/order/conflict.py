@@ -47,6 +47,7 @@ Mistake = Literal[
     "unwritten",
     "unwritten operand",
     "cp.async fence",
+    "rounded sum",
     "tensor memory",
     "tensor fence",
     "tensor columns",
@@ -90,7 +91,7 @@ class Remedy(NamedTuple):
 
 @dataclass(slots=True)
 class Conflict:
-    """Two accesses that nothing orders: the first of its kind, and how often there were equal ones."""
+    """Two accesses that nothing orders: the first of its kind, between blocks if any is, and how often there were equal ones."""
 
     mistake: Mistake
     before: Side | None
@@ -103,6 +104,11 @@ class Conflict:
     writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
+
+    @property
+    def is_between_clusters(self) -> bool:
+        """Whether another cluster made the earlier access; a block without a cluster is one of its own."""
+        return "cluster" in self.facts
 
     @property
     def pcs(self) -> Pcs:
@@ -127,4 +133,7 @@ class Conflicts:
             if len(self.found) >= MOST_CONFLICTS:
                 return
             held = self.found[key] = conflict
+        elif conflict.is_between_clusters and not held.is_between_clusters:
+            conflict.times = held.times
+            held = self.found[key] = conflict  # no barrier of a block orders these
         held.times += 1
