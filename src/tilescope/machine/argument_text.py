@@ -58,7 +58,7 @@ NO_FILL = ARGUMENT_TEXT.worded(
 )
 NO_REFERENCE = ARGUMENT_TEXT.worded(
     found="argument {index}: {text} names no array",
-    limit="{kind}: takes the number of an argument that is an array, from 0 on; map: also an array, such as map:f16:64x64,box=64x64",
+    limit="the number of an argument that is an array, counted from 0; a map may describe its own array: map:f16:64x64,box=64x64",
     fix="Write {kind}:0{rest}, for example.",
 )
 NO_OPTION = ARGUMENT_TEXT.worded(
