@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from tilescope.errors import Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.element import Element, array_element, tile_element
+from tilescope.machine.grid import GridRun
 from tilescope.machine.launch import Launch
 from tilescope.machine.lost_update import is_lost_update
-from tilescope.machine.order.conflict import Conflict, How, Insertion, Side
+from tilescope.machine.order.conflict import Conflict, How, Side
 from tilescope.machine.order.witness import BarrierBytes, PhaseBytes
 from tilescope.machine.order_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
 from tilescope.machine.places import (
@@ -28,7 +29,7 @@ from tilescope.machine.places import (
 )
 from tilescope.machine.program import Program
 from tilescope.machine.records import block_index
-from tilescope.machine.schedule import Schedule
+from tilescope.machine.remedy_words import FINDING_GONE, cured, of_what_ended, untried
 from tilescope.machine.tensor_findings import (
     BY_WARP,
     FINISH,
@@ -39,7 +40,6 @@ from tilescope.machine.tensor_findings import (
     TENSOR_VERB,
     tensor_place,
 )
-from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
     "read": "reads",
@@ -86,26 +86,23 @@ _END_REMEDY: dict[How, str] = {
     **TENSOR_END_REMEDY,
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
-_TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
-_IN_CUDA: dict[str | int, str] = {
-    "bar.sync 0;": "__syncthreads()",
-    "bar.warp.sync 0xffffffff;": "__syncwarp()",
-    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
-    "fence.acq_rel.gpu;": "__threadfence()",
-    "fence.acq_rel.cta;": "__threadfence_block()",
-}
 
 
-def byte_findings(launch: Launch, schedules: Sequence[Schedule]) -> Iterator[Violation]:
-    """Mbarriers to which other bytes came than were expected, those of several blocks once.
+class WrongBytes(NamedTuple):
+    """Mbarriers to which other bytes came than were expected: of phases that ended all the same, and of those that cannot end."""
 
-    Of a run that ended, phases that ended while a copy was under way; of clusters that hang, also phases that cannot end.
-    """
+    spilled: list[BarrierBytes]
+    stuck: list[BarrierBytes]
+
+
+def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
+    """Of a run that ended, phases that ended while a copy was under way; of clusters that hang, also phases that cannot end."""
     if launch.order is None:
-        return
+        return WrongBytes([], [])
     spilled = [*launch.order.spilled]
     stuck: list[BarrierBytes] = []
-    for schedule in schedules:
+    hanging = result.waiting if result.outcome == "hang" else []
+    for schedule in hanging:
         cluster = schedule.cluster
         if cluster.order is None:
             continue
@@ -118,19 +115,33 @@ def byte_findings(launch: Launch, schedules: Sequence[Schedule]) -> Iterator[Vio
             elif barrier.expected_bytes != barrier.came_bytes and address not in under_way:
                 held = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
                 stuck.append(BarrierBytes(offset, block, held))
-    for told, counted in ((SPILLED_BYTES, spilled), (EXPECTED_BYTES.wording, stuck)):
-        yield from _told_of_bytes(launch.program, told, counted)
+    return WrongBytes(spilled, stuck)
 
 
-def _told_of_bytes(program: Program, told: Wording, counted: Sequence[BarrierBytes]) -> Iterator[Violation]:
+def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
+    """Mbarriers to which other bytes came than were expected, those of several blocks once."""
+    wrong = wrong_bytes(launch, result)
+    for told, counted in ((SPILLED_BYTES, wrong.spilled), (EXPECTED_BYTES.wording, wrong.stuck)):
+        yield from _told_of_bytes(launch, result, told, counted)
+
+
+def _told_of_bytes(
+    launch: Launch, result: GridRun, told: Wording, counted: Sequence[BarrierBytes]
+) -> Iterator[Violation]:
     alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
     for one in counted:
         alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
     for (offset, expected, came), (first, *others) in alike.items():
-        variable = shared_variable(program, offset)
-        where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
-        lines = line_facts(program, *sorted(first.bytes.pcs))
-        yield told.violation(where=where, block=first.block, others=len(others), expected=expected, came=came, **lines)
+        variable = shared_variable(launch.program, offset)
+        facts = {
+            "where": f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})"),
+            "block": first.block,
+            "others": len(others),
+            "expected": expected,
+            "came": came,
+            **line_facts(launch.program, *sorted(first.bytes.pcs)),
+        }
+        yield of_what_ended(told, launch, result, facts)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -156,11 +167,11 @@ def _told_with(program: Program, conflict: Conflict) -> tuple[object, ...]:
     if None in sources:
         return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
     before = None if conflict.before is None else conflict.before.how
-    insertions = None if conflict.remedy is None else conflict.remedy.insertions
+    edits = None if conflict.remedy is None else (conflict.remedy.insertions, conflict.remedy.corrections)
     is_one_store = conflict.before is conflict.now
     is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
     done = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
-    return *done, *sources, insertions
+    return *done, *sources, edits
 
 
 class _Told(NamedTuple):
@@ -177,14 +188,11 @@ def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequenc
     told = rule_of(conflict)
     if told is RACE and is_lost_update(launch.program, conflict):
         told = LOST_UPDATE
-    remedy = conflict.remedy
-    if remedy is None:
-        return told.violation(**facts)
-    places = [_inserted(launch, one) for one in remedy.insertions]
-    facts["insertions"] = _put(places)
-    others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
-    facts["others_gone"] = sum(remedy.gone.issuperset(one.pcs for one in other) for other in others)
-    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
+    if conflict.remedy is not None:
+        others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
+        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(one.pcs for one in other) for other in others)
+        return cured(told, launch, conflict.remedy, FINDING_GONE, facts)
+    return untried(told, launch, facts) if conflict.is_untried else told.violation(**facts)
 
 
 def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
@@ -196,32 +204,6 @@ def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
         what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group)} {what}"
     return facts | line_facts(launch.program, *pcs)
-
-
-def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
-    """An insertion as data: the text, and the instruction that it stands before or behind."""
-    instruction = launch.program.instructions[insertion.pc]
-    assert instruction is not None
-    return {
-        "text": insertion.text,
-        "place": insertion.place,
-        "line": instruction.line,
-        "offset": insertion.offset,
-        "where": instruction_named(launch.program, insertion.pc),
-    }
-
-
-def _put(places: list[dict[str, str | int]]) -> list[str]:
-    """Insertions in words; one text at several places is written once."""
-    by_text: dict[str | int, list[str]] = {}
-    for one in places:
-        by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
-    said = []
-    for text, spots in by_text.items():
-        known_as = _IN_CUDA.get(text)
-        name = f"`{text}`" if known_as is None else f"`{text}` ({known_as})"
-        said.append(f"{name} {listed(spots)}")
-    return said
 
 
 def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
