@@ -24,6 +24,7 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
+from tilescope.cli.help_page import HELP_OPTIONS, help_page
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.extras import extra_of
 from tilescope.names import nearest_name
@@ -156,7 +157,7 @@ def _show_help(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": [*HELP_OPTIONS]})
 @click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
 @click.pass_context
 def tilescope(context: click.Context) -> None:
@@ -188,6 +189,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters still gets the rest
+    page = help_page(arguments)
+    if page is not None:
+        click.echo(page, nl=False)
+        return 0
     try:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
