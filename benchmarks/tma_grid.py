@@ -1,6 +1,6 @@
 """What TMA loads cost on a card: a grid of boxes, bytes in flight and busy SMs, and random tiles, as raw JSON.
 
-The rates of `tilescope.card` are fitted to such a file. Needs a card; takes about 90 seconds.
+The rates of `tilescope.card.tma_rates` are fitted to such a file. Needs a card; takes about 90 seconds.
 
 python benchmarks/tma_grid.py [OUT.json [SECONDS]]
 """
@@ -14,8 +14,10 @@ from pathlib import Path
 
 from ratio import run, sized
 
-from tilescope.gpu.benchmark import Where, boxes_of, drawn_tile, rates
+from tilescope.gpu.bench_settings import boxes_of
+from tilescope.gpu.benchmark import rates
 from tilescope.gpu.isolation import card_in_children
+from tilescope.gpu.plan_order import Where, drawn_tile
 from tilescope.gpu.streaming import spread
 
 KIB = 1024

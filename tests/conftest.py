@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis draws, which tests are quick, and `require`."""
+"""What all tests share: how hypothesis draws, which tests are quick, `require`, and a folder for `cards`."""
 
 import collections
 import faulthandler
@@ -180,6 +180,15 @@ def cute_headers():
         found += [path.parent for path in sorted(root.glob("*/include/cuda_runtime.h"))]
         found += [path.parent.parent for path in sorted(root.glob("*/include/cccl/cuda/version"))]
     return found
+
+
+@pytest.fixture
+def cards(tmp_path, monkeypatch):
+    """An empty folder for the user's own cards."""
+    from tilescope.card import saved
+
+    monkeypatch.setattr(saved, "cards_folder", lambda: tmp_path / "cards")
+    return tmp_path / "cards"
 
 
 @pytest.fixture

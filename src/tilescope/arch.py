@@ -38,39 +38,38 @@ ARCH_PARTLY_KNOWN = rule(
     failing='ts.plan((128, 64), "bf16", arch="sm_107")',
 )
 
-# fmt: off
-_FEATURES = {
-    # which target assembles it (ptxas 13.0)  80       86       89       90       100      103      110      120
-    "ldmatrix":                             ("plain", "plain", "plain", "plain", "plain", "plain", "plain", "plain"),
-    "ldmatrix_b8":                          ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
-    "stmatrix":                             ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
-    "stmatrix_b8":                          ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
-    "mma":                                  ("plain", "plain", "plain", "plain", "plain", "plain", "plain", "plain"),
-    "mma_fp8":                              ("-",     "-",     "plain", "plain", "plain", "plain", "plain", "plain"),
-    "mma_f8f6f4":                           ("-",     "-",     "-",     "-",     "-",     "-",     "-",     "a,f"),
-    "mma_f64_m16":                          ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
-    "wgmma":                                ("-",     "-",     "-",     "a",     "-",     "-",     "-",     "-"),
-    "tcgen05":                              ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "tcgen05_i8":                           ("-",     "-",     "-",     "-",     "a",     "-",     "a",     "-"),
-    "tcgen05_k96":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
-    "tcgen05_ld_red":                       ("-",     "-",     "-",     "-",     "-",     "a,f",   "a,f",   "-"),
-    "tcgen05_shift":                        ("-",     "-",     "-",     "-",     "a",     "a",     "a",     "-"),
-    "tma":                                  ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
-    "multicast":                            ("-",     "-",     "-",     "plain", "plain", "plain", "plain", "plain"),
-    "cta_group":                            ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "gather4":                              ("-",     "-",     "-",     "-",     "plain", "plain", "plain", "plain"),
-    "gather4_cluster":                      ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "scatter4":                             ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "im2col_wide":                          ("-",     "-",     "-",     "-",     "plain", "plain", "plain", "plain"),
-    "im2col_wide_cluster":                  ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "im2col_wide_128":                      ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "-"),
-    "tensormap_replace":                    ("-",     "-",     "-",     "a",     "a,f",   "a,f",   "a,f",   "a,f"),
-    "packed_types":                         ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
-    "swizzle_atomicity":                    ("-",     "-",     "-",     "-",     "a,f",   "a,f",   "a,f",   "a,f"),
-    "swizzle_96B":                          ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
-    "half_row_16u6_store":                  ("-",     "-",     "-",     "-",     "-",     "a",     "-",     "-"),
-}
-# fmt: on
+# Which target assembles a feature's instructions, as ptxas 13.0 answers.
+_FEATURE_TABLE = """
+feature             sm_80   sm_86   sm_89   sm_90   sm_100  sm_103  sm_110  sm_120
+ldmatrix            plain   plain   plain   plain   plain   plain   plain   plain
+ldmatrix_b8         -       -       -       -       a,f     a,f     a,f     a,f
+stmatrix            -       -       -       plain   plain   plain   plain   plain
+stmatrix_b8         -       -       -       -       a,f     a,f     a,f     a,f
+mma                 plain   plain   plain   plain   plain   plain   plain   plain
+mma_fp8             -       -       plain   plain   plain   plain   plain   plain
+mma_f8f6f4          -       -       -       -       -       -       -       a,f
+mma_f64_m16         -       -       -       plain   plain   plain   plain   plain
+wgmma               -       -       -       a       -       -       -       -
+tcgen05             -       -       -       -       a,f     a,f     a,f     -
+tcgen05_i8          -       -       -       -       a       -       a       -
+tcgen05_k96         -       -       -       -       -       a       -       -
+tcgen05_ld_red      -       -       -       -       -       a,f     a,f     -
+tcgen05_shift       -       -       -       -       a       a       a       -
+tma                 -       -       -       plain   plain   plain   plain   plain
+multicast           -       -       -       plain   plain   plain   plain   plain
+cta_group           -       -       -       -       a,f     a,f     a,f     -
+gather4             -       -       -       -       plain   plain   plain   plain
+gather4_cluster     -       -       -       -       a,f     a,f     a,f     -
+scatter4            -       -       -       -       a,f     a,f     a,f     -
+im2col_wide         -       -       -       -       plain   plain   plain   plain
+im2col_wide_cluster -       -       -       -       a,f     a,f     a,f     -
+im2col_wide_128     -       -       -       -       a,f     a,f     a,f     -
+tensormap_replace   -       -       -       a       a,f     a,f     a,f     a,f
+packed_types        -       -       -       -       a,f     a,f     a,f     a,f
+swizzle_atomicity   -       -       -       -       a,f     a,f     a,f     a,f
+swizzle_96B         -       -       -       -       -       a       -       -
+half_row_16u6_store -       -       -       -       -       a       -       -
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,21 +193,92 @@ _PARTLY_KNOWN = {
 }
 
 
-def _features(column: int) -> Mapping[str, str]:
-    return MappingProxyType({feature: targets[column] for feature, targets in _FEATURES.items()})
+def _features_by_arch(table: str) -> dict[str, Mapping[str, str]]:
+    """The columns of the table: the targets that have a feature, by its name."""
+    header, *rows = [line.split() for line in table.strip().splitlines()]
+    return {
+        name: MappingProxyType({row[0]: row[column] for row in rows})
+        for column, name in enumerate(header)
+        if name != "feature"
+    }
+
+
+_FEATURES = _features_by_arch(_FEATURE_TABLE)
 
 
 # Shared memory: CUDA programming guide, compute capability table; blocks: the occupancy header.
-# fmt: off
-ARCH: dict[str, Arch] = {row.name: row for row in (
-    #    name     capability  per SM     per block  blocks  basis
-    Arch("sm_80",  (8, 0),  164 * KIB, 163 * KIB, 32, "documented", _features(0)),
-    Arch("sm_86",  (8, 6),  100 * KIB,  99 * KIB, 16, "documented", _features(1)),
-    Arch("sm_89",  (8, 9),  100 * KIB,  99 * KIB, 24, "documented", _features(2)),
-    Arch("sm_90",  (9, 0),  228 * KIB, 227 * KIB, 32, "measured",   _features(3)),
-    Arch("sm_100", (10, 0), 228 * KIB, 227 * KIB, 32, "documented", _features(4)),
-    Arch("sm_103", (10, 3), 228 * KIB, 227 * KIB, 32, "documented", _features(5)),
-    Arch("sm_110", (11, 0), 228 * KIB, 227 * KIB, 24, "documented", _features(6)),
-    Arch("sm_120", (12, 0), 100 * KIB,  99 * KIB, 24, "documented", _features(7)),
-)}
-# fmt: on
+_ROWS = (
+    Arch(
+        "sm_80",
+        compute_capability=(8, 0),
+        smem_per_sm_bytes=164 * KIB,
+        smem_per_block_bytes=163 * KIB,
+        blocks_per_sm=32,
+        basis="documented",
+        features=_FEATURES["sm_80"],
+    ),
+    Arch(
+        "sm_86",
+        compute_capability=(8, 6),
+        smem_per_sm_bytes=100 * KIB,
+        smem_per_block_bytes=99 * KIB,
+        blocks_per_sm=16,
+        basis="documented",
+        features=_FEATURES["sm_86"],
+    ),
+    Arch(
+        "sm_89",
+        compute_capability=(8, 9),
+        smem_per_sm_bytes=100 * KIB,
+        smem_per_block_bytes=99 * KIB,
+        blocks_per_sm=24,
+        basis="documented",
+        features=_FEATURES["sm_89"],
+    ),
+    Arch(
+        "sm_90",
+        compute_capability=(9, 0),
+        smem_per_sm_bytes=228 * KIB,
+        smem_per_block_bytes=227 * KIB,
+        blocks_per_sm=32,
+        basis="measured",
+        features=_FEATURES["sm_90"],
+    ),
+    Arch(
+        "sm_100",
+        compute_capability=(10, 0),
+        smem_per_sm_bytes=228 * KIB,
+        smem_per_block_bytes=227 * KIB,
+        blocks_per_sm=32,
+        basis="documented",
+        features=_FEATURES["sm_100"],
+    ),
+    Arch(
+        "sm_103",
+        compute_capability=(10, 3),
+        smem_per_sm_bytes=228 * KIB,
+        smem_per_block_bytes=227 * KIB,
+        blocks_per_sm=32,
+        basis="documented",
+        features=_FEATURES["sm_103"],
+    ),
+    Arch(
+        "sm_110",
+        compute_capability=(11, 0),
+        smem_per_sm_bytes=228 * KIB,
+        smem_per_block_bytes=227 * KIB,
+        blocks_per_sm=24,
+        basis="documented",
+        features=_FEATURES["sm_110"],
+    ),
+    Arch(
+        "sm_120",
+        compute_capability=(12, 0),
+        smem_per_sm_bytes=100 * KIB,
+        smem_per_block_bytes=99 * KIB,
+        blocks_per_sm=24,
+        basis="documented",
+        features=_FEATURES["sm_120"],
+    ),
+)
+ARCH: dict[str, Arch] = {row.name: row for row in _ROWS}

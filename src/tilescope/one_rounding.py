@@ -265,8 +265,8 @@ def fma32(
         return odd_sum(product, c.astype(np.float64), "rn").astype(np.float32)
 
 
-def fma64(a: Array, b: Array, c: Array) -> npt.NDArray[np.float64]:
-    """The sum a * b + c of float64, rounded once to nearest even; arrays of any shapes that numpy brings together.
+def fma64(a: Array, b: Array, c: Array, mode: Rounding = "rn") -> npt.NDArray[np.float64]:
+    """The sum a * b + c of float64, rounded once; arrays of any shapes that numpy brings together.
 
     >>> third = np.array([1 / 3])
     >>> fma64(third, np.array([3.0]), np.array([-1.0])).item() == -(2.0**-54)
@@ -275,4 +275,4 @@ def fma64(a: Array, b: Array, c: Array) -> npt.NDArray[np.float64]:
     factors = np.broadcast_arrays(a, b, c)
     flat = [factor.reshape(-1) for factor in factors]
     with np.errstate(over="ignore", invalid="ignore"):
-        return double_fma(flat[0], flat[1], flat[2], "rn").reshape(factors[0].shape)
+        return double_fma(flat[0], flat[1], flat[2], mode).reshape(factors[0].shape)

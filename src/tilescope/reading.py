@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
-from tilescope.rule import ARGUMENT_TYPE
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import counted
 
+Array = npt.NDArray[Any]  # of any type: what users pass
 Bytes = npt.NDArray[np.uint8]
 IntegerArray: TypeAlias = "npt.NDArray[np.integer[Any]]"
 Name = TypeVar("Name", bound=str)
@@ -299,3 +300,30 @@ def writeable(argument: str, value: object) -> Bytes:
     if not content.flags.writeable:
         raise READ_ONLY_ARRAY.error(argument=argument, type=type(value).__name__)
     return content
+
+
+def as_array(argument: str, value: npt.ArrayLike) -> Array:
+    """The value as an array; rows of different lengths are refused."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ARGUMENT_TYPE.error(
+            argument=argument, found="rows of different lengths", limit="an array", fix="Use rows of one length."
+        ) from None
+
+
+def array_where(
+    argument: str, value: npt.ArrayLike, holds: Callable[[Array], bool], limit: str, fix: str, **values: object
+) -> Array:
+    """The value as an array for which a condition holds; refused with what was found if it does not."""
+    array = as_array(argument, value)
+    if not holds(array):
+        facts: dict[str, Any] = {"shape": array.shape, **values}
+        raise ARGUMENT_RANGE.error(
+            argument=argument,
+            found=f"an array of shape {array.shape}, {array.dtype}",
+            limit=limit,
+            fix=fix,
+            **facts,
+        )
+    return array

@@ -278,6 +278,18 @@ def test_what_is_not_understood_is_told_on_stderr(words, said, capsys):
     assert "Traceback" not in err
 
 
+def test_all_that_a_launch_lacks_is_told_at_once_with_options_that_fit(capsys):
+    status, _, err = printed(capsys, "double.ptx")
+    assert status == 2
+    assert [line.split(";")[0] for line in err.splitlines()] == [
+        "error: launch-missing: no grid",
+        "error: launch-missing: no block",
+        "error: kernel-arguments: no arguments",
+    ]
+    assert "double_all has 2 parameters: a, n. Add --arg f32:1024 --arg 0, with your own types and shapes" in err
+    assert printed(capsys, "double.ptx", "--grid", "4", "--block", "128", "--arg", "f32:1024", "--arg", "0")[0] == 0
+
+
 def test_a_text_that_is_no_ptx_is_refused_with_its_place(capsys):
     Path("bad.ptx").write_bytes(Path("double.ptx").read_bytes().replace(b"ret;", b"ret"))
     status, _, err = printed(capsys, "bad.ptx", *LAUNCH[1:])

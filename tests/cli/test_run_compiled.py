@@ -148,6 +148,15 @@ def test_a_module_that_raises_is_told_in_a_sentence(require, capsys, tmp_path):
     assert "add.py could not be imported: RuntimeError: no card" in " ".join(err.split())
 
 
+def test_a_module_that_lacks_a_package_is_told_which_to_install(capsys, tmp_path):
+    (tmp_path / "add.py").write_text("import no_such_package.kernels\n")
+    status, _, err = printed(capsys, *TRITON)
+    assert status == 3
+    assert (
+        "add.py imports no_such_package, which is not installed beside tilescope: pip install no_such_package." in err
+    )
+
+
 def test_without_triton_the_exit_status_is_3(capsys, monkeypatch, tmp_path):
     (tmp_path / "add.py").write_text("def add(): pass\n")
     monkeypatch.setitem(sys.modules, "triton", None)

@@ -10,7 +10,7 @@ from emitter_sample import PLANS
 from emitter_toolchain import cuda_root, nvrtc
 
 import tilescope as ts
-from tilescope.emitter.emission import SNIPPETS
+from tilescope.emitter.snippets import SNIPPETS
 
 SOME = [name for number, name in enumerate(PLANS) if number % 5 == 0]
 MAPS = {

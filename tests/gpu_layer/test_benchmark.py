@@ -6,35 +6,8 @@ import sys
 import pytest
 
 import tilescope as ts
-from tilescope import card as card_module
 from tilescope.cli import run
-from tilescope.gpu.benchmark import SETTINGS, Where, plan_order
-from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
 from tilescope.value import Value, own_data
-
-SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
-
-
-@pytest.fixture
-def cards(tmp_path, monkeypatch):
-    """An empty folder for cards."""
-    monkeypatch.setattr(card_module, "cards_folder", lambda: tmp_path / "cards")
-    return tmp_path / "cards"
-
-
-@pytest.mark.parametrize("topic", ["loads", "stores"])
-def test_every_setting_fits_an_sm_and_moves_more_than_any_cache_holds(topic):
-    for table, setting, case in SETTINGS[topic](132):
-        smem_bytes = case["blocks_per_sm"] * case["streams"] * case["stages"] * case["stage_bytes"]
-        assert smem_bytes <= SM_SMEM_BYTES, (table, setting)
-        assert case["stages"] <= MAX_STAGES
-        assert case["streams"] * case["issuers"] <= 32
-        assert len(case["boxes"]) <= MAX_BOXES
-        assert all(box[2] % 128 == 0 for box in case["boxes"])
-        tensor_map = ts.TensorMap.from_dict(case["map"])
-        rows_x, rows_y = (extent // step * step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
-        assert case["bytes"] == rows_x * rows_y * tensor_map.data_type.bits // 8  # every element of whole tiles, once
-        assert LEAST_BYTES <= case["bytes"] <= MATRIX_BYTES, (table, setting)
 
 
 @pytest.mark.usefixtures("predicting")
@@ -56,26 +29,6 @@ def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert "stand-in, 132 SMs, 1980 MHz at most, memory 3201 MHz, driver 0.0" in shown
     assert "copy, read and written  4000  █" in shown
     assert "1 of 1 tiles" in shown
-
-
-def test_the_planners_order_is_scored_by_what_was_measured():
-    """Where the first candidate is the slowest of all, no first choice is good and no differing pair is in order."""
-
-    def backwards(_topic, cases):
-        rates, seen = [], []
-        for case in cases:
-            if case["tile"] != seen:  # another tile, or another type of it
-                seen, rank = case["tile"], 0
-            rank += 1
-            rates.append(1000.0 * rank)
-        return rates
-
-    order = plan_order(backwards, 8, 3, Where(arch="sm_90"))
-    assert (order.first_choice_good, order.pairs_in_order) == (0, 0)
-    assert order.pairs > 0
-    assert len(order.misses) == 8
-    assert len(order.misjudged) == order.predicted - order.predicted_good
-    assert "1000 GB/s, but" in order.misses[0]
 
 
 @pytest.mark.usefixtures("predicting")
@@ -115,16 +68,6 @@ def test_a_card_of_the_table_keeps_its_name_and_no_name_leaves_the_folder(name, 
 def test_a_card_is_saved_from_loads_and_stores(capsys):
     assert run(["bench", "plain", "--save-card", "mine"]) == 2
     assert "bench-save" in capsys.readouterr().err
-
-
-def test_a_spoiled_file_of_a_card_is_told(cards, capsys):
-    cards.mkdir()
-    for content in ("{", "[]", "{}", '{"tma": {"loads": 3}}'):
-        (cards / "mine.json").write_text(content)
-        assert run(["plan", "128x64", "bf16", "--card", "mine"]) == 2
-        assert "saved-card" in capsys.readouterr().err
-    assert run(["plan", "128x64", "bf16", "--card", "minne"]) == 2
-    assert "mine" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("predicting")

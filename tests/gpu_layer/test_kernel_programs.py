@@ -146,6 +146,7 @@ def program_of(*steps, kept=()):
         ("mul.f32 %r1, %r0, %r0;", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%r2};"),
         ("mul.f16x2 %r1, %r0, %r0;", "add.f16x2 %r2, %r1, %r0;"),
         ("cvt.rn.satfinite.relu.e4m3x2.f32 %h1, %r0, %r0;", "mov.b32 %r2, {%h1, %h0};"),
+        ("cnot.b32 %r1, %r0;", "red.shared.add.noftz.f16x2 [%t0], %r1;"),
         ("mov.b64 {%r1, %r3}, %d0;", "atom.shared.add.noftz.bf16x2 %r2, [%t0], %r1;"),
     ],
 )

@@ -10,7 +10,8 @@ from tilescope.data_type import DataType
 from tilescope.gpu.compiling import compiled, source
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.suites.copies import OPERATIONS
-from tilescope.gpu.suites.tensor_cores import FORMS, opcodes
+from tilescope.gpu.suites.products import opcodes
+from tilescope.gpu.suites.tmem_moves import FORMS
 from tilescope.mma.instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 

@@ -9,7 +9,7 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.gpu import device as device_module
-from tilescope.gpu.benchmark import SETTINGS
+from tilescope.gpu.bench_settings import SETTINGS
 from tilescope.gpu.compiling import source
 from tilescope.gpu.device import Device
 from tilescope.gpu.streaming import run

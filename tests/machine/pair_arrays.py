@@ -107,6 +107,13 @@ def stored_box(random: np.random.Generator) -> Case:
     return Case([mapped(out), source], out, source.reshape(4, 32))
 
 
+def stored_rows(random: np.random.Generator) -> Case:
+    """A map over 4 x 32 words with a box of 36 columns, four of them behind the tensor."""
+    source = words(random, 128)
+    out = np.zeros((4, 32), np.uint32)
+    return Case([lambda memory: memory.map(out, (36, 4)), source], out, source.reshape(4, 32))
+
+
 def same_tiles(count: int, width: int = 128) -> Maker:
     """Tiles of words that come out as they went in."""
 

@@ -47,6 +47,7 @@ from pair_arrays import (
     stored_box,
     stored_fragments,
     stored_matrices,
+    stored_rows,
     sum_of_two,
     sum_under_lock,
     summed_blocks,
@@ -129,6 +130,7 @@ TABLE = (
             "wait-for-all-but-one": BLOCK_END,
         },
     ),
+    Pairs("padded_store", stored_rows, {"column-short": UNWRITTEN, "no-fence": PROXY_FENCE}),
     Pairs("store_fence_by_issuer", stored_box, {"before-the-barrier": PROXY_FENCE}),
     Pairs(
         "store_source_reused",
@@ -362,6 +364,7 @@ TABLE = (
             "bytes-more": EXPECTED_BYTES | HANG,
             "expects-none": EXPECTED_BYTES | EITHER_ORDER,
             "init-unseen": BARRIER_INIT,
+            "init-relaxed": BARRIER_INIT,
             "no-wait": EITHER_ORDER,
             "wait-once": EITHER_ORDER,
         },

@@ -77,9 +77,9 @@ def test_a_barrier_that_only_one_thread_pair_needs_is_not_named():
     assert advice_of(meet, "bar.sync 0;", see, "bar.sync 0;") == []
 
 
-def test_a_run_with_errors_is_told_to_mend_them_first():
+def test_barriers_of_a_run_with_errors_are_not_tried():
     (note,) = advice_of(WRITE, READ, "bar.sync 0;", remedies=False)
-    assert note.found == "which barriers order nothing was not tried: there are errors"
+    assert note.found == "which barriers order nothing was not tried: the run has errors"
 
 
 def test_nothing_is_said_about_barriers_that_never_ran():

@@ -358,7 +358,7 @@ def test_a_conflict_is_told_with_its_line_its_lanes_and_a_padding():
     told = ("wavefronts", "least", "lanes", "degree", "bank", "row_bytes", "padding_bytes")
     assert [finding.values[name] for name in told] == [1024, 32, tuple(range(32)), 32, 0, 128, 4]
     assert finding.argument.startswith(f"turn.cu:9, PTX line {finding.values['ptx_lines'][0]} ")
-    assert "Leave 4 bytes free behind every 128" in finding.fix
+    assert "Leave 4 bytes free after every 128" in finding.fix
     assert finished(transposed(132), 1024, []).findings == ()
 
 
@@ -571,7 +571,7 @@ def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise():
     """
     (finding,) = read_tile("128B", "128B", before=column).findings
     assert (finding.rule, finding.values["wavefronts"], finding.values["least"]) == ("run-bank-conflict", 128, 4)
-    assert finding.fix.startswith("Deal the elements to lanes otherwise")
+    assert finding.fix.startswith("Assign the elements to lanes differently")
 
 
 @pytest.mark.parametrize(

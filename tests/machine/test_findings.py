@@ -164,7 +164,7 @@ def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed):
     assert "threads 0-127 of block" in finding.found
     assert "and of 3 other blocks cannot pass the mbarrier at 0x408 (full+8) with parity 0" in finding.found
     assert "phase 0 (parity 1 passes, parity 0 waits): 1 of 2 arrivals and 4096 bytes are missing" in finding.found
-    assert finding.fix.startswith("Compare the count of mbarrier.init with the arrivals and compare the bytes")
+    assert finding.fix.startswith("Compare the count of mbarrier.init with the arrivals, and the bytes")
 
 
 def test_the_other_parity_passes():
@@ -193,20 +193,20 @@ def test_threads_at_two_barriers_are_told_of_each_other():
     run = kernel(TWO_BARRIERS, "").run(1, 96)
     assert run.outcome == "hang"
     first, second = (finding.found for finding in run.findings)
-    assert "threads 32-95 of block (0, 0, 0) cannot pass barrier 1, to which 64 of 96 threads have come" in first
+    assert "threads 32-95 of block (0, 0, 0) cannot pass barrier 1, which 64 of 96 threads have reached" in first
     assert "; threads 0-31 are at PTX line" in first
     assert "(bar.sync 2)" in first
-    assert "threads 0-31 of block (0, 0, 0) cannot pass barrier 2, to which 32 of 96 threads have come" in second
+    assert "threads 0-31 of block (0, 0, 0) cannot pass barrier 2, which 32 of 96 threads have reached" in second
 
 
 def test_threads_that_ended_are_missing_at_a_barrier_with_a_number():
     body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 3, 64;"
-    assert "to which 32 of 64 threads have come; threads 32-63 have ended" in only_finding(body, [], block=64).found
+    assert "which 32 of 64 threads have reached; threads 32-63 have ended" in only_finding(body, [], block=64).found
 
 
 def test_a_barrier_for_more_threads_than_there_are():
     found = only_finding("bar.sync 0, 64;", [], block=32).found
-    assert "to which 32 of 64 threads have come; the block has no other threads" in found
+    assert "which 32 of 64 threads have reached; the block has no other threads" in found
 
 
 def test_lanes_that_wait_for_their_warp():
@@ -253,21 +253,21 @@ POLL = "ld.param.u64 %d1, [out]; W: ld.acquire.gpu.global.u32 %r1, [%d1+4]; setp
 def test_blocks_that_wait_for_a_word_of_global_memory():
     finding = only_finding(POLL, [np.full(4, 5, np.uint32)], grid=6)
     assert "threads 0-31 of block (0, 0, 0) and of 5 other blocks cannot leave a loop" in finding.found
-    assert (
-        "before the word changes at 0x7f0000000004 (the array of 16 bytes at 0x7f0000000000, args[0])" in finding.found
-    )
+    assert "that polls the word at 0x7f0000000004 (the array of 16 bytes at 0x7f0000000000, args[0])" in finding.found
     assert "which stays 0x5" in finding.found
 
 
 def test_a_word_of_shared_memory():
     body = ".shared .align 4 .b32 flag; W: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;"
-    assert "before the word changes at 0x400 (flag), which stays 0x0" in only_finding(body, []).found
+    assert "that polls the word at 0x400 (flag), which stays 0x0" in only_finding(body, []).found
 
 
 def test_a_loop_that_waits_for_nothing():
     finding = only_finding("A: bra A;", [], grid=2)
-    assert "and of another block cannot leave a loop that reads nothing another thread could change" in finding.found
-    assert finding.fix == "Give the loop an end."
+    assert (
+        "and of another block cannot leave a loop that reads nothing that another thread could change" in finding.found
+    )
+    assert finding.fix == "Give the loop an exit that its own threads can reach."
 
 
 def test_one_thread_that_waits_is_named_alone():
@@ -294,7 +294,7 @@ def test_a_run_that_does_not_end_says_where_its_threads_are():
     finding = only_finding(COUNTING, [], max_steps=2000)
     assert finding.rule == "run-stopped"
     assert finding.limit == "max_steps = 2000"
-    assert "steps were made, and threads still run: threads 0-19 of block (0, 0, 0) at PTX line" in finding.found
+    assert "steps threads still run: threads 0-19 of block (0, 0, 0) at PTX line" in finding.found
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_what_two_source_lines_do_alike_is_told_once():
     assert first.found.startswith(
         "at turn.cu:7 thread (0, 0, 0) of block (0, 0, 0) reads shared address 0x4fc (tile+252)"
     )
-    assert first.found.endswith("this was met 2 times by 2 pairs of instructions of these lines")
+    assert first.found.endswith("seen 2 times by 2 pairs of instructions of these lines")
     assert (first.values["conflicts"], len(first.values["ptx_lines"])) == (2, 4)
     assert first.fix.endswith("tried, and this finding is gone, and 1 other with it.")
     assert second.values["conflicts"] == 1

@@ -29,10 +29,18 @@ EMPTY = kernel("ret;", "")
         ({"grid": 0, "block": 32}, "argument-range"),
         ({"grid": 1, "block": 32, "args": [1]}, "kernel-arguments"),
         ({"grid": 2, "block": 32, "blocks": [(2,)]}, "argument-range"),
+        ({"grid": 2, "block": 32, "blocks": [(0, 0, 0, 0)]}, "argument-range"),
+        ({"grid": 2, "block": 32, "blocks": [()]}, "argument-range"),
+        ({"grid": True, "block": 32}, "argument-type"),
     ],
 )
 def test_a_launch_that_no_card_takes_is_refused(options, rule):
     assert rules_broken(lambda: EMPTY.run(**options)) == [rule]
+
+
+def test_extents_may_be_numpy_integers():
+    run = EMPTY.run(np.int64(2), np.uint32(64), cluster=np.int32(2))
+    assert (run.grid, run.block, run.cluster) == ((2, 1, 1), (64, 1, 1), (2, 1, 1))
 
 
 def test_a_kernel_that_wants_256_threads_gets_256():

@@ -186,6 +186,19 @@ def test_arrays_come_from_files(tmp_path):
     assert np.load(tmp_path / "plain.npy")[0, 0] == 0  # the file itself is left alone
 
 
+@pytest.mark.parametrize("elements", [np.zeros(2, np.complex128), np.array(["a", "b"]), np.zeros(2, "M8[s]")])
+def test_a_file_of_anything_but_integers_and_floats_is_refused(elements, tmp_path):
+    np.save(tmp_path / "a.npy", elements)
+    with pytest.raises(ts.RuleError, match="an array of a launch has integers or floats"):
+        made_arguments(read_arguments([f"@{tmp_path}/a.npy"]), ts.Memory())
+
+
+def test_a_single_number_in_a_file_is_an_array_of_one_element(tmp_path):
+    np.save(tmp_path / "a.npy", np.float32(7))
+    (array,) = made_arguments(read_arguments([f"@{tmp_path}/a.npy"]), ts.Memory()).arguments
+    assert array.shape == (1,)
+
+
 def test_files_that_do_not_fit_are_told_with_what_would(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3), np.float16))
     np.save(tmp_path / "bare.npy", np.zeros(4, ml_dtypes.bfloat16))

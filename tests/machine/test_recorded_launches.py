@@ -105,6 +105,20 @@ def test_memory_that_overlaps_is_refused():
         )
 
 
+def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused():
+    launch, arrays = chained(after=42)
+    arrays["after1.npy"] = np.zeros(7, np.uint8)
+    with pytest.raises(ts.RuleError, match=r"after1\.npy has 7 bytes; the memory at 0x7f5dc6000000 has 4 bytes"):
+        launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+
+
+@pytest.mark.parametrize("address", ['"-0x10"', "-16", '"0x200000000000000"', '"here"', "[]"])
+def test_an_address_that_no_card_has_is_refused(address):
+    text = f'[launch]\n[[memory]]\naddress = {address}\nfile = "a.npy"'
+    with pytest.raises(ts.RuleError, match=r"memory\[0\]\.address"):
+        read_launch(text.encode(), "launch.toml")
+
+
 def test_a_file_that_is_not_in_the_archive_is_named():
     launch, arrays = chained(after=42)
     archive = read_archive(archive_bytes(launch, {"memory0.npy": arrays["memory0.npy"]}), "k.launch")

@@ -279,7 +279,7 @@ PEERS = """
     mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;
     mbarrier.init.shared.b64 [ready], 1;
     fence.mbarrier_init.release.cluster;
-    READY: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; @%p1 bra LAST;
+    READY: barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire; @%p1 bra LAST;
     mov.u32 %r2, %cluster_ctarank; xor.b32 %r3, %r2, 1; mov.u32 %r4, ready;
     mapa.shared::cluster.u32 %r5, %r4, %r3;
     mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];
@@ -306,11 +306,18 @@ def test_an_arrival_at_another_blocks_barrier_has_its_mask():
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+def test_a_release_at_the_clusters_barrier_covers_the_inits_before_it():
+    fenced = "fence.mbarrier_init.release.cluster;\n    READY: barrier.cluster.arrive.relaxed;"
+    run = run_peers(fenced, "READY: barrier.cluster.arrive.release;")
+    assert not run.findings
+    assert ts.simulate(run.pipeline()).verdict == "proven"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "rule"),
     [
         ("fence.mbarrier_init.release.cluster;", "", "pipeline-init"),
-        ("READY: barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "READY: bar.sync 0;", "pipeline-init"),
+        ("READY: barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;", "READY: bar.sync 0;", "pipeline-init"),
         ("[ready], 1;", "[ready], 2;", "pipeline-arrivals"),
     ],
 )

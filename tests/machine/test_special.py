@@ -32,7 +32,7 @@ def test_a_register_holds_what_the_card_gave(register):
         ("add.u32 %r1, %envreg3, 1;", "the special register %envreg3 has no value here"),
         ("add.u32 %r1, %clock, 1;", "%clock changes while the kernel runs"),
         ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];", "textures, surfaces and samplers"),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1}, [%d1];", "use mma.sync with ldmatrix"),
+        ("alloca.u64 %d1, 16;", "the size of a thread's stack frame is fixed"),
     ],
 )
 def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason):

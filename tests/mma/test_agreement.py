@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, TensorMap, WgmmaDescriptor, compatible, tcgen05_descriptors, wgmma_descriptors
-from tilescope.mma.diagnosis import WrittenTile
+from tilescope.mma.written_tile import WrittenTile
 from tilescope.view.descriptor_view import draw_agreement
 
 MODES = ("none", "32B", "64B", "128B")

@@ -11,7 +11,8 @@ import pytest
 
 from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.fragment import fragment
-from tilescope.mma.scale_layout import ScaleLanes, scale_layout
+from tilescope.mma.scale_lanes import ScaleLanes
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_copy import cp_shape
 from tilescope.mma.tmem_layout import tmem_layout
 

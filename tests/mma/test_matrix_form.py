@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import fragment, ldmatrix, stmatrix
-from tilescope.mma.instruction import MATRIX_FORMS
+from tilescope.mma.matrix_form import MATRIX_FORMS
 from tilescope.tma.elements import packed, unpacked
 
 # CuTe's copy traits, in bits: the rows that lanes address, and the registers that lanes hold, over one common space.

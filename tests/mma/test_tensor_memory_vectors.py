@@ -10,7 +10,8 @@ import pytest
 from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_layout import ScaleLanes, scale_layout
+from tilescope.mma.scale_lanes import ScaleLanes
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_copy import cp_shape

@@ -237,7 +237,7 @@ def test_an_open_group_is_to_be_committed_before_it_is_waited_for():
 def test_a_change_that_was_tried_in_vain_is_not_advised():
     """p waits for a phase that nobody ends; flipping its parity cures nothing."""
     found = ts.simulate(FALSE_PROOFS["C"]).mistake
-    assert found.fix.startswith("Follow the way into it: no single change of a count")
+    assert found.fix.startswith("Follow the steps that lead to it: no single change of a count")
     assert found.way
 
 
@@ -319,6 +319,23 @@ def test_a_bulk_copy_that_32_lanes_issue_brings_its_bytes_32_times():
     assert ts.simulate(cured(data, {'"lanes": 32': '"lanes": 1'})).verdict == "proven"
     each_its_own = cured(data, {'"expect": "full", "bytes": 512': '"expect": "full", "bytes": 16384'})
     assert ts.simulate(each_its_own).verdict == "proven"
+
+
+def test_a_copy_by_lanes_without_a_barrier_is_no_remedy_for_another_barriers_bytes():
+    steps = [
+        {"copy": "b", "bytes": 128, "by": "cp.async", "lanes": 32},
+        {"commit": "cp.async"},
+        {"wait_group": "cp.async"},
+        {"expect": "full", "bytes": 8192},
+        {"copy": "a", "bytes": 4096, "barrier": "full"},
+        {"wait": "full", "parity": 0},
+    ]
+    data = {
+        "barriers": {"full": {"count": 1}},
+        "slots": {"a": {"bytes": 4096}, "b": {"bytes": 4096}},
+        "roles": [{"name": "warp", "threads": 32, "steps": steps}],
+    }
+    assert ts.simulate(data).mistake.fix == "Expect 4096 bytes."
 
 
 # ---- flags in global memory, and grids that depend on each other

@@ -180,6 +180,25 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
             ),
         ),
         (
+            "INVALID_VALUE with fp32 rows of stride 12",
+            (
+                (
+                    "A stride of 12 bytes is 0 x 16 + 12, no multiple of 16: pad the rows to 16 bytes. In elements of 4 bytes "
+                    "it is 48 bytes, a multiple."
+                ),
+            ),
+        ),
+        (
+            "how many stages fit into shared memory on an RTX 5090 with 128x64x64 fp16",
+            (
+                (
+                    "A stage of 128 x 64 x 64 has (128 + 64) x 64 x 2 = 24576 bytes: 4 stages with 16 bytes of mbarriers each fit "
+                    "the 101376 of a block on sm_120, less what an epilogue takes."
+                ),
+            ),
+        ),
+        ("a 128x128x64 tile in fp16 on sm_90", ()),
+        (
             "boxDim[0] = 512 is too large",
             ("box[0] = 512 is more than 256, the most in any dimension: 2 copies of at most 256.",),
         ),

@@ -24,7 +24,7 @@ def solve(desk):
     assert said.first.startswith("transpose finished: 4 blocks of 1024 threads")
     assert "transpose.cu:7" in said.text
     assert "4096 wavefronts, 128 without conflicts" in said.text
-    assert "Leave 4 bytes free behind every 128" in said.text
+    assert "Leave 4 bytes free after every 128" in said.text
     assert "64, 128, 192, 256" in said.text  # the first column of 0, 1, 2 …, behind its 0
     desk.write("transpose.cu", TRANSPOSE.replace("PITCH", "33"))
     cured = desk.type(RUN)

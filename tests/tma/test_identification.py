@@ -32,6 +32,15 @@ def test_names_the_swizzle_and_base_offset_of_a_loaded_tile(name):
         assert ts.identify(dump, TILE[:, :columns], smem_address=line * 128).explained
 
 
+def test_a_known_address_between_lines_is_told_within_the_pattern():
+    layout = ts.Layout((16, 64), 16, swizzle="128B", start=0x410)
+    dump = np.zeros(layout.size_bytes + 128, np.uint8)  # the last line is swizzled beyond the tile's end
+    dump.view("u2")[(layout.addresses() - layout.start) // 2] = TILE[:16]
+    found = ts.identify(dump, TILE[:16], smem_address=0x410)
+    assert found.explained
+    assert found.layout.start == 0x10
+
+
 @pytest.mark.parametrize("order", ["column", "row"])
 @pytest.mark.parametrize("name", ["none", "32B", "64B"])
 def test_names_the_order_of_atoms(name, order):

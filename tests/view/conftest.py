@@ -29,7 +29,7 @@ from tilescope import (
     view,
     wgmma_descriptors,
 )
-from tilescope.mma.scale_layout import ScaleLanes
+from tilescope.mma.scale_lanes import ScaleLanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier

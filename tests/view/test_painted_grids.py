@@ -8,7 +8,7 @@ import pytest
 from tilescope.layout import Layout
 from tilescope.view import draw
 from tilescope.view.grid import Cell, Grid, Row, Tier
-from tilescope.view.svg_document import grid_blocks, is_painted
+from tilescope.view.svg_grid import grid_blocks, is_painted
 
 
 def grid(rows, columns, **fields):

@@ -254,7 +254,7 @@ class _ShapeCommand(ManualCommand):
         return super().parse_args(ctx, args)
 
 
-def click_command(question: Question, gather: Gather | None = None) -> click.Command:
+def click_command(question: Question, gather: Gather | None) -> click.Command:
     """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
     What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that

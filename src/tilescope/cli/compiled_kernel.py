@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from tilescope.errors import DeviceError
+
 if TYPE_CHECKING:
     from tilescope.machine.kernel import Kernel
 
@@ -88,6 +90,10 @@ def imported(path: Path) -> ModuleType:
     try:
         with redirect_stdout(sys.stderr):  # what the module prints is no part of the answer
             spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise DeviceError(
+            f"{path.name} imports {error.name}, which is not installed beside tilescope: pip install {error.name}."
+        ) from None
     except Exception as error:  # noqa: BLE001  whatever the user's own module raises
         raise click.UsageError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
     finally:

@@ -11,7 +11,7 @@ from tilescope.cli.command import Output, asked_by, output_options, parameters, 
 from tilescope.cli.files import with_map
 from tilescope.cli.manual import ManualCommand
 from tilescope.questions.first_lines.maps import of_encoded
-from tilescope.questions.maps import DESCRIBED_MAP, described
+from tilescope.questions.map_inputs import DESCRIBED_MAP, described
 from tilescope.questions.question import Answer, MisuseError
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 

@@ -36,7 +36,7 @@ MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of wh
 def with_map(asked: Asked, _: Output) -> Asked:
     """SOURCE, or JSON; without both and without options that describe a map, what stdin holds."""
     from tilescope.cli.map_source import read_source
-    from tilescope.questions.maps import MAP_INPUTS
+    from tilescope.questions.map_inputs import MAP_INPUTS
 
     if "words" in asked and "from_json" in asked:
         raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")
@@ -190,7 +190,8 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
     if b"\0" in content:
         raise click.UsageError(f"{asked['kernel']} is no text, and PTX is. {_PTX_OF_BINARY}")
     text = content.decode("utf-8", errors="replace")
-    folders = (*asked["folders"], Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
+    own_folder = Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent
+    folders = (*asked["folders"], own_folder)
     return asked.saying(ptx=text, read_source=lambda name: read_source_beside(folders, name))
 
 
@@ -240,7 +241,9 @@ def with_launch(asked: Asked) -> Asked:
         )
     ptx = asked["described"].ptx
     has_kernel = any(source in asked for source in ("kernel", "triton", "cuda"))
-    return asked if has_kernel or not ptx else asked.saying(kernel=str(folder / ptx))
+    if has_kernel or not ptx:
+        return asked
+    return asked.saying(kernel=str(folder / ptx))
 
 
 def with_compiled(asked: Asked) -> Asked:

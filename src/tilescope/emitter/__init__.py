@@ -1,5 +1,6 @@
 """A plan as source code: whole programs, the instructions of one copy, and pieces to paste."""
 
-from tilescope.emitter.emission import emit, snippet
+from tilescope.emitter.emission import emit
+from tilescope.emitter.snippets import snippet
 
 __all__ = ["emit", "snippet"]

@@ -11,10 +11,11 @@ open, how a tile is copied, multiplied or written, comes from the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from tilescope.emitter.source import indented
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.parts import Loop, Role, Step
@@ -55,7 +56,7 @@ def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
     """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
     lines = _Printer(role, work).block(role.steps[_behind_meeting(role) :], "")
-    return "\n".join(_indented(lines, indent))
+    return "\n".join(indented(lines, indent))
 
 
 def _behind_meeting(role: Role) -> int:
@@ -105,10 +106,6 @@ def _first_step(pipeline: Pipeline, role: str, op: str) -> Step:
     return next(step for step in role_named(pipeline, role).all_steps() if step.op == op)
 
 
-def _indented(lines: Iterable[str], indent: int) -> Iterator[str]:
-    return (line if line.startswith("#") else " " * indent + line for line in lines)
-
-
 class _Printer:
     """The lines of one role's steps."""
 
@@ -141,7 +138,7 @@ class _Printer:
         counter = loop.counter
         if "<" in str(loop.count):
             yield f"if ({loop.count}) {{"
-            yield from _indented(self.block(loop.steps, ""), 2)
+            yield from indented(self.block(loop.steps, ""), 2)
             yield "}"
             return
         slot = _slot(loop, has_opening=counter in self.work.opening)
@@ -157,7 +154,7 @@ class _Printer:
         body = [*self.work.opening.get(counter, []), *self.block(loop.steps, slot)]
         if slot:
             body.insert(0, f"const int slot = {slot};")
-        yield from _indented(body, 2)
+        yield from indented(body, 2)
         yield "}"
         yield from self.work.closing.get(counter, [])
 

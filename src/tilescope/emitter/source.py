@@ -7,10 +7,10 @@ and zeros are exact. Test data are bit patterns of numbers of moderate size, mad
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
@@ -64,20 +64,41 @@ def _environment() -> Environment:
 
 
 def nested(text: str, indent: int = 2) -> str:
-    r"""Lines further to the right; directives of the preprocessor stay at the margin.
+    r"""Text further to the right; directives of the preprocessor stay at the margin.
 
     >>> print(nested("#pragma unroll\nfor (;;) {}"))
     #pragma unroll
       for (;;) {}
     """
-    lines = text.strip("\n").split("\n")
-    return "\n".join(line if line.startswith("#") or not line else " " * indent + line for line in lines)
+    return "\n".join(indented(text.strip("\n").split("\n"), indent))
+
+
+def indented(lines: Iterable[str], indent: int) -> Iterator[str]:
+    """Lines further to the right; directives of the preprocessor stay at the margin, and empty lines empty."""
+    for line in lines:
+        stays = line.startswith("#") or not line
+        yield line if stays else " " * indent + line
 
 
 def rendered(template: str, facts: Mapping[str, object]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+class SourceText(str):
+    """Source code: a string that IPython and notebooks show line by line, without quotes."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: _PrettyPrinter, cycle: bool) -> None:
+        printer.text(str(self))
+
+
+class _PrettyPrinter(Protocol):
+    """What IPython hands to an object that prints itself."""
+
+    def text(self, text: str) -> None: ...
 
 
 def told(*parts: DataclassInstance) -> Facts:
@@ -139,18 +160,51 @@ class Multiplied:
         return f"m16n8k{k_step}.row.col.{self.accumulator}.{self.name}.{self.name}.{self.accumulator}"
 
 
-# fmt: off
-MULTIPLIED = {row.name: row for row in (
-    #          type    sum    1             exponent, mantissa  sample
-    Multiplied("bf16", "f32", "0x3F80",     8,  7, "(h & 0x807F) | (0x78 + (h >> 16 & 7)) << 7"),
-    Multiplied("f16",  "f32", "0x3C00",     5, 10, "(h & 0x83FF) | (12 + (h >> 16 & 3)) << 10"),
-    Multiplied("tf32", "f32", "0x3F800000", 8, 23, "(h & 0x807FE000) | (0x78 + (h >> 40 & 7)) << 23"),
-    Multiplied("e4m3", "f32", "0x38",       4,  3, "(h & 0x87) | (4 + (h >> 16 & 3)) << 3"),
-    Multiplied("e5m2", "f32", "0x3C",       5,  2, "(h & 0x83) | (12 + (h >> 16 & 3)) << 2"),
-    Multiplied("s8",   "s32", "1",          0,  0, "h", "signed char"),
-    Multiplied("u8",   "s32", "1",          0,  0, "h", "unsigned char"),
-)}
-# fmt: on
+_ROWS = (
+    Multiplied(
+        "bf16",
+        accumulator="f32",
+        one="0x3F80",
+        exponent_bits=8,
+        mantissa_bits=7,
+        sample="(h & 0x807F) | (0x78 + (h >> 16 & 7)) << 7",
+    ),
+    Multiplied(
+        "f16",
+        accumulator="f32",
+        one="0x3C00",
+        exponent_bits=5,
+        mantissa_bits=10,
+        sample="(h & 0x83FF) | (12 + (h >> 16 & 3)) << 10",
+    ),
+    Multiplied(
+        "tf32",
+        accumulator="f32",
+        one="0x3F800000",
+        exponent_bits=8,
+        mantissa_bits=23,
+        sample="(h & 0x807FE000) | (0x78 + (h >> 40 & 7)) << 23",
+    ),
+    Multiplied(
+        "e4m3",
+        accumulator="f32",
+        one="0x38",
+        exponent_bits=4,
+        mantissa_bits=3,
+        sample="(h & 0x87) | (4 + (h >> 16 & 3)) << 3",
+    ),
+    Multiplied(
+        "e5m2",
+        accumulator="f32",
+        one="0x3C",
+        exponent_bits=5,
+        mantissa_bits=2,
+        sample="(h & 0x83) | (12 + (h >> 16 & 3)) << 2",
+    ),
+    Multiplied("s8", accumulator="s32", one="1", exponent_bits=0, mantissa_bits=0, sample="h", integer="signed char"),
+    Multiplied("u8", accumulator="s32", one="1", exponent_bits=0, mantissa_bits=0, sample="h", integer="unsigned char"),
+)
+MULTIPLIED = {row.name: row for row in _ROWS}
 
 
 def multiplied(data_type: DataType, user: str, refused: Wording) -> Multiplied:

@@ -2,7 +2,7 @@
 
     f16:256x192, map:0,box=64x128, 256     [array, TensorMap(…, address of the array), 256]
 
-What is random is drawn from the place of the argument alone: every run of a launch has the same numbers.
+Random numbers depend only on the number of the argument: every run of a launch has the same ones.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ BARE_ELEMENTS = ARGUMENT_TEXT.worded(
     limit="a type of their width names them",
     fix="Write {example}@{file}, for example.",
 )
+NOT_NUMBERS = ARGUMENT_TEXT.worded(
+    found="argument {index}: {file} has elements of {held_type}",
+    limit="an array of a launch has integers or floats",
+    fix="Save it as one, such as np.save(file, array.view(np.uint8)).",
+)
 UNREADABLE = ARGUMENT_TEXT.worded(
     found="argument {index}: {file}: {reason}",
     limit="a file that np.save wrote",
@@ -92,7 +97,7 @@ def made_arguments(
 
 
 class _Maker:
-    """Makes arrays first, since maps and pointers may stand before the arrays that they mean."""
+    """Makes arrays first, since maps and pointers may come before the arrays that they refer to."""
 
     def __init__(self, descriptions: Sequence[ArgumentDescription], memory: Memory, read: ReadArray) -> None:
         self._descriptions = descriptions
@@ -150,7 +155,7 @@ class _Maker:
         return self._memory.place(array) + one.offset_bytes
 
     def _meant(self, one: MapArgument | PointerArgument) -> Array | None:
-        """The array of the argument that another one means; None where something is wrong with that one."""
+        """The array of the argument that a map or pointer refers to; None if something is wrong with that argument."""
         place = self._numbers.get(one.array) if isinstance(one.array, str) else one.array
         assert not isinstance(place, ArrayArgument)
         return None if place is None else self._arrays.get(place)
@@ -218,6 +223,15 @@ def _exact_integers(dtype: np.dtype[Any]) -> int:
     return count
 
 
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are integers or floats: complex numbers, texts and dates have no PTX type."""
+    try:
+        DataType.named(dtype)
+    except RuleError:
+        return False
+    return True
+
+
 def _from_file(described: ArrayArgument, index: int, read: ReadArray) -> Array:
     file = described.file
     try:
@@ -231,6 +245,9 @@ def _from_file(described: ArrayArgument, index: int, read: ReadArray) -> Array:
     if is_bare and not described.data_type:
         example = {1: "e4m3", 2: "bf16"}.get(held.dtype.itemsize, "u8")
         raise BARE_ELEMENTS.error(index=index, file=file, held_type=held.dtype.str, example=example)
+    if not is_bare and not _is_numeric(held.dtype):
+        raise NOT_NUMBERS.error(index=index, file=file, held_type=str(held.dtype))
+    held = np.atleast_1d(held)  # a single number is an array of one element
     dtype = DataType.named(described.data_type).numpy if described.data_type else held.dtype
     shape = described.shape or held.shape
     is_named = is_bare and held.dtype.itemsize == dtype.itemsize

@@ -5,7 +5,9 @@ What cannot be run is refused here, all of it at once, each with its line and so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -176,12 +178,7 @@ def _wait_for_accumulators(program: Program) -> None:
             continue
         written = named.intersection(program.targets[pc])
         use = RegisterUse(named & program.wgmma_registers, named - written, written, instruction.name == "mov")
-        step = program.steps[pc]
-        turn = program.turns[pc]
-        if step is not None:
-            program.steps[pc] = _settled(step, use)
-        elif isinstance(turn, Collective):
-            program.turns[pc] = replace(turn, step=_settled(turn.step, use))
+        _wrap_step(program, pc, partial(_settled, use=use))
 
 
 def _moved_registers(program: Program) -> frozenset[int]:
@@ -217,12 +214,7 @@ def _wait_for_loads(program: Program) -> None:
         named = program.registers_named[pc] & program.loaded_registers
         if instruction is None or not named:
             continue
-        step = program.steps[pc]
-        turn = program.turns[pc]
-        if step is not None:
-            program.steps[pc] = _behind_loads(step, named)
-        elif isinstance(turn, Collective):
-            program.turns[pc] = replace(turn, step=_behind_loads(turn.step, named))
+        _wrap_step(program, pc, partial(_behind_loads, registers=named))
 
 
 def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
@@ -234,6 +226,16 @@ def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
         step(cluster, at)
 
     return take_when_loaded
+
+
+def _wrap_step(program: Program, pc: int, wrapped: Callable[[Step], Step]) -> None:
+    """Let an instruction take the step that is made of its own; a branch has none."""
+    step = program.steps[pc]
+    turn = program.turns[pc]
+    if step is not None:
+        program.steps[pc] = wrapped(step)
+    elif isinstance(turn, Collective):
+        program.turns[pc] = replace(turn, step=wrapped(turn.step))
 
 
 def _find_straight_runs(program: Program) -> None:
@@ -260,5 +262,4 @@ def _violation(instruction: Instruction, reason: str) -> Violation:
     text = instruction.text
     if len(text) > _SHORTENED_CHARACTERS:
         text = text[: _SHORTENED_CHARACTERS - 1] + "…"
-    source = None if instruction.source is None else str(instruction.source)
-    return UNSUPPORTED.violation(line=instruction.line, source=source, text=text, reason=reason)
+    return UNSUPPORTED.violation(line=instruction.line, source=instruction.source_line, text=text, reason=reason)

@@ -1,14 +1,14 @@
-"""Barriers that ordered nothing: the kernel is run again without them, and nothing is unordered that was ordered before.
+"""Barriers that ordered nothing: the kernel is run again without them, and no access becomes unordered.
 
     bar.sync at kernels.py:10      removed with those above it: a race        it stays
     bar.sync at kernels.py:11      removed: no finding, the same bytes        it ordered nothing
 
-Barriers are taken out one after another, those that ran most first. One stays out if the run without it, and without all
-that went before, finishes, meets no two accesses unordered that were ordered, and leaves the same bytes in memory. So the
-barriers that are named can go together. Two other seeds must agree.
+Barriers are removed one after another, those that ran most first. One stays out if the run without it, and without all that
+were removed before, finishes, has no accesses unordered that were ordered, and leaves the same bytes in memory. So the
+barriers that are named can be removed together. Two other seeds must agree.
 
-That holds for the path and the data of this launch. Two kinds are never named, because their time may not have come: a barrier
-in a loop that no thread went round twice, and all barriers of a kernel with a ring of slots that never wrapped.
+That holds for the path and the data of this launch. Two kinds are never named, because this launch may not need them yet: a
+barrier in a loop that no thread went round twice, and all barriers of a kernel with a ring of slots that never wrapped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tilescope.rule import rule
 from tilescope.sentence import counted, listed
 
 BARRIERS_TRIED = 100  # those that ran most
-_LINES_TOLD = 8
+_LINES_NAMED = 8
 _TILE = (
     ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {{ .shared .align 4 .b8 s[256]; .reg .b32 %r<4>;"
     " mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, 4, %r2; st.shared.u32 [%r2], %r1; bar.sync 0; {again}"
@@ -50,8 +50,8 @@ IDLE_BARRIER = rule(
     "A barrier of a block orders accesses that nothing else orders.",
     argument="{where}",
     found="{idle} of the {barriers} bar.sync that ran ordered nothing: {places}",
-    limit="without them the run has the same findings and leaves the same bytes, with three orders of its threads",
-    fix="Take them out together, if no other launch takes another path: a barrier may be there for other data, or longer loops.",
+    limit="without them, in three orders of its threads, the run has the same findings and leaves the same bytes",
+    fix="Remove them together, unless another launch takes another path: a barrier may be there for other data, or longer loops.",
     source="this run, repeated without them",
     severity="note",
     passing=f'ts.Kernel("{_TILE.format(again="")}").run(1, 64, advice=True).findings',
@@ -60,7 +60,7 @@ IDLE_BARRIER = rule(
 NOT_TRIED = IDLE_BARRIER.worded(
     argument="advice",
     found="which barriers order nothing was not tried: {reason}",
-    limit="advice needs runs that show what the barriers are for",
+    limit="advice needs runs that show what every barrier orders",
     fix="{remedy}",
 )
 
@@ -80,21 +80,21 @@ class _PassedBarrier:
 
     @property
     def most_visits(self) -> int:
-        """How often a lane came at most."""
+        """The visits of the lane that came most often."""
         return max((int(visits.max()) for visits in self.visits.values()), default=0)
 
 
 def barrier_advice(launch: Launch, result: GridRun, before: Before | None) -> tuple[Violation, ...]:
-    """A note about the barriers of a run without errors that can go together; nothing where every one orders something."""
+    """A note about the barriers that can be removed together; empty if every barrier orders something."""
     barriers = _barriers(launch.program, result)
     if launch.order is None or not barriers:
         return ()
     if result.outcome != "finished":
-        return _not_tried(launch, barriers, "the run did not finish", "Mend that first.")
+        return _not_tried(launch, barriers, "the run did not finish", "Fix that first.")
     if any(severity_of(conflict) == "error" for conflict in launch.order.conflicts.found.values()):
-        return _not_tried(launch, barriers, "there are errors", "Mend them first.")
+        return _not_tried(launch, barriers, "the run has errors", "Fix them first.")
     if before is None:
-        return _not_tried(launch, barriers, "its arrays are more than are copied", "Use arrays of at most 64 MiB.")
+        return _not_tried(launch, barriers, "its arrays are too large to be copied", "Use arrays of at most 64 MiB.")
     if any(ring_notes(launch)):
         return _not_tried(launch, barriers, "a ring of slots never wrapped", "Use a launch that fills it again.")
     idle = _Trials(launch, before).idle(barriers)
@@ -122,11 +122,11 @@ def _places(program: Program, pcs: Sequence[int]) -> str:
         instruction = program.instructions[pc]
         assert instruction is not None  # the return at the end of a body is no barrier
         ptx_lines.setdefault(str(instruction.source or ""), []).append(instruction.line)
-    told = [_named(source, lines) for source, lines in ptx_lines.items()]
-    others = len(told) - _LINES_TOLD
+    named = [_named(source, lines) for source, lines in ptx_lines.items()]
+    others = len(named) - _LINES_NAMED
     if others > 0:
-        told = [*told[:_LINES_TOLD], counted(others, "other line")]
-    return listed(told)
+        named = [*named[:_LINES_NAMED], counted(others, "other line")]
+    return listed(named)
 
 
 def _named(source: str, ptx_lines: Sequence[int]) -> str:
@@ -147,9 +147,8 @@ def _is_sync(turn: Turn | None) -> bool:
 
 
 def _is_in_loop(program: Program, pc: int) -> bool:
-    """Whether a branch leads back from behind an instruction to it, or to one before it."""
-    behind = program.turns[pc:]
-    return any(isinstance(turn, Branch) and turn.target <= pc for turn in behind)
+    """Whether a later branch leads back to an instruction, or to one before it."""
+    return any(isinstance(turn, Branch) and turn.target <= pc for turn in program.turns[pc:])
 
 
 class _Trials:
@@ -161,7 +160,7 @@ class _Trials:
         self._seen = frozenset() if launch.order is None else frozenset(launch.order.conflicts.found)
 
     def idle(self, barriers: Sequence[int]) -> list[int]:
-        """The barriers that can go together, of some that are tried in their order."""
+        """The barriers that can be removed together, tried in this order."""
         passed = {pc: _PassedBarrier() for pc in barriers}
         is_all_idle = self._holds(passed, self._before.seed)
         tried = [pc for pc in barriers if passed[pc].most_visits != 1 or not _is_in_loop(self._launch.program, pc)]
@@ -181,7 +180,7 @@ class _Trials:
         return idle
 
     def _holds(self, passed: dict[int, _PassedBarrier], seed: int | None) -> bool:
-        """Whether a run without barriers finishes with nothing unordered that was ordered; with the run's own seed, the same bytes."""
+        """Whether a run without some barriers finishes, orders all that was ordered, and with the run's own seed leaves the same bytes."""
         if self._launch.is_late():
             return False
         turns: list[Turn | None] = [passed.get(pc, turn) for pc, turn in enumerate(self._launch.program.turns)]

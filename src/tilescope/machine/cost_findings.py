@@ -1,4 +1,4 @@
-"""Advice from what accesses cost, and operands that lie under another swizzle than they are read with."""
+"""Findings about bank conflicts and sectors, and about operands that are read under another swizzle than they were written."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tilescope.machine.run_costs import busiest_collision, worst_access
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
 
-_LINES_TOLD = 10  # of each kind; the counts of all lines are in the run
-_SECTORS_RATIO = 2  # times the least: more is worth a note
+_LINES_NAMED = 10  # findings of each kind; the counts of all lines are in the run
+_SECTORS_RATIO = 2  # more than this many times the fewest possible sectors are worth a note
 _HEAD = ".version 8.0 .target sm_90a .address_size 64"
 _COLUMN = (
     f"{_HEAD} .visible .entry k() {{{{ .shared .align 16 .b8 s[8192]; .reg .b32 %r<4>; mov.u32 %r1, %tid.x;"
@@ -54,12 +54,12 @@ def _tile_example(descriptor: int, swizzle: str, columns: int) -> str:
 
 BANK_CONFLICT = rule(
     "run-bank-conflict",
-    "Lanes that are served together ask shared memory for words of different banks, or for the same word.",
+    "Lanes that are served together access different banks of shared memory, or the same word of a bank.",
     argument="{where}",
     found="{where}: {wavefronts:wavefront}, {least} without conflicts[[, in {instructions} instructions of this line]]; "
-    "{who} of block {block} want {degree} different words of bank {bank} at once",
+    "{who} of block {block} access {degree} different words of bank {bank} at once",
     limit="a wavefront takes one word from each of 32 banks",
-    fix="Give the rows of the tile another pitch or swizzle, or deal it to lanes otherwise; `tilescope banks` tries all of them.",
+    fix="Give the rows of the tile another pitch or swizzle, or assign the tile to lanes differently; `tilescope banks` tries them all.",
     source="measured on an H200: wavefronts of ld, st, ldmatrix, stmatrix and cp.async.ca as Nsight Compute counts them",
     basis="measured",
     severity="warning",
@@ -67,17 +67,17 @@ BANK_CONFLICT = rule(
     failing=f'ts.Kernel("{_COLUMN.format(pitch=128)}").run(1, 32).findings',
 )
 SWIZZLE_CURES = BANK_CONFLICT.worded(
-    fix="Swizzle the tile by {cure_swizzle}, where it is written and where it is read: then no access to it that was seen has a conflict."
+    fix="Swizzle the tile by {cure_swizzle}, where it is written and where it is read: then no access of this run to it has a conflict."
 )
 MAP_CURES = BANK_CONFLICT.worded(
-    fix="Use swizzle {cure_swizzle} in the tensor map, and in the addresses of its readers: then no access to the tile that "
-    "was seen has a conflict."
+    fix="Use swizzle {cure_swizzle} in the tensor map, and in the addresses of its readers: then no access of this run to the tile "
+    "has a conflict."
 )
 PADDING_CURES = BANK_CONFLICT.worded(
-    fix="Leave {padding_bytes} bytes free behind every {row_bytes}: then no access to the tile that was seen has a conflict."
+    fix="Leave {padding_bytes} bytes free after every {row_bytes}: then no access of this run to the tile has a conflict."
 )
 OPERAND_TILE = BANK_CONFLICT.worded(
-    fix="Deal the elements to lanes otherwise: wgmma reads these bytes too, and if it is this tile that it reads, says how it lies."
+    fix="Assign the elements to lanes differently: a tensor core reads these bytes too, and its descriptor fixes the layout of the tile."
 )
 SECTORS = rule(
     "run-sectors",
@@ -123,11 +123,11 @@ BASE_OFFSET = SWIZZLE_MISMATCH.worded(
 )
 PACKED_TILE = rule(
     "run-packed-tile",
-    "A tile that TMA brings as it lies, without a swizzle, was laid out for the tensor core before.",
+    "A tile that TMA copies without a swizzle is laid out for the tensor core in global memory already.",
     argument="{where}",
     found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and {{copy}} wrote rows of {{row_bytes}} bytes as they follow each "
     "other in global memory",
-    limit="without a swizzle TMA leaves plain rows, which no descriptor reads but as atoms that were packed so before",
+    limit="without a swizzle TMA writes plain rows, and a descriptor reads them as atoms, which is right only if they were packed before",
     fix="Use a swizzle in the tensor map and in the descriptor, unless global memory holds packed atoms.",
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
@@ -147,12 +147,12 @@ class _Line(NamedTuple):
 
     @property
     def instructions(self) -> int | None:
-        """How many, where that is more than one."""
+        """How many instructions; None if there is only one, which needs no mention."""
         return len(self.pcs) if len(self.pcs) > 1 else None
 
 
 class _CopiedTile(NamedTuple):
-    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle; None: a bulk copy, which takes bytes as they lie."""
+    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle; None: a bulk copy, which has none."""
 
     start: int
     end: int
@@ -164,24 +164,23 @@ def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]
     costs = launch.costs
     if costs is None:
         return ()
-    found = [_mismatch(launch, alike) for alike in _alike(launch.program, costs.operands.mismatches.values())]
+    findings = [_mismatch(launch, alike) for alike in _alike(launch.program, costs.operands.mismatches.values())]
     if is_finished:
         conflicts = _lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
         tiles = _copied_tiles(launch) if conflicts else set()
-        found += [_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_TOLD]]
+        findings += [_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_NAMED]]
         scattered = _lines(launch, costs.sectors.tallies, lambda tally: tally.cost > _SECTORS_RATIO * tally.least)
-        found += [_sectors(launch, line) for line in scattered[:_LINES_TOLD]]
-    return tuple(found)
+        findings += [_sectors(launch, line) for line in scattered[:_LINES_NAMED]]
+    return tuple(findings)
 
 
-def _lines(launch: Launch, tallies: dict[int, Tally], is_told: Callable[[Tally], bool]) -> list[_Line]:
-    """The instructions to tell of, by line of the program; those that lost most first."""
+def _lines(launch: Launch, tallies: dict[int, Tally], is_costly: Callable[[Tally], bool]) -> list[_Line]:
+    """The costly instructions, by line of the program; those that lose most come first."""
     pcs_of_line: dict[str, list[int]] = {}
     for pc, tally in tallies.items():
         instruction = launch.program.instructions[pc]
-        if instruction is not None and is_told(tally):
-            line = f"PTX {instruction.line}" if instruction.source is None else str(instruction.source)
-            pcs_of_line.setdefault(line, []).append(pc)
+        if instruction is not None and is_costly(tally):
+            pcs_of_line.setdefault(instruction.line_name, []).append(pc)
     lines = []
     for pcs in map(sorted, pcs_of_line.values()):
         cost = sum(tallies[pc].cost for pc in pcs)
@@ -196,16 +195,16 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
     assert worst is not None
     blamed = busiest_collision(worst.report())
     cure = None
-    told = BANK_CONFLICT.wording
+    wording = BANK_CONFLICT.wording
     if _is_operand(costs, costs.wavefronts.tallies[line.worst_pc].worst):
-        told = OPERAND_TILE
+        wording = OPERAND_TILE
     else:
         use = _tile_use(costs, line, tiles)
         cure = None if use is None else cured(use)
         if use is not None and cure is not None:
-            told = _curing(use, cure)
+            wording = _curing(use, cure)
     facts = Cure() if cure is None else cure
-    return told.violation(
+    return wording.violation(
         where=instruction_named(launch.program, line.worst_pc),
         **line_facts(launch.program, line.worst_pc, *line.pcs),
         wavefronts=line.cost,
@@ -253,7 +252,7 @@ def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
 
 
 def _is_operand(costs: Costs, instance: Instance | None) -> bool:
-    """Whether an access reaches into an operand: then the tensor core says how its tile lies."""
+    """Whether an access reaches into an operand of a tensor core, whose descriptor fixes the layout of the tile."""
     if instance is None:
         return False
     reads = [(key, start) for key, tally in costs.operands.reads.items() for start in tally.starts]
@@ -289,16 +288,16 @@ def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
     copy = mismatch.copy
     is_plain = copy.swizzle.bits == 0
     if is_plain and copy.is_packed:
-        told = PACKED_TILE.wording
+        wording = PACKED_TILE.wording
     elif mismatch.cause == "plain-rows":
-        told = PLAIN_ROWS
+        wording = PLAIN_ROWS
     elif mismatch.cause == "base-offset":
-        told = BASE_OFFSET
+        wording = BASE_OFFSET
     elif is_plain:
-        told = UNSWIZZLED
+        wording = UNSWIZZLED
     else:
-        told = NOT_SWIZZLED_BACK if descriptor.swizzle.bits == 0 else SWIZZLE_MISMATCH.wording
-    return told.violation(
+        wording = NOT_SWIZZLED_BACK if descriptor.swizzle.bits == 0 else SWIZZLE_MISMATCH.wording
+    return wording.violation(
         where=instruction_named(launch.program, mismatch.read.pc),
         **line_facts(launch.program, mismatch.read.pc, copy.pc),
         others=others or None,

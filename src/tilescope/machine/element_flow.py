@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tilescope.machine.program import Program
 
-_DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma"})
+_DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
 
 def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """What is wrong with a run: its fault, its hang, or the end of its budget, with the instruction and the threads.
 
-The rules of faults are told apart by the number that CUDA returns; a tilescope rule that says more is named.
+There is one rule for each error number that CUDA returns for a fault. If a rule of tilescope's own explains the fault, the
+finding names it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from tilescope.machine.swizzle_findings import swizzle_findings
 from tilescope.machine.tensor_findings import TENSOR_ORDER
 from tilescope.rule import Rule, rule
 
-_PLACES_TOLD = 4
-_CAUSES_OF_AN_END = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
+_PLACES_NAMED = 4
+_CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
 _SEVERITIES = ("error", "warning", "note")
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
 _HEAD = ".version 8.0 .target sm_90 .address_size 64"
@@ -64,7 +65,7 @@ OUT_OF_BOUNDS = rule(
     "Every access of a kernel lies in an array, in its own local memory or in the shared memory of its cluster.",
     argument="{where}",
     found=_FOUND,
-    limit="an access outside is error {code}, illegal memory access",
+    limit="an access outside of them is error {code}, illegal memory access",
     fix="Compare the index with the extent before the access, or give the kernel a larger array.[[ Rule {rule_name} says more.]]",
     source=_SOURCE,
     basis="measured",
@@ -86,7 +87,7 @@ ASSERTION = rule(
 )
 ILLEGAL_OPERATION = rule(
     "run-illegal-instruction",
-    "Operands of an instruction are such that the chip can execute it.",
+    "The chip can execute every instruction with the operands that it gets.",
     argument="{where}",
     found=_FOUND,
     limit="the chip answers with error {code}, illegal instruction",
@@ -115,8 +116,8 @@ WRONG_SPACE = rule(
     "cp.async reads global memory, not an address of shared, local or parameter memory.",
     argument="{where}",
     found=_FOUND,
-    limit="another source is error {code}, operation not supported on global/shared address space",
-    fix="Give the copy an address of global memory, or a source size of 0 where there is nothing to read.",
+    limit="any other source is error {code}, operation not supported on global/shared address space",
+    fix="Pass the copy an address of global memory, or a source size of 0 if there is nothing to read.",
     source=_SOURCE,
     basis="measured",
     code=717,
@@ -125,7 +126,7 @@ WRONG_SPACE = rule(
 )
 FAILURE = rule(
     "run-launch-failure",
-    "No thread comes to a trap, a branch beyond its table, or an operation that an mbarrier cannot count.",
+    "No thread reaches a trap, a branch beyond its table, or an operation that an mbarrier cannot count.",
     argument="{where}",
     found=_FOUND,
     limit="the chip answers with error {code}, unspecified launch failure",
@@ -138,20 +139,20 @@ FAILURE = rule(
 )
 TOO_MANY_ARRIVALS = FAILURE.worded(
     found="{where}: {who}: {reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
-    fix="Let only as many threads arrive in a phase as mbarrier.init counts, or count the others there.",
+    fix="Let only as many threads arrive in a phase as mbarrier.init says, or raise its count.",
 )
 ARMED_AGAIN = TOO_MANY_ARRIVALS.worded(
     limit="its phase still waits for {missing_bytes:byte} of copies; the chip answers with error {code}, unspecified launch failure",
-    fix="Wait until this phase has ended before its next arrival: its readers wait for it and arrive at a second mbarrier, and this "
-    "thread waits for that one first. If it does, look at the parity: over the whole kernel it changes with every phase.",
+    fix="Let the readers of this phase arrive at a second mbarrier when they are done, and wait for that one before this arrival. "
+    "If the kernel does so already, check the parity of the wait: it changes with every phase, over the whole kernel.",
 )
 STOPPED = rule(
     "run-stopped",
     "A run ends within max_steps.",
     argument="max_steps",
-    found="{steps:step} were made, and threads still run: {standing}",
+    found="after {steps:step} threads still run: {standing}",
     limit="max_steps = {max_steps}",
-    fix="Use a greater max_steps, fewer blocks, or give the loop an end.",
+    fix="Raise max_steps, launch fewer blocks, or give the loop an end.",
     source="the call: an instruction that many threads run together is one step",
     passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32, max_steps=1000).findings',
     failing=f'ts.Kernel("{_BODY.format(body="A: add.u32 %r, %r, 1; bra A;")}").run(1, 32, max_steps=1000).findings',
@@ -159,7 +160,7 @@ STOPPED = rule(
 OUT_OF_TIME = STOPPED.worded(
     argument="max_seconds",
     limit="max_seconds = {max_seconds}",
-    fix="Use a greater max_seconds, fewer blocks, or give the loop an end.",
+    fix="Raise max_seconds, launch fewer blocks, or give the loop an end.",
 )
 FAULT_RULES: dict[int, Rule] = {
     row.code: row
@@ -171,23 +172,23 @@ FAULT_RULES: dict[int, Rule] = {
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first.
 
-    Who cannot go on, or arms an mbarrier that still waits for a copy, is often the victim of an access that nothing orders: a
-    wait that is missing lets a slot be freed too early. So those accesses are told first.
+    A thread that cannot go on, or that arms an mbarrier which still waits for a copy, is often the victim of two accesses that
+    nothing orders: a missing wait lets a slot be freed too early. So findings about such accesses come first.
     """
     byte_errors = tuple(byte_findings(launch, result))
     ending = _ending(launch, result)
     unordered = order_findings(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
-    causes = tuple(finding for finding in unordered if is_victim and finding.rule in _CAUSES_OF_AN_END)
+    causes = tuple(finding for finding in unordered if is_victim and finding.rule in _CAUSES_OF_A_HANG)
     first = (*byte_errors, *causes, *ending) if is_victim else (*ending, *byte_errors)
-    found = (
+    findings = (
         *first,
         *(finding for finding in unordered if finding not in causes),
         *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
         *(ring_notes(launch) if result.outcome == "finished" else ()),
     )
-    return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
@@ -211,10 +212,10 @@ def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> 
     variable = None
     if fault.is_global and fault.address is not None:
         lies = where_it_lies(launch, fault.address)
-    told = FAULT_RULES[fault.code].wording
+    wording = FAULT_RULES[fault.code].wording
     if fault.missing_bytes is not None and fault.address is not None:
         variable = shared_variable(launch.program, fault.address & SHARED_OFFSET_MASK)
-        told = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
+        wording = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
     facts = {
         "where": instruction_named(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
@@ -227,11 +228,11 @@ def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> 
         "variable": variable,
         "missing_bytes": fault.missing_bytes,
     }
-    return of_what_ended(told, launch, result, facts)
+    return of_what_ended(wording, launch, result, facts)
 
 
 def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
-    """Where the threads of the cluster were that ran last."""
+    """Where the threads stood in the cluster that ran last."""
     cluster = schedule.cluster
     parts = []
     fronts = sorted(schedule.ready, key=lambda front: front.pc)
@@ -241,13 +242,13 @@ def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
         for rank in np.unique(ranks).tolist():
             threads = threads_named(threads_of(cluster, front.lanes[ranks == rank]))
             parts.append(f"{threads} of block {block_of(cluster, rank)} at {place}")
-    told = parts[:_PLACES_TOLD]
-    if len(parts) > _PLACES_TOLD:
-        told.append("others elsewhere")
-    if not told:
-        told.append(f"block {block_of(cluster, 0)} has just started")
+    named = parts[:_PLACES_NAMED]
+    if len(parts) > _PLACES_NAMED:
+        named.append("others elsewhere")
+    if not named:
+        named.append(f"block {block_of(cluster, 0)} has just started")
     lines = line_facts(launch.program, *[front.pc for front in fronts])
-    standing = ", ".join(told)
+    standing = ", ".join(named)
     if launch.is_out_of_time:
         return OUT_OF_TIME.violation(steps=launch.steps, standing=standing, max_seconds=launch.max_seconds, **lines)
     steps = launch.max_steps - launch.steps_left

@@ -38,19 +38,20 @@ from tilescope.machine.records import BlockIndex
 from tilescope.machine.remedy_words import of_what_ended
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers
+from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable
 from tilescope.rule import rule
 
-_GROUPS_TOLD = 20
+_GROUPS_NAMED = 20
 _CLUSTERS_READ = 200
-_PLACES_TOLD = 3
-_BARRIERS_OF_A_FRONT = 4  # different words that lanes of one front poll, each told
+_PLACES_NAMED = 3
+_WORDS_OF_A_FRONT = 4  # different words that the lanes of one front poll: one finding for each of the first few
 
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {{ {body} ret; }}"
 
 HANG = rule(
     "run-hang",
-    "Every wait of a kernel ends: threads come to their barriers, bytes and arrivals to their mbarriers.",
+    "Every wait of a kernel ends: threads reach their barriers, and mbarriers get their bytes and arrivals.",
     argument="{where}",
     found="{where}: {who} {what}",
     limit="nothing that is under way can end this wait",
@@ -60,26 +61,26 @@ HANG = rule(
     failing=f'ts.Kernel("{_PTX.format(body="bar.sync 0, 64;")}").run(1, 32).findings',
 )
 BARRIER = HANG.worded(
-    found="{where}: {who} cannot pass barrier {number}, to which {arrived} of {expected:thread} have come[[; {others}]]",
-    fix="Bring every thread of the barrier there, or give it the number of those that come.",
+    found="{where}: {who} cannot pass barrier {number}, which {arrived} of {expected:thread} have reached[[; {others}]]",
+    fix="Let every thread of the barrier reach it, or pass it the number of threads that do.",
 )
 CLUSTER_BARRIER = HANG.worded(
-    found="{where}: {who} cannot pass the barrier of the cluster, to which {arrived} of {expected:thread} have come[[; {others}]]",
+    found="{where}: {who} cannot pass the barrier of the cluster, which {arrived} of {expected:thread} have reached[[; {others}]]",
     fix="Let every thread of the cluster arrive.",
 )
 WARP = HANG.worded(
-    found="{where}: {who} cannot go on without the other lanes of the instruction, which do not come[[; {others}]]",
-    fix="Bring all lanes that the instruction names there, or name only those that come.",
+    found="{where}: {who} cannot go on without the other lanes of the instruction, which do not reach it[[; {others}]]",
+    fix="Let all lanes that the instruction names reach it, or name only those that do.",
 )
 MBARRIER = HANG.worded(
     found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
 )
 NO_MBARRIER = HANG.worded(
     found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]], which nobody initialised",
-    fix="Use mbarrier.init by one thread, and a barrier before others use it.",
+    fix="Initialise it with mbarrier.init in one thread, and put a barrier before other threads use it.",
 )
 WORD = HANG.worded(
-    found="{where}: {who} cannot leave a loop before the word changes at {address:#x}[[ ({owner})]], which stays {word:#x}",
+    found="{where}: {who} cannot leave a loop that polls the word at {address:#x}[[ ({owner})]], which stays {word:#x}",
     fix="Let a thread that still runs write the word, or launch the blocks that do.",
 )
 COLUMNS = HANG.worded(
@@ -87,20 +88,20 @@ COLUMNS = HANG.worded(
     fix="Free columns with tcgen05.dealloc before they are allocated again, or allocate fewer.",
 )
 LOOP = HANG.worded(
-    found="{where}: {who} cannot leave a loop that reads nothing another thread could change",
-    fix="Give the loop an end.",
+    found="{where}: {who} cannot leave a loop that reads nothing that another thread could change",
+    fix="Give the loop an exit that its own threads can reach.",
 )
 MORE = HANG.worded(
     argument="kernel",
     found="{groups} more groups of threads wait",
-    fix="End the waits above first.",
+    fix="Fix the waits above first.",
 )
 
 
 class Wait(NamedTuple):
     """Threads of one block that wait at one instruction for one thing."""
 
-    told: Wording
+    wording: Wording
     pc: int
     where: str
     block: BlockIndex
@@ -109,23 +110,23 @@ class Wait(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What equal waits of several blocks have in common."""
-        return self.told, self.where, self.threads, tuple(self.facts.items())
+        """Equal for waits of several blocks that make one finding."""
+        return self.wording, self.where, self.threads, tuple(self.facts.items())
 
 
 def hang_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What everybody waits for, equal waits of several blocks as one."""
+    """A finding for every wait that cannot end; equal waits of several blocks are one."""
     schedules = result.waiting
     waits: dict[tuple[object, ...], list[Wait]] = {}
     for schedule in schedules[:_CLUSTERS_READ]:
         for wait in waits_of(schedule):
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
-    findings = [_violation(launch, result, equal) for equal in groups[:_GROUPS_TOLD]]
-    untold = groups[_GROUPS_TOLD:]
-    more = len(untold) + max(len(schedules) - _CLUSTERS_READ, 0)
+    findings = [_violation(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
+    unnamed = groups[_GROUPS_NAMED:]
+    more = len(unnamed) + max(len(schedules) - _CLUSTERS_READ, 0)
     if more:
-        pcs = [equal[0].pc for equal in untold]
+        pcs = [equal[0].pc for equal in unnamed]
         findings.append(MORE.violation(groups=more, **line_facts(schedules[0].cluster.program, *pcs)))
     return tuple(findings)
 
@@ -136,7 +137,7 @@ def _violation(launch: Launch, result: GridRun, equal: list[Wait]) -> Violation:
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
-    return of_what_ended(first.told, launch, result, {"where": first.where, "who": who, **first.facts})
+    return of_what_ended(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
 
 
 def waits_of(schedule: Schedule) -> Iterator[Wait]:
@@ -160,7 +161,7 @@ class StuckPoll(NamedTuple):
 def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
     """The polls of mbarriers that the threads of a cluster cannot pass."""
     for wait in waits_of(schedule):
-        if wait.told is MBARRIER:
+        if wait.wording is MBARRIER:
             yield StuckPoll(wait.pc, wait.facts["address"])
 
 
@@ -179,7 +180,7 @@ class _Standing:
         for barrier in schedule.barriers.named.values():
             waiting.extend(barrier.waiting)
         for one in waiting:
-            self.pc[one.lanes] = one.pc - 1  # they go on behind it
+            self.pc[one.lanes] = one.pc - 1  # `pc` is the instruction after the barrier
 
     def place(self, pc: int) -> str:
         return instruction_named(self.cluster.program, pc)
@@ -189,15 +190,15 @@ class _Standing:
         ranks = self.cluster.block_of_lane[lanes]
         return [(rank, lanes[ranks == rank]) for rank in np.unique(ranks).tolist()]
 
-    def wait(self, told: Wording, pc: int, lanes: LaneNumbers, **facts: Any) -> Wait:
+    def wait(self, wording: Wording, pc: int, lanes: LaneNumbers, **facts: Any) -> Wait:
         """A wait of lanes of one block."""
         cluster = self.cluster
         block = block_of(cluster, int(cluster.block_of_lane[lanes[0]]))
-        told_facts = {**line_facts(cluster.program, pc), **facts}
-        return Wait(told, pc, self.place(pc), block, threads_named(threads_of(cluster, lanes)), told_facts)
+        all_facts = {**line_facts(cluster.program, pc), **facts}
+        return Wait(wording, pc, self.place(pc), block, threads_named(threads_of(cluster, lanes)), all_facts)
 
     def whereabouts(self, lanes: LaneNumbers, own_rank: int) -> str:
-        """Where lanes are that somebody waits for."""
+        """Where the lanes are that a wait is for."""
         parts = []
         for rank, own in self.by_block(lanes):
             block = "" if rank == own_rank else f" of block {block_of(self.cluster, rank)}"
@@ -209,10 +210,10 @@ class _Standing:
                     parts.append(f"{named} {'has' if is_one else 'have'} ended")
                 else:
                     parts.append(f"{named} {'is' if is_one else 'are'} at {self.place(pc)}")
-        told = parts[:_PLACES_TOLD]
-        if len(parts) > _PLACES_TOLD:
-            told.append("others are elsewhere")
-        return ", ".join(told)
+        places = parts[:_PLACES_NAMED]
+        if len(parts) > _PLACES_NAMED:
+            places.append("others are elsewhere")
+        return ", ".join(places)
 
 
 def _block_barriers(standing: _Standing) -> Iterator[Wait]:
@@ -297,7 +298,7 @@ def _spins(standing: _Standing, start: int, lanes: LaneNumbers) -> Iterator[Wait
         for _, own in standing.by_block(lanes):
             yield standing.wait(LOOP, start, own)
         return
-    for address in np.unique(addresses)[:_BARRIERS_OF_A_FRONT].tolist():
+    for address in np.unique(addresses)[:_WORDS_OF_A_FRONT].tolist():
         for _, own in standing.by_block(lanes[addresses == address]):
             if poll.is_mbarrier:
                 yield _mbarrier_wait(standing, poll, own, address)
@@ -314,7 +315,7 @@ def _poll(cluster: Cluster, start: int) -> _Poll | None:
         if isinstance(turn, Branch) and turn.target == start:
             break
         end += 1
-    found: _Poll | None = None
+    poll: _Poll | None = None
     for pc in range(start, min(end + 1, len(program.turns))):
         instruction = program.instructions[pc]
         if instruction is None or instruction.name not in ("mbarrier", "ld", "atom"):
@@ -322,12 +323,12 @@ def _poll(cluster: Cluster, start: int) -> _Poll | None:
         is_mbarrier = instruction.name == "mbarrier"
         if is_mbarrier and not {"test_wait", "try_wait"} & set(instruction.modifiers):
             continue
-        if found is not None and found.is_mbarrier and not is_mbarrier:
+        if poll is not None and poll.is_mbarrier and not is_mbarrier:
             continue
         address = next((one for one in instruction.operands if isinstance(one, Address)), None)
         if address is not None:
-            found = _Poll(pc, instruction, address, is_mbarrier)
-    return found
+            poll = _Poll(pc, instruction, address, is_mbarrier)
+    return poll
 
 
 def _addresses(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> Addresses | None:
@@ -365,14 +366,6 @@ def _mbarrier_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address
     barrier = cluster.mbarriers.get(address)
     if barrier is None:
         return standing.wait(NO_MBARRIER, poll.pc, lanes, address=address, variable=variable)
-    fixes = []
-    if barrier.pending:
-        fixes.append("compare the count of mbarrier.init with the arrivals")
-    if barrier.tx_bytes:
-        fixes.append("compare the bytes of expect_tx with those of the copies")
-    if barrier.pending == barrier.count and not barrier.tx_bytes:
-        fixes = ["nobody has arrived in this phase: look at the parity, and at who should arrive"]
-    fix = " and ".join(fixes)
     return standing.wait(
         MBARRIER,
         poll.pc,
@@ -381,12 +374,23 @@ def _mbarrier_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address
         variable=variable,
         parity=_parity(cluster, poll, lanes),
         state=barrier.state,
-        fix=f"{fix[:1].upper()}{fix[1:]}.",
+        fix=_mbarrier_fix(barrier),
     )
 
 
+def _mbarrier_fix(barrier: Mbarrier) -> str:
+    """What to compare, from what the running phase still waits for."""
+    if barrier.pending == barrier.count and not barrier.tx_bytes:
+        return "Nobody has arrived in this phase: check the parity of the wait, and who should arrive."
+    if not barrier.tx_bytes:
+        return "Compare the count of mbarrier.init with the arrivals."
+    if not barrier.pending:
+        return "Compare the bytes of expect_tx with those of the copies."
+    return "Compare the count of mbarrier.init with the arrivals, and the bytes of expect_tx with those of the copies."
+
+
 def _parity(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> str | None:
-    """The parity that a wait names, where all lanes name the same."""
+    """The parity that a wait names; None if its lanes name different ones."""
     if "parity" not in poll.instruction.modifiers:
         return None
     position = poll.instruction.operands.index(poll.address)

@@ -51,11 +51,11 @@ _MOST_SECONDS = 1 << 32  # a century
 
 ENTRY = rule(
     "kernel-entry",
-    "A text has an entry of that name, or one whose name has that part.",
+    "The text has an entry of the name that is asked for, or exactly one that contains it.",
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
-    fix='Name one of them, or a part that only it has[[: entry="{nearest}", on the command line --entry {nearest}]].',
+    fix='Name one of them, or a part of only one name[[: entry="{nearest}", on the command line --entry {nearest}]].',
     source="PTX ISA, .entry",
     passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
     failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
@@ -91,7 +91,7 @@ class Kernel:
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
-        self.host: TritonHost | None = None  # what Triton's host knows about launches, where Triton compiled the text
+        self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
@@ -177,7 +177,7 @@ class Kernel:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The instructions as they were written, those of called functions behind the entry's."""
+        """The instructions as they were written: the entry's, then those of called functions."""
         return tuple(one.text for one in self.program.instructions if one is not None)
 
     def run(
@@ -268,7 +268,7 @@ class Kernel:
         cluster: int | Sequence[int] | None,
         smem_bytes: int | None,
     ) -> AskedShape:
-        """The shape of a launch, with what the kernel says itself in place of what nobody says."""
+        """The shape of a launch; what the call leaves out comes from the kernel, if it says so."""
         host = self.host
         if host is not None:
             grid = host.grid(extents("grid", grid))
@@ -323,7 +323,7 @@ def _declared(parameter: Variable) -> str:
 
 
 def _chosen(module: Module, entry: str | None) -> Function:
-    """The entry that a name means: its own, or a part that no other has; the only one where none is named."""
+    """The entry of a name, or of a part that no other name has; without a name, the only entry."""
     functions = module.entries
     if entry is None and len(functions) == 1:
         return functions[0]
@@ -364,14 +364,14 @@ def _seconds(max_seconds: object) -> float | None:
 def _watch(
     program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
 ) -> SmemWatch | None:
-    """Who looks at the shared memory of a block, if anybody asks for it."""
+    """The watch over the shared memory of a block; None if the call asks for no picture."""
     if block is None and at is None:
         return None
     if not findings:
         raise ARGUMENT_RANGE.error(
             argument="smem_block",
             found="a picture of shared memory, and findings=False",
-            limit="who wrote what is known where findings are looked for",
+            limit="a run without findings does not know who wrote what",
             fix="Leave findings=False out.",
         )
     wanted = _wanted([(0, 0, 0) if block is None else block], grid)
@@ -388,17 +388,19 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
         raise ARGUMENT_TYPE.error(
             argument="blocks",
             found=printed(blocks),
-            limit="a sequence of the coordinates of blocks",
+            limit="a sequence of blocks, each by its coordinates",
             fix="Use blocks=[(0, 0, 0)].",
         )
     wanted = []
     for index in listed:
-        x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
-        if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
+        coordinates = integers("blocks", index)
+        x, y, z = (*coordinates, 0, 0, 0)[:3]
+        is_inside = 0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]
+        if not 1 <= len(coordinates) <= 3 or not is_inside:
             raise ARGUMENT_RANGE.error(
                 argument="blocks",
-                found=f"block {(x, y, z)}",
-                limit=f"the grid has {by(grid)} blocks",
+                found=f"block {coordinates}",
+                limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
                 fix="Use blocks=[(0, 0, 0)].",
             )
         wanted.append((x, y, z))

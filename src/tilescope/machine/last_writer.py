@@ -52,7 +52,7 @@ class LastWriters:
         assert instruction is not None  # the return at the end of a body writes nothing
         return LastWriter(
             ptx_line=instruction.line,
-            source_line=None if instruction.source is None else str(instruction.source),
+            source_line=instruction.source_line,
             ptx_text=instruction.text,
             block=block_index(self.first_blocks[found.cluster - 1], self.cluster, rank),
             thread=thread,

@@ -55,13 +55,14 @@ from tilescope.reading import attempted, integer, integers, known_name
 from tilescope.rule import rule
 from tilescope.sentence import printed, shortened
 from tilescope.tensor_map.arguments import MAP_KINDS
+from tilescope.tensor_map.limits import ADDRESS_END
 
 LAUNCH_FILE = rule(
     "launch-file",
     "A launch file is TOML: a table [launch], and an [[argument]] for each parameter of the kernel.",
     argument="file",
     found="{name}: {error}",
-    limit="TOML with [launch] and [[argument]]",
+    limit="a launch file is TOML with [launch] and [[argument]]",
     fix="Start from what `tilescope run kernel.ptx --template` prints.",
     source="docs/running.md",
     passing='ts.machine.launch_file.read_launch(b"[launch]\\ngrid = [4]", "launch.toml")',
@@ -110,20 +111,20 @@ class _Reader:
 
     def launch(self, data: Mapping[str, object]) -> LaunchDescription:
         top = self._table("launch file", data, ("launch", "argument", "memory"))
-        said = self._table("launch", top.get("launch", {}), _LAUNCH_KEYS)
+        table = self._table("launch", top.get("launch", {}), _LAUNCH_KEYS)
         arguments = self._rows("argument", top.get("argument", []))
         memory = self._rows("memory", top.get("memory", []))
         described = LaunchDescription(
-            ptx=self._text("launch.ptx", said.get("ptx")) or "",
-            entry=self._text("launch.entry", said.get("entry")),
-            grid=self._extents("launch.grid", said.get("grid")),
-            block=self._extents("launch.block", said.get("block")),
-            cluster=self._extents("launch.cluster", said.get("cluster")),
-            smem_bytes=self._integer("launch.smem_bytes", said.get("smem_bytes")),
-            arch=self._text("launch.arch", said.get("arch")),
-            seed=self._integer("launch.seed", said.get("seed")),
-            max_steps=self._integer("launch.max_steps", said.get("max_steps")),
-            blocks=self._blocks(said.get("blocks", ALL)),
+            ptx=self._text("launch.ptx", table.get("ptx")) or "",
+            entry=self._text("launch.entry", table.get("entry")),
+            grid=self._extents("launch.grid", table.get("grid")),
+            block=self._extents("launch.block", table.get("block")),
+            cluster=self._extents("launch.cluster", table.get("cluster")),
+            smem_bytes=self._integer("launch.smem_bytes", table.get("smem_bytes")),
+            arch=self._text("launch.arch", table.get("arch")),
+            seed=self._integer("launch.seed", table.get("seed")),
+            max_steps=self._integer("launch.max_steps", table.get("max_steps")),
+            blocks=self._blocks(table.get("blocks", ALL)),
             arguments=tuple(self._argument(index, row) for index, row in enumerate(arguments)),
             memory=tuple(self._memory(f"memory[{index}]", row) for index, row in enumerate(memory)),
         )
@@ -146,11 +147,13 @@ class _Reader:
         )
 
     def _address(self, at: str, written: object) -> int:
+        """An address of a card: hexadecimal text, or an integer."""
         try:
-            return int(written, 16) if isinstance(written, str) else integer(at, written, 0)
-        except ValueError:
+            number = int(written, 16) if isinstance(written, str) else integer(at, written)
+        except ValueError:  # of int, and a RuleError
             self._problems.append(argument_type(at, written, "an address", 'Write "0x7f0000000000", for example.'))
             return 0
+        return self._try(0, integer, at, number, 0, ADDRESS_END - 1)
 
     def _argument(self, index: int, row: object) -> ArgumentDescription:
         at = f"argument[{index}]"
@@ -178,8 +181,8 @@ class _Reader:
         data_type = self._text(f"{at}.type", table.get("type")) or ""
         shape = self._extents(f"{at}.shape", table.get("shape")) or ()
         file = self._text(f"{at}.file", table.get("file")) or ""
-        unsaid: FillName = "random"
-        fill = self._try(unsaid, known_name, f"{at}.fill", table.get("fill", unsaid), FILLS, "fill")
+        default: FillName = "random"
+        fill = self._try(default, known_name, f"{at}.fill", table.get("fill", default), FILLS, "fill")
         if not file and not (data_type and shape):
             self._problems.append(
                 _NO_ARGUMENT.violation(
@@ -251,8 +254,8 @@ class _Reader:
         if not isinstance(written, Mapping):
             self._problems.append(argument_type(at, written, "a table", "Write [launch] and [[argument]]."))
             return {}
-        strange = [name for name in written if known and name not in known]
-        self._problems += [unknown_name(f"key of {at}", at, name, known) for name in strange]
+        unknown = [name for name in written if known and name not in known]
+        self._problems += [unknown_name(f"key of {at}", at, name, known) for name in unknown]
         return written
 
     def _try(self, otherwise: Read, reader: object, *arguments: object) -> Read:
@@ -260,7 +263,7 @@ class _Reader:
 
 
 def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = None) -> str:
-    """The file that describes a launch. `comments` stand behind a key of [launch], or above the argument of a name.
+    """The file that describes a launch. A comment is written after the key of [launch], or the argument, of its name.
 
     >>> print(launch_text(LaunchDescription(grid=(4,), arguments=(NumberArgument(name="n", value=7),))))
     [launch]
@@ -271,14 +274,14 @@ def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = 
     kind = "int"
     value = 7
     """
-    said = comments or {}
+    comments = comments or {}
     lines = ["[launch]"]
     for key in _LAUNCH_KEYS:
         value = getattr(launch, key)
         if value not in (None, "", ALL):
-            lines.append(f"{key} = {toml_value(value)}" + (f"  # {said[key]}" if key in said else ""))
+            lines.append(_commented(f"{key} = {toml_value(value)}", comments.get(key)))
     for argument in launch.arguments:
-        lines += ["", f"[[argument]]  # {said[argument.name]}" if argument.name in said else "[[argument]]"]
+        lines += ["", _commented("[[argument]]", comments.get(argument.name))]
         lines += [f"{key} = {toml_value(value)}" for key, value in _fields(argument).items() if value != ""]
     for memory in launch.memory:
         lines += ["", "[[memory]]", f'address = "{memory.address:#x}"', f"file = {toml_value(memory.file)}"]
@@ -287,6 +290,10 @@ def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = 
         if memory.missing_bytes:
             lines.append(f"missing_bytes = {memory.missing_bytes}")
     return "\n".join(lines)
+
+
+def _commented(line: str, comment: str | None) -> str:
+    return line if comment is None else f"{line}  # {comment}"
 
 
 def _fields(argument: ArgumentDescription) -> dict[str, object]:

@@ -63,7 +63,7 @@ def _instruction_counts(launch: Launch, result: GridRun, costs: Costs) -> tuple[
         rows.append(
             InstructionCount(
                 ptx_line=instruction.line,
-                source_line=None if instruction.source is None else str(instruction.source),
+                source_line=instruction.source_line,
                 ptx_text=instruction.text,
                 threads=int(threads[pc]),
                 warps=int(warps[pc]),
@@ -84,7 +84,7 @@ def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
     instruction = launch.program.instructions[pc]
     if instruction is None:
         return 0, None
-    return instruction.line, None if instruction.source is None else str(instruction.source)
+    return instruction.line, instruction.source_line
 
 
 def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:

@@ -12,7 +12,7 @@ from tilescope.errors import Violation, raise_all
 from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.program import Program
 from tilescope.pipeline.threads import BLOCK_THREADS, MAX_BLOCKS
-from tilescope.reading import integer, integers
+from tilescope.reading import integer, integers, plain_int
 from tilescope.rule import ARGUMENT_RANGE, rule
 
 Extents = tuple[int, int, int]
@@ -27,7 +27,7 @@ _GRID_END = (1 << 31, 1 << 16, 1 << 16)
 
 BLOCK_SIZE = rule(
     "launch-block",
-    "A block has 1 to 1024 threads, and as many as .reqntid or .maxntid of the kernel allow.",
+    "A block has 1 to 1024 threads, exactly .reqntid or at most .maxntid of the kernel.",
     argument="block",
     found="a block of {block: x } threads",
     limit="{limit_text}",
@@ -39,7 +39,7 @@ BLOCK_SIZE = rule(
 NO_BLOCK = BLOCK_SIZE.worded(
     found="no block",
     limit="{entry} does not say how many threads it wants",
-    fix="Add block=128, for example: as many as its launcher uses.",
+    fix="Add block=128, for example: the number of threads that its launcher uses.",
 )
 CLUSTER_SIZE = rule(
     "launch-cluster",
@@ -54,7 +54,7 @@ CLUSTER_SIZE = rule(
 )
 SHARED_SIZE = rule(
     "launch-shared-memory",
-    "Static and dynamic shared memory of a block fit what the architecture gives a block.",
+    "Static and dynamic shared memory of a block together are at most what the architecture has for a block.",
     argument="smem_bytes",
     found="{static} bytes of static and {dynamic} bytes of dynamic shared memory",
     limit="a block of {arch} has {most} bytes",
@@ -93,20 +93,20 @@ def extents(name: str, value: int | Sequence[int]) -> Extents:
     >>> extents("grid", (4, 2))
     (4, 2, 1)
     """
-    given = (integer(name, value),) if isinstance(value, int) else integers(name, value)
-    if not 1 <= len(given) <= 3 or any(not 0 < one < end for one, end in zip(given, _GRID_END, strict=False)):
+    is_one_number = isinstance(value, bool) or plain_int(value) is not None
+    asked = (integer(name, value),) if is_one_number else integers(name, value)
+    if not 1 <= len(asked) <= 3 or any(not 0 < one < end for one, end in zip(asked, _GRID_END, strict=False)):
         raise ARGUMENT_RANGE.error(
             argument=name,
-            found=f"{name} = {tuple(given)}",
+            found=f"{name} = {asked}",
             limit="one to three extents: x, y, z, each at least 1",
             fix=f"Use {name}=(1, 1, 1).",
         )
-    x, y, z = (*given, 1, 1)[:3]
-    return x, y, z
+    return _three(asked)
 
 
 class AskedShape(NamedTuple):
-    """The shape of a launch as it was asked for; None: nobody said it, and the kernel neither."""
+    """The shape of a launch as it was asked for; None: neither the call nor the kernel says it."""
 
     grid: int | Sequence[int]
     block: int | Sequence[int] | None
@@ -179,6 +179,7 @@ def _cluster_problems(program: Program, shape: LaunchShape) -> Iterator[Violatio
         )
 
 
-def _three(given: Sequence[int]) -> Extents:
-    x, y, z = (*given, 1, 1)[:3]
+def _three(asked: Sequence[int]) -> Extents:
+    """One to three extents as x, y and z; missing ones are 1."""
+    x, y, z = (*asked, 1, 1)[:3]
     return x, y, z

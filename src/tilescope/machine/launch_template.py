@@ -61,7 +61,6 @@ def launch_template(kernel: Kernel, ptx: str) -> Template:
     value = 0
     """
     entry = kernel.module.functions[kernel.entry]
-    types = pointer_types(entry)
     launch = LaunchDescription(
         ptx=ptx,
         entry=kernel.entry,
@@ -69,7 +68,7 @@ def launch_template(kernel: Kernel, ptx: str) -> Template:
         block=entry.required_threads or entry.max_threads or _SAMPLE_THREADS,
         cluster=entry.required_cluster,
         smem_bytes=0,
-        arguments=tuple(_argument(parameter, types) for parameter in kernel.parameters),
+        arguments=sample_arguments(kernel),
     )
     comments = {
         "grid": "blocks: x, y, z",
@@ -80,6 +79,12 @@ def launch_template(kernel: Kernel, ptx: str) -> Template:
     for index, parameter in enumerate(kernel.parameters):
         comments[parameter.name] = f"{index}: {_declared(parameter)}"
     return Template(launch, launch_text(launch, comments))
+
+
+def sample_arguments(kernel: Kernel) -> tuple[ArgumentDescription, ...]:
+    """An argument that fits for every parameter of a kernel."""
+    types = pointer_types(kernel.module.functions[kernel.entry])
+    return tuple(_argument(parameter, types) for parameter in kernel.parameters)
 
 
 def _block_comment(entry: Function) -> str:

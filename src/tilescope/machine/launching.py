@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,22 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.machine.address import WINDOW_BYTES, WINDOWS
 from tilescope.machine.argument_making import ReadArray, made_arguments
+from tilescope.machine.argument_text import argument_words
+from tilescope.machine.arguments import ARGUMENT_COUNT
 from tilescope.machine.kernel import DEFAULT_MAX_STEPS, Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription, MemoryDescription
 from tilescope.machine.launch_shape import extents
+from tilescope.machine.launch_template import sample_arguments
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.run import KernelRun
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
 
 Array = npt.NDArray[Any]
-Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
+Shown = int | float | str  # numbers as JSON takes them; infinities and NaN as text
 _FIRST_VALUES = 4
+_SHOWN_CHARACTERS = 60  # of an argument; the bytes of a large struct are not shown whole
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
 _LAUNCH = "ts.machine.launch_description.LaunchDescription"
 _LAUNCHED = (
@@ -39,7 +44,7 @@ _AT = (
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
-    "A launch says how many blocks the grid has, and how many threads a block, where the kernel does not.",
+    "A launch says how many blocks the grid has, and how many threads a block has if the kernel does not.",
     argument="{name}",
     found="no {name}",
     limit="{entry} does not say it",
@@ -51,7 +56,7 @@ LAUNCH_SHAPE_MISSING = rule(
 
 LAUNCH_MEMORY = rule(
     "launch-memory",
-    "Memory of a recorded launch lies at the addresses of the card, apart from each other and from the windows of the machine.",
+    "Pieces of memory of a recorded launch, at their addresses of the card, overlap neither each other nor shared or local memory.",
     argument="memory",
     found="{size_bytes} bytes at {address:#x}",
     limit="{other} lies there",
@@ -60,10 +65,19 @@ LAUNCH_MEMORY = rule(
     passing=f"{_LAUNCHED}({_AT.format(address=0x7F0000000000)}))",
     failing=f"{_LAUNCHED}({_AT.format(address=0x7E0000000000)}))",
 )
+ARGUMENTS_MISSING = ARGUMENT_COUNT.worded(
+    found="no arguments",
+    fix="Add {examples}, with your own types and shapes; --template writes a launch file instead.",
+)
 NO_RECORDED_FILE = LAUNCH_MEMORY.worded(
     found="{file}: {reason}",
     limit="the bytes of the memory are read from there",
     fix="Name a file of the archive, or one beside the launch file.",
+)
+OTHER_SIZE_AFTER = LAUNCH_MEMORY.worded(
+    found="{file} has {after_bytes:byte}",
+    limit="the memory at {address:#x} has {size_bytes:byte}, before the launch and after it",
+    fix="Name the file that was recorded for this memory, or leave out `after`.",
 )
 
 
@@ -119,8 +133,7 @@ def launched(
 ) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
 
-    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, `remedies=False` tries
-    none, and `advice` asks which barriers order nothing, as `Kernel.run` has them.
+    `smem_block`, `smem_at`, `max_seconds`, `remedies` and `advice` are those of `Kernel.run`.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -135,15 +148,8 @@ def launched(
     >>> done.arrays[0].tolist(), done.outputs[0].changed
     ([0, 0, 7, 0], 1)
     """
-    entry = kernel.module.functions[kernel.entry]
-    if launch.grid is None:
-        raise LAUNCH_SHAPE_MISSING.error(
-            name="grid", entry=source_name(kernel.entry), example="--grid 4, or grid = [4]"
-        )
-    if launch.block is None and entry.required_threads is None and kernel.host is None:
-        raise LAUNCH_SHAPE_MISSING.error(
-            name="block", entry=source_name(kernel.entry), example="--block 128, or block = [128]"
-        )
+    raise_all(_missing(kernel, launch))
+    assert launch.grid is not None
     memory = Memory()
     recorded = [_placed(one, memory, read) for one in launch.memory]
     made = made_arguments(launch.arguments, memory, read)
@@ -175,6 +181,25 @@ def launched(
         if array.tobytes() != before[index].tobytes()
     ]
     return Launched(run, made.arrays, tuple(outputs), tuple(_memory_outcome(one, read) for one in recorded))
+
+
+def _missing(kernel: Kernel, launch: LaunchDescription) -> Iterator[Violation]:
+    """What neither the launch nor the kernel says: grid, block, and arguments where there are none."""
+    entry = kernel.module.functions[kernel.entry]
+    name = source_name(kernel.entry)
+    if launch.grid is None:
+        yield LAUNCH_SHAPE_MISSING.violation(name="grid", entry=name, example="--grid 4, or grid = [4]")
+    if launch.block is None and entry.required_threads is None and kernel.host is None:
+        yield LAUNCH_SHAPE_MISSING.violation(name="block", entry=name, example="--block 128, or block = [128]")
+    if not launch.arguments and kernel.parameters and kernel.host is None:
+        yield ARGUMENTS_MISSING.violation(
+            entry=name,
+            wanted=len(kernel.parameters),
+            names=[parameter_name(kernel.entry, parameter.name) for parameter in kernel.parameters],
+            examples=" ".join(
+                f"--arg {shortened(text, _SHOWN_CHARACTERS)}" for text in argument_words(sample_arguments(kernel))
+            ),
+        )
 
 
 class _PlacedMemory(NamedTuple):
@@ -212,7 +237,12 @@ def _memory_outcome(placed: _PlacedMemory, read: ReadArray) -> MemoryOutcome:
     differing: int | None = None
     first: int | None = None
     if described.after:
-        differs = np.flatnonzero(content != _recorded_bytes(described.after, read))
+        after = _recorded_bytes(described.after, read)
+        if len(after) != len(content):
+            raise OTHER_SIZE_AFTER.error(
+                file=described.after, after_bytes=len(after), address=described.address, size_bytes=len(content)
+            )
+        differs = np.flatnonzero(content != after)
         differing = len(differs)
         first = described.address + int(differs[0]) if differing else None
     return MemoryOutcome(

@@ -1,4 +1,4 @@
-"""Threads that load one word, change it and store it: a barrier between them would order that, and lose what others added.
+"""Threads that load one word, change it and store it: a barrier would order the accesses, and still lose changes.
 
 ld.shared.u32 x, [bin];
 add.u32       x, x, 1;        two threads load 7, both store 8
@@ -12,7 +12,7 @@ from tilescope.machine.program import Program
 
 
 def is_lost_update(program: Program, conflict: Conflict) -> bool:
-    """Whether both sides of a conflict belong to such a change of one word: its load and its store, or twice its store."""
+    """Whether both sides of a conflict belong to such an update of a word: its load and its store, or its store twice."""
     before = conflict.before
     if before is None or conflict.space == "registers":
         return False

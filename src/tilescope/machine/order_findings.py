@@ -38,6 +38,7 @@ from tilescope.machine.tensor_findings import (
     TENSOR_UNIT_VERB,
     TENSOR_UNITS,
     TENSOR_VERB,
+    columns_named,
     tensor_place,
 )
 
@@ -75,7 +76,7 @@ _LEFT: dict[How, str] = {
     "read": "another block may still read its shared memory at {where}",
     "write": "another block may still write its shared memory at {where}",
     "atomic": "another block may still change its shared memory at {where}",
-    "arrival": "another block may still use an mbarrier of it at {where}",
+    "arrival": "another block may still use one of its mbarriers at {where}",
     **TENSOR_LEFT,
 }
 _END_REMEDY: dict[How, str] = {
@@ -89,14 +90,14 @@ _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before th
 
 
 class WrongBytes(NamedTuple):
-    """Mbarriers to which other bytes came than were expected: of phases that ended all the same, and of those that cannot end."""
+    """Mbarriers that got more or fewer bytes than they expected: in phases that ended, and in phases that cannot end."""
 
     spilled: list[BarrierBytes]
     stuck: list[BarrierBytes]
 
 
 def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
-    """Of a run that ended, phases that ended while a copy was under way; of clusters that hang, also phases that cannot end."""
+    """In a run that ended, phases that ended while a copy was under way; in clusters that hang, also phases that cannot end."""
     if launch.order is None:
         return WrongBytes([], [])
     spilled = [*launch.order.spilled]
@@ -119,17 +120,18 @@ def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
 
 
 def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
-    """Mbarriers to which other bytes came than were expected, those of several blocks once."""
+    """Mbarriers that got more or fewer bytes than they expected; equal ones of several blocks are one finding."""
     wrong = wrong_bytes(launch, result)
-    for told, counted in ((SPILLED_BYTES, wrong.spilled), (EXPECTED_BYTES.wording, wrong.stuck)):
-        yield from _told_of_bytes(launch, result, told, counted)
+    yield from _byte_violations(launch, result, SPILLED_BYTES, wrong.spilled)
+    yield from _byte_violations(launch, result, EXPECTED_BYTES.wording, wrong.stuck)
 
 
-def _told_of_bytes(
-    launch: Launch, result: GridRun, told: Wording, counted: Sequence[BarrierBytes]
+def _byte_violations(
+    launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
 ) -> Iterator[Violation]:
+    """A finding for each mbarrier; those of other blocks with the same offset and the same bytes are only counted."""
     alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
-    for one in counted:
+    for one in barriers:
         alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
     for (offset, expected, came), (first, *others) in alike.items():
         variable = shared_variable(launch.program, offset)
@@ -141,29 +143,29 @@ def _told_of_bytes(
             "came": came,
             **line_facts(launch.program, *sorted(first.bytes.pcs)),
         }
-        yield of_what_ended(told, launch, result, facts)
+        yield of_what_ended(wording, launch, result, facts)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """What nothing orders in a run, in the order in which it was met; what two source lines do alike is told once."""
+    """The unordered accesses of a run, first seen first; equal ones of the same source lines are one finding."""
     if launch.order is None:
         return ()
     alike: dict[tuple[object, ...], list[Conflict]] = {}
     for conflict in launch.order.conflicts.found.values():
         if conflict.mistake == "early load" and conflict.now.pc in launch.order.polling_pcs:
             continue
-        alike.setdefault(_told_with(launch.program, conflict), []).append(conflict)
+        alike.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*alike.values()]
     return tuple(_finding(launch, group, groups) for group in groups)
 
 
-def _told_with(program: Program, conflict: Conflict) -> tuple[object, ...]:
-    """What conflicts share that are told together: the source lines, what is done there, and the remedy.
+def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
+    """Equal for conflicts that make one finding: the same source lines, the same accesses, the same remedy.
 
-    A loop over rows that is unrolled four times has four stores, and another one four loads: 16 pairs, and one mistake.
+    A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
     """
     instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
-    sources = [None if one is None or one.source is None else str(one.source) for one in instructions]
+    sources = [None if one is None else one.source_line for one in instructions]
     if None in sources:
         return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
     before = None if conflict.before is None else conflict.before.how
@@ -182,21 +184,21 @@ class _Told(NamedTuple):
 
 
 def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
-    """The first of conflicts that are alike, and how often all of them were met."""
+    """A finding about equal conflicts: the first of them in words, and how often all of them were seen."""
     conflict = group[0]
     facts = _facts(launch, conflict) | _met(launch, group)
-    told = rule_of(conflict)
-    if told is RACE and is_lost_update(launch.program, conflict):
-        told = LOST_UPDATE
+    broken = rule_of(conflict)
+    if broken is RACE and is_lost_update(launch.program, conflict):
+        broken = LOST_UPDATE
     if conflict.remedy is not None:
         others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
         facts["others_gone"] = sum(conflict.remedy.gone.issuperset(one.pcs for one in other) for other in others)
-        return cured(told, launch, conflict.remedy, FINDING_GONE, facts)
-    return untried(told, launch, facts) if conflict.is_untried else told.violation(**facts)
+        return cured(broken, launch, conflict.remedy, FINDING_GONE, facts)
+    return untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
 
 
 def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
-    """How often conflicts were met, in numbers and in words, and all their lines."""
+    """How often conflicts were seen, in numbers and in words, and all their lines."""
     times = sum(one.times for one in group)
     pcs = dict.fromkeys(pc for one in group for pc in one.pcs if pc is not None)
     facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
@@ -216,6 +218,8 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
         "at": line_named(launch.program, now.pc),
         "block": conflict.block,
     }
+    if "last" in conflict.facts:
+        facts["columns_named"] = columns_named(conflict.facts["first"], conflict.facts["last"])
     if conflict.mistake == "block end":
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
@@ -234,7 +238,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts["before_where"] = instruction_named(launch.program, before.pc)
     facts["remedy"] = _barrier_between(launch, conflict, before)
     facts["finish"] = FINISH.get(before.how)
-    facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
+    facts["extra"] = " (of wgmma: after wgmma.wait_group)" if before.how == "wgmma" else ""
     return facts
 
 
@@ -287,19 +291,19 @@ def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str |
         byte = f"byte {address - region.address}"
         return f"{byte} of {array_named(launch, region)}" if element is None else f"{element.named} ({byte})"
     rank, offset = divmod(address, launch.shared_stride)
-    known_as = [shared_variable(launch.program, offset), None if element is None else element.named]
-    names = ": ".join(name for name in known_as if name is not None)
-    told = f"shared address {offset:#x} ({names})" if names else f"shared address {offset:#x}"
+    names = [shared_variable(launch.program, offset), None if element is None else element.named]
+    named = ": ".join(name for name in names if name is not None)
+    place = f"shared address {offset:#x} ({named})" if named else f"shared address {offset:#x}"
     own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
     if own_rank is None or own_rank == rank:
-        return told
-    return f"{told} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
+        return place
+    return f"{place} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
 
 
 def _barrier_between(launch: Launch, conflict: Conflict, before: Side) -> str:
-    """The narrowest barrier that both sides can come to."""
+    """The narrowest barrier that both sides can reach."""
     if "cluster" in conflict.facts:
-        return "a release by the one block and an acquire by the other (a flag with st.release and ld.acquire)"
+        return "a release by one block and an acquire by the other (a flag with st.release and ld.acquire)"
     if before.lane is None or conflict.now.lane is None:
         return "a barrier"
     if before.lane // 32 == conflict.now.lane // 32:

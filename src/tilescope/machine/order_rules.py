@@ -1,7 +1,7 @@
 """The rules of order between instructions: which barrier, wait or fence has to stand between two accesses.
 
-Each rule has a kernel that keeps it and one that breaks it. `rule_of` says which rule a conflict breaks; the words in which a
-finding tells who did what are made in order_findings.py.
+Each rule has a kernel that keeps it and one that breaks it. `rule_of` says which rule a conflict breaks; order_findings.py
+fills in who did what, and where.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from tilescope.errors import Severity, Wording
 from tilescope.machine.order.conflict import Conflict, Mistake
 from tilescope.machine.tensor_findings import (
     COMMIT_LEFT,
+    LEFT_AT_END,
+    NOT_WAITED_FOR,
     TENSOR_RULES,
+    TWO_ACCESSES,
 )
 from tilescope.rule import Rule, rule
 
@@ -46,13 +49,11 @@ def _example(body: str, threads: int = 64) -> str:
     return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
 
 
-_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
-
 RACE = rule(
     "run-race",
     "Two accesses to the same bytes, one of them a write, are ordered: by a barrier, an mbarrier, or a release and an acquire.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="nothing on this path orders the two",
     fix="Put {remedy} between them.",
     source=_SOURCE,
@@ -60,37 +61,37 @@ RACE = rule(
     failing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [s+128];"),
 )
 TWO_VALUES = RACE.worded(
-    found="threads of one store at {at}, {who} among them, write different values to {what}[[; this was met {met}]]",
-    limit="which of them stays is not defined",
+    found="threads of one store at {at}, {who} among them, write different values to {what}[[; seen {met}]]",
+    limit="which value remains is not defined",
     fix="Let one thread store it, or use an atomic.",
 )
 LOST_UPDATE = RACE.worded(
     limit="nothing orders the two: both load the word, change it and store it, and one of the changes may be lost",
     fix=(
         "Use an atomic in place of load, change and store (atom or red; atomicAdd);"
-        " where a lock guards them, take it with .acquire and give it back with .release."
+        " if a lock guards them, take it with .acquire and give it back with .release."
     ),
 )
 BARRIER_REUSE = RACE.worded(
-    found="at {at} {who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {met}]]",
+    found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
 BARRIER_PHASE = RACE.worded(
-    found="at {at} {who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {met}]]",
-    limit="which phase it joins depends on who is faster",
+    found="at {at} {who} arrives at barrier {number} again, and does not know that its last phase there has ended[[; seen {met}]]",
+    limit="which phase it joins depends on which thread is faster",
     fix="Wait for that phase first, or use another barrier.",
 )
 CLUSTER_PHASE = RACE.worded(
-    found="at {at} {who} comes to the barrier of the cluster again without having waited at it[[; this was met {met}]]",
+    found="at {at} {who} arrives at the barrier of the cluster again without having waited at it[[; seen {met}]]",
     limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
     fix="Put barrier.cluster.wait between the two arrivals.",
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
-    "Between a write by threads and a copy or a tensor core that touches the same bytes stands fence.proxy.async.",
+    "A fence.proxy.async separates a write by threads from a copy or a tensor core that touches the same bytes.",
     argument="{where}",
-    found=_FOUND,
-    limit="a barrier orders the two, but no fence.proxy.async stands on the way: the write may not be visible to the async proxy",
-    fix="Put fence.proxy.async behind {before_where}, before the barrier; or behind the barrier, in the thread of {where}.",
+    found=TWO_ACCESSES,
+    limit="a barrier orders the two, but no fence.proxy.async is between them: the write may not be visible to the async proxy",
+    fix="Put fence.proxy.async after {before_where}, before the barrier; or after the barrier, in the thread of {where}.",
     source="PTX ISA, Async proxy",
     passing=_example(
         f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='')}",
@@ -99,26 +100,26 @@ PROXY_FENCE = rule(
 )
 COPY_WAIT = rule(
     "run-copy-wait",
-    "Bytes that a bulk or tensor copy brings are touched behind the wait for its mbarrier.",
+    "Bytes that a bulk or tensor copy brings are touched only after a wait for its mbarrier.",
     argument="{where}",
-    found=_FOUND,
-    limit="the thread has not seen the mbarrier's phase end in which these bytes are counted",
-    fix="Wait for that phase with mbarrier.try_wait in a loop before {where}, or let a thread wait that then meets this one at a barrier.",
+    found=TWO_ACCESSES,
+    limit="the thread has not seen the end of the mbarrier phase that counts these bytes",
+    fix="Wait for that phase with mbarrier.try_wait in a loop before {where}, or let another thread wait, then meet it at a barrier.",
     source="PTX ISA, cp.async.bulk",
     passing=_example(f"{_INIT} {_LOAD} {_WAIT} ld.shared.u32 %r4, [s];"),
     failing=_example(f"{_INIT} {_LOAD} ld.shared.u32 %r4, [s]; {_WAIT}"),
 )
 RELAXED_COPY_WAIT = COPY_WAIT.worded(
     limit="the thread has seen the end of that phase by a relaxed wait, which makes nothing visible",
-    fix="Wait with .acquire, which is the default, or put fence.acq_rel behind the wait, before {where}.",
+    fix="Wait with .acquire, which is the default, or put fence.acq_rel after the wait, before {where}.",
 )
 REFILL = rule(
     "run-refill",
-    "A slot is filled again when everybody who reads it is done.",
+    "A slot is filled again only when all its readers are done.",
     argument="{where}",
-    found=_FOUND,
-    limit="whoever fills the slot does not know that this read is over",
-    fix="Let the readers arrive at an mbarrier (or come to a barrier) behind the read{extra}, and wait for it before {where}.",
+    found=TWO_ACCESSES,
+    limit="nothing tells the thread that fills the slot that this read is over",
+    fix="Let the readers arrive at an mbarrier (or meet at a barrier) after the read{extra}, and wait for it before {where}.",
     source="PTX ISA, cp.async.bulk, wgmma.wait_group",
     passing=_example(
         f"{_INIT} st.shared.u32 [%r2], 0; bar.sync 0; ld.shared.u32 %r4, [s]; fence.proxy.async; bar.sync 0; {_LOAD} {_WAIT}"
@@ -129,9 +130,9 @@ REFILL = rule(
 )
 ACCUMULATORS = rule(
     "run-accumulators",
-    "Registers of a wgmma are touched behind wgmma.wait_group, and written before wgmma.fence.",
+    "Registers of a wgmma are touched only after wgmma.wait_group, and a wgmma.fence separates earlier writes of them from it.",
     argument="{where}",
-    found="at {at} {who} {does} registers of the wgmma at {before_where}[[; this was met {met}]]",
+    found="at {at} {who} {does} registers of the wgmma at {before_where}[[; seen {met}]]",
     limit="no wgmma.wait_group has waited for that product",
     fix="Put wgmma.commit_group and wgmma.wait_group before {where}.",
     source="PTX ISA, wgmma.mma_async, wgmma.fence",
@@ -139,15 +140,15 @@ ACCUMULATORS = rule(
     failing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=""), 128),
 )
 ACCUMULATOR_FENCE = ACCUMULATORS.worded(
-    found="at {at} {who} multiplies with registers that were written, or never fenced[[; this was met {met}]]",
-    limit="no wgmma.fence stands between what wrote the registers and the product",
+    found="at {at} {who} multiplies with registers that were written, or never fenced[[; seen {met}]]",
+    limit="no wgmma.fence separates the last write of these registers from the product",
     fix="Put wgmma.fence.sync.aligned before {where}.",
 )
 STORE_SOURCE = rule(
     "run-store-source",
     "The source of a bulk or tensor store keeps its bytes until cp.async.bulk.wait_group.read.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the thread that stored has not waited, or nothing orders its wait before this write",
     fix="Let the thread of {before_where} use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read, then a barrier.",
     source="PTX ISA, cp.async.bulk.wait_group",
@@ -160,9 +161,9 @@ STORE_SOURCE = rule(
 )
 CP_ASYNC = rule(
     "run-cp-async",
-    "What cp.async brings is touched behind the wait of the thread that copied it, and by other threads behind a barrier.",
+    "What cp.async brings is touched only after the thread that copied it has waited, and by other threads after a barrier too.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the copy may still be under way: its thread has not waited, or nothing orders its wait before this access",
     fix="Use cp.async.wait_group in every thread that copied, then bar.sync, before {where}.",
     source="PTX ISA, cp.async.wait_group",
@@ -173,12 +174,13 @@ CP_ASYNC = rule(
 )
 BARRIER_INIT = rule(
     "run-barrier-init",
-    "An mbarrier is used behind its init and a barrier; by other blocks behind fence.mbarrier_init and a barrier of the cluster.",
+    "An mbarrier is used only after its init and a barrier; by other blocks after a barrier of the cluster, and after "
+    "fence.mbarrier_init where the arrival at it is .relaxed.",
     argument="{where}",
-    found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; this was met {met}]]",
+    found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
     limit="nothing makes the init visible to this thread",
-    fix="Put bar.sync (in a cluster fence.mbarrier_init and barrier.cluster) behind {before_where}.",
-    source="PTX ISA, mbarrier.init, fence.mbarrier_init",
+    fix="Put bar.sync (in a cluster barrier.cluster.arrive and barrier.cluster.wait) after {before_where}.",
+    source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
 )
@@ -188,18 +190,18 @@ _TWO_PHASES = (
 )
 PHASE_OVERTAKEN = rule(
     "run-phase-parity",
-    "Whoever waits at an mbarrier waits for the phase that runs, or for the one before it: a wait asks only for a parity.",
+    "A wait at an mbarrier is for the running phase or for the one before it: it names only a parity.",
     argument="{where}",
     found=(
         "at {at} {who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
-        " may be over before this wait[[; this was met {met}]]"
+        " may be over before this wait[[; seen {met}]]"
     ),
     limit=(
-        "no arrival or copy of the next phase comes after this wait; a wait asks for a parity, so it then blocks until yet"
-        " another phase ends, or for ever"
+        "no arrival or copy of the next phase has to come after this wait; a wait names only a parity, so it then blocks until"
+        " one more phase ends, or for ever"
     ),
     fix=(
-        "Let this thread arrive, or meet an arriving thread at a barrier, behind the wait and before the next phase ends;"
+        "After the wait, and before the next phase ends, let this thread arrive, or meet an arriving thread at a barrier;"
         " if it should wait for that next phase, use the other parity."
     ),
     source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
@@ -209,9 +211,9 @@ PHASE_OVERTAKEN = rule(
 PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     found=(
         "at {at} {who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
-        "[[; this was met {met}]]"
+        "[[; seen {met}]]"
     ),
-    limit="a wait asks for a parity: where the phase before still runs, this wait passes at once, two phases too early",
+    limit="a wait names only a parity: while the phase before still runs, this wait passes at once, two phases too early",
     fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
 )
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
@@ -226,11 +228,11 @@ _MAP_FENCES = (
 )
 MAP_FENCE = rule(
     "run-map-fence",
-    "A map that the kernel edits is used behind fence.proxy.tensormap: .release by the editor, .acquire by the user.",
+    "A map that the kernel edits is used after fence.proxy.tensormap: .release by the thread that edits, .acquire by the one that copies.",
     argument="{where}",
-    found="at {at} {who} copies through the map at {what}, which {before_who} edits at {before_where}[[; this was met {met}]]",
-    limit="no fence.proxy.tensormap::generic.release behind the edit and .acquire of this map before the copy",
-    fix="Put fence.proxy.tensormap::generic.release.gpu behind {before_where}, and .acquire.gpu [map], 128 before {where}.",
+    found="at {at} {who} copies through the map at {what}, which {before_who} edits at {before_where}[[; seen {met}]]",
+    limit="fence.proxy.tensormap::generic.release after the edit, or .acquire of this map before the copy, is missing",
+    fix="Put fence.proxy.tensormap::generic.release.gpu after {before_where}, and .acquire.gpu [map], 128 before {where}.",
     source="PTX ISA, fence.proxy.tensormap",
     passing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence=_MAP_FENCES)} ret; }}").run(1, 64, {_MAP}).findings',
     failing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence="bar.sync 0;")} ret; }}").run(1, 64, {_MAP}).findings',
@@ -259,10 +261,10 @@ SPILLED_BYTES = EXPECTED_BYTES.worded(
 )
 BLOCK_END = rule(
     "run-block-end",
-    "A block ends when nothing reads or writes its shared memory any more.",
+    "A block ends only when nothing reads or writes its shared memory any more.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
     passing=_example(f"{_INIT} {_LOAD} {_WAIT}"),
@@ -272,8 +274,8 @@ COPIES_LEFT = rule(
     "run-copies-left",
     "Threads wait for their cp.async before they end.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.wait_group",
     severity="warning",
@@ -287,13 +289,13 @@ _FLAGGED = (
 )
 EARLY_LOAD = rule(
     "run-early-load",
-    "A word that others change is loaded behind the write that it shall see, or until that write is seen.",
+    "A load of a word that another thread writes is ordered after that write, or repeated until it sees the write.",
     argument="{where}",
-    found=_FOUND,
-    limit="nothing on this path orders the two, and the thread does not load it again: here it saw the value before that write",
+    found=TWO_ACCESSES,
+    limit="nothing on this path orders the two, and the thread loads it only once: here it got the value before that write",
     fix=(
-        "Load it in a loop until it has come; or load a flag so first, with fence.acq_rel (membar, __threadfence) behind that load,"
-        " and before the store of the flag."
+        "Load it in a loop until the value has come; or first load a flag in such a loop, with fence.acq_rel (membar, __threadfence)"
+        " after that load and before the store of the flag."
     ),
     source="PTX ISA, Memory Consistency Model, causality order",
     severity="warning",
@@ -304,9 +306,9 @@ UNWRITTEN = rule(
     "run-unwritten",
     "What is read from shared memory was written before.",
     argument="{where}",
-    found="at {at} {who} {does} {what}, which nobody has written[[; this was met {met}]]",
-    limit="shared memory holds anything when a block begins",
-    fix="Write it first, or do not use what is read.",
+    found="at {at} {who} {does} {what}, which nobody has written[[; seen {met}]]",
+    limit="shared memory is not initialised when a block starts",
+    fix="Write it first, or do not use the value.",
     source="CUDA C++ Programming Guide, shared memory",
     severity="warning",
     passing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [%r2];"),
@@ -314,11 +316,11 @@ UNWRITTEN = rule(
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
-    "A tensor core multiplies an operand of which something was written.",
+    "A tensor core multiplies no operand of which nothing was ever written.",
     argument="{where}",
-    found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; this was met {met}]]",
-    limit="shared memory holds anything when a block begins, so the whole product is arbitrary",
-    fix="Look at the descriptor's start address (another slot, or an offset too much), or write the operand first.",
+    found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; seen {met}]]",
+    limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",
+    fix="Check the descriptor's start address (a wrong slot or offset), or write the operand first.",
     source="CUDA C++ Programming Guide, shared memory; PTX ISA, wgmma.mma_async",
     passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
     failing=_example(_PRODUCT_ALONE.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
@@ -332,11 +334,11 @@ _CP_PRODUCT = (
 )
 CP_ASYNC_FENCE = rule(
     "run-cp-async-fence",
-    "Between cp.async and a tensor core that reads its bytes stands fence.proxy.async.",
+    "A fence.proxy.async separates cp.async from a tensor core that reads its bytes.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
-    fix="Put fence.proxy.async behind the wait for the copies, before the barrier, to be sure.",
+    fix="To be sure, put fence.proxy.async after the wait for the copies, before the barrier.",
     source="PTX ISA, Async proxy",
     severity="note",
     passing=_example(_CP_PRODUCT.format(fence="fence.proxy.async;"), 128),

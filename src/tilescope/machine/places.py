@@ -74,7 +74,7 @@ def line_named(program: Program, pc: int) -> str:
     instruction = program.instructions[pc]
     if instruction is None:
         return "the end of a function"
-    return f"PTX line {instruction.line}" if instruction.source is None else str(instruction.source)
+    return instruction.line_name
 
 
 def instruction_named(program: Program, pc: int) -> str:

@@ -27,7 +27,7 @@ from tilescope.mma.fragment import REGISTER_BITS, Fragment, fragment
 from tilescope.mma.instruction import Operand as MatrixOperand
 from tilescope.ptx.syntax import Operand, Register
 from tilescope.sentence import counted
-from tilescope.tma.elements import unpacked
+from tilescope.tma.elements import packed, unpacked
 
 Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
 
@@ -129,6 +129,8 @@ class RegisterTile:
         """Put the elements of (groups, matrices, rows, columns) into registers."""
         places = _places(self)
         held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
+        if places.element_bits == 4:
+            held = packed(held, places.element_bits)
         by_group = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
         words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
         for number, values in zip(numbers, words, strict=True):
@@ -171,6 +173,6 @@ def _places(tile: RegisterTile) -> _Places:
     index = (matrix * rows + row) * columns + column  # (threads, values)
     threads, values = index.shape
     scatter = index.reshape(threads, values // parts, parts).swapaxes(0, 1).ravel().astype(np.intp)
-    gather = np.empty_like(scatter)
-    gather[scatter] = np.arange(len(scatter))
+    gather = np.empty(held.matrices * rows * columns, np.intp)
+    gather[scatter[::-1]] = np.arange(len(scatter))[::-1]  # of copies the first stays
     return _Places(values // parts, register_bits, held.element_bits, (held.matrices, rows, columns), gather, scatter)

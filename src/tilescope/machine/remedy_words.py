@@ -34,14 +34,16 @@ _IN_CUDA: dict[str | int, str] = {
 }
 
 
-def of_what_ended(told: Wording | Rule, launch: Launch, result: GridRun, facts: Mapping[str, Any]) -> Violation:
+def of_what_ended(wording: Wording | Rule, launch: Launch, result: GridRun, facts: Mapping[str, Any]) -> Violation:
     """A finding about what ended a run, with what lets the kernel finish, if that is known."""
     if result.cure is not None:
-        return cured(told, launch, result.cure, KERNEL_FINISHES, facts)
-    return untried(told, launch, facts) if result.is_cure_untried else told.violation(**facts)
+        return cured(wording, launch, result.cure, KERNEL_FINISHES, facts)
+    return untried(wording, launch, facts) if result.is_cure_untried else wording.violation(**facts)
 
 
-def cured(told: Wording | Rule, launch: Launch, remedy: Remedy, came_of_it: str, facts: Mapping[str, Any]) -> Violation:
+def cured(
+    wording: Wording | Rule, launch: Launch, remedy: Remedy, came_of_it: str, facts: Mapping[str, Any]
+) -> Violation:
     """A finding whose fix is a remedy that was tried."""
     program = launch.program
     tried: dict[str, Any] = {"tried_block": remedy.block}
@@ -55,13 +57,13 @@ def cured(told: Wording | Rule, launch: Launch, remedy: Remedy, came_of_it: str,
         places = [_inserted(program, one) for one in remedy.insertions]
         tried["insertions"] = _put(places)
         change = {"insert_ptx": places}
-    return told.worded(fix=f"{fix}{came_of_it}.").violation(change=change, **facts, **tried)
+    return wording.worded(fix=f"{fix}{came_of_it}.").violation(change=change, **facts, **tried)
 
 
-def untried(told: Wording | Rule, launch: Launch, facts: Mapping[str, Any]) -> Violation:
+def untried(wording: Wording | Rule, launch: Launch, facts: Mapping[str, Any]) -> Violation:
     """A finding for which not everything was tried that could cure it."""
     limits: dict[str, Any] = {"trial_steps": steps_of_all_trials(launch), "max_seconds": launch.max_seconds}
-    return told.worded(fix=f"{told.fix} {_UNTRIED}").violation(**facts, **limits)
+    return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, **limits)
 
 
 def _replacement(program: Program, correction: Correction) -> dict[str, str | int]:
@@ -98,7 +100,7 @@ def _places(program: Program, pcs: Sequence[int]) -> str:
 
 
 def _inserted(program: Program, insertion: Insertion) -> dict[str, str | int]:
-    """An insertion as data: the text, and the instruction that it stands before or behind."""
+    """An insertion as data: the text, and the instruction before or after which it is put."""
     instruction = program.instructions[insertion.pc]
     assert instruction is not None
     return {
@@ -115,9 +117,9 @@ def _put(places: list[dict[str, str | int]]) -> list[str]:
     by_text: dict[str | int, list[str]] = {}
     for one in places:
         by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
-    said = []
+    phrases = []
     for text, spots in by_text.items():
-        known_as = _IN_CUDA.get(text)
-        name = f"`{text}`" if known_as is None else f"`{text}` ({known_as})"
-        said.append(f"{name} {listed(spots)}")
-    return said
+        in_cuda = _IN_CUDA.get(text)
+        name = f"`{text}`" if in_cuda is None else f"`{text}` ({in_cuda})"
+        phrases.append(f"{name} {listed(spots)}")
+    return phrases

@@ -1,4 +1,4 @@
-"""A note about rings of slots that never wrapped: what is filled at most once cannot show a refill that comes too early.
+"""A note about rings of slots that never wrapped: slots that are filled once cannot show a refill that comes too early.
 
     full[0] full[1] full[2] full[3]      mbarriers side by side, to which copies report
       tile 0  tile 1  tile 2             three fills of four slots: no slot was filled again
@@ -25,7 +25,7 @@ from tilescope.ptx.syntax import Immediate, Register
 from tilescope.rule import rule
 
 _BARRIER_BYTES = 8
-_FILLS_OF_A_SLOT = 2  # that show whether the second one waits for the readers of the first
+_FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
 _RING = (
     ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u64 a) {{ .shared .align 128 .b8 s[128];"
     " .shared .align 8 .b64 full; .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .pred %p<4>; mov.u32 %r1, 0; ld.param.u64 %d1, [a];"
@@ -42,7 +42,7 @@ NEVER_WRAPPED = rule(
     found="a ring of {slots:slot}, whose copies report to {barriers}, never wrapped: a block filled it {fills:time}",
     limit="this run cannot show whether a refill waits for the readers of its slot",
     fix="Give a block at least {wanted:tile}[[: raise {axis_named} from {extent_now} to {extent}]].",
-    source="this run",
+    source="the copies of this run",
     severity="note",
     passing=f'ts.Kernel("{_RING.format(tiles=2)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
     failing=f'ts.Kernel("{_RING.format(tiles=1)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
@@ -101,7 +101,7 @@ def _has_computed_parity(program: Program, pc: int) -> bool:
 
 
 def _side_by_side(awaited: Iterable[int], uses: dict[int, MbarrierUse]) -> list[list[int]]:
-    """Rings: mbarriers that follow each other, and those behind them that count as many arrivals and nobody used.
+    """Rings: mbarriers side by side, with the unused ones that follow and count the same number of arrivals.
 
     >>> used, unused = MbarrierUse(1, frozenset({7})), MbarrierUse(1, frozenset())
     >>> _side_by_side([1024, 1032, 2048], {1024: used, 1032: used, 1040: unused, 2048: used})
@@ -114,10 +114,10 @@ def _side_by_side(awaited: Iterable[int], uses: dict[int, MbarrierUse]) -> list[
         else:
             rings.append([offset])
     for ring in rings:
-        behind = uses.get(ring[-1] + _BARRIER_BYTES)
-        while behind is not None and not behind.pcs and behind.arrivals == uses[ring[0]].arrivals:
+        following = uses.get(ring[-1] + _BARRIER_BYTES)
+        while following is not None and not following.pcs and following.arrivals == uses[ring[0]].arrivals:
             ring.append(ring[-1] + _BARRIER_BYTES)
-            behind = uses.get(ring[-1] + _BARRIER_BYTES)
+            following = uses.get(ring[-1] + _BARRIER_BYTES)
     return rings
 
 
@@ -170,7 +170,7 @@ class _Stride(NamedTuple):
     step: int
 
     def extent(self, launch: Launch, tiles: int) -> _Extent | None:
-        """The dimension that gives so many tiles; None where it does already, and others decide how many there are."""
+        """The dimension that has to grow to give this many tiles; None if it is large enough, and another one limits them."""
         tensor_map = launch.maps[self.map_number]
         now = tensor_map.dims[self.axis]
         wanted = tiles * self.step
@@ -180,7 +180,7 @@ class _Stride(NamedTuple):
 
 
 def _stride(copies: Sequence[CopyRecord]) -> _Stride | None:
-    """The axis along which the fills of a ring step through a tensor; None where they do otherwise, or there was only one."""
+    """The axis along which the fills of a ring step through a tensor; None if they step along several, or there is only one."""
     for number in dict.fromkeys(copy.map_number for copy in copies):
         corners: dict[int | None, tuple[int, ...]] = {}  # by mbarrier: of the first box of each fill
         for copy in copies:

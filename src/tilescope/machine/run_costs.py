@@ -154,7 +154,7 @@ def operand_reads(costs: Costs, program: Program) -> tuple[OperandRead, ...]:
         rows.append(
             OperandRead(
                 ptx_line=instruction.line,
-                source_line=None if instruction.source is None else str(instruction.source),
+                source_line=instruction.source_line,
                 operand=key.shape.operand,
                 rows=key.shape.rows,
                 k=key.shape.k,

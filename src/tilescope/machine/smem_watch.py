@@ -211,12 +211,12 @@ class _Written:
         self._snapshot = snapshot
         self._cell_bytes = cell_bytes
         self._pcs = np.where(snapshot.stamps == 0, _NOBODY, pcs_of(snapshot.stamps))
-        self._instructions: dict[str | int, list[Instruction]] = {}  # of each writer, by its source line or PTX line
+        self._instructions: dict[str, list[Instruction]] = {}  # of each writer, by its line
         number_of_pc: dict[int, int] = {}
         for pc in np.unique(self._pcs[self._pcs != _NOBODY]).tolist():
             instruction = launch.program.instructions[pc]
             assert instruction is not None  # the return at the end of a body writes nothing
-            line = instruction.line if instruction.source is None else str(instruction.source)
+            line = instruction.line_name
             self._instructions.setdefault(line, []).append(instruction)
             number_of_pc[pc] = list(self._instructions).index(line)
         numbers = np.full(len(launch.program.instructions) + 1, _NOBODY)  # the last one: of nobody
@@ -228,7 +228,7 @@ class _Written:
         for number, instructions in enumerate(self._instructions.values()):
             first = instructions[0]
             yield SmemWriter(
-                source_line=None if first.source is None else str(first.source),
+                source_line=first.source_line,
                 ptx_lines=tuple(dict.fromkeys(one.line for one in instructions)),
                 ptx_text=first.text,
                 bytes=int((self._numbers == number).sum()) * self._cell_bytes,

@@ -1,14 +1,14 @@
-"""Tiles that one side swizzles otherwise than the other: threads, TMA and the strides of descriptors.
+"""Tiles that are written under one swizzle and read under another, and descriptors whose strides belong to another swizzle.
 
-Addresses of threads say under which swizzle they see a tile (thread_tiles). How sure that is:
+The addresses of threads show under which swizzle they see a tile (thread_tiles). How certain that is:
 
     error      lanes, or the instructions that write a tile, go along rows and columns at once, and only another swizzle makes both
-               straight; rows of ldmatrix, stmatrix or of accumulators, which the hardware deals to lanes
-    warning    lanes go straight through memory, which is right where the order of a tile does not matter; one lane a row, which
-               may be an order against bank conflicts; rows that follow each other in global memory: an image of a swizzled tile
+               straight; rows of ldmatrix, stmatrix, wmma or of accumulators, which the hardware assigns to lanes
+    warning    lanes go straight through memory, which is right if the order of a tile does not matter; one lane a row, whose order
+               may avoid bank conflicts; rows that follow each other in global memory: that may hold an image of a swizzled tile
 
-The second kind of mistake needs no writer: strides that give two elements of an operand one place under the swizzle of the
-descriptor, and places of their own under another.
+A descriptor's strides are wrong if two elements of an operand get the same place under its swizzle, and under another swizzle
+every element has a place of its own.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PASSED_TILE = SWIZZLE_MISMATCH.worded(
 )
 SWIZZLE_DOUBT = rule(
     "run-swizzle-doubt",
-    "Threads go through a tile in the order of its swizzle, unless its order does not matter.",
+    "Threads access a tile in the order of its swizzle, unless its order does not matter.",
     argument="{where}",
     found=STORED_TILE.found,
     limit=STORED_TILE.limit,
@@ -115,7 +115,7 @@ OVERLAP = rule(
     + _OTHERS
     + ": operand {operand}, {rows} x {k} elements, is read with swizzle {said}, leading dimension "
     "{leading_bytes} bytes, stride {stride_bytes} bytes: {shared_places} of {elements} elements share their place with another",
-    limit="these strides belong to swizzle {fitting}, under which no two elements meet",
+    limit="these strides belong to swizzle {fitting}, under which every element has a place of its own",
     fix="Use swizzle {fitting} in the descriptor (code {code} in bits {code_bits}), or the strides of swizzle {said}.",
     source="measured on an H200: what wgmma reads for a descriptor",
     basis="measured",
@@ -123,15 +123,15 @@ OVERLAP = rule(
     failing=_multiplied_example(_CORE_MATRICES | 1 << 62),
 )
 SWAPPED_STRIDES = OVERLAP.worded(
-    limit="with the two exchanged every element has a place of its own",
+    limit="with leading dimension and stride exchanged, every element has a place of its own",
     fix="Exchange them: leading dimension {stride_bytes} bytes (bits 16-29), stride {leading_bytes} bytes (bits 32-45).",
 )
-_MATRIX_NAMES = ("ldmatrix", "stmatrix")
-_PRODUCT_NAMES = ("mma", "wgmma")
+_MATRIX_NAMES = ("ldmatrix", "stmatrix", "wmma")
+_PRODUCT_NAMES = ("mma", "wgmma", "wmma")
 
 
 class Verdict(NamedTuple):
-    """How sure it is that a misfit is a mistake; what would make it none."""
+    """Whether a misfit is certainly a mistake; if not, what would make it right."""
 
     is_certain: bool
     excuse: str = ""
@@ -151,10 +151,12 @@ def swizzle_findings(launch: Launch) -> tuple[Violation, ...]:
             other = misfit.pc
         key = (misfit.kind, misfit.operand, misfit.said, misfit.pattern.straight, other, verdict)
         alike.setdefault(key, []).append(misfit)
-    found = [_told(launch, ones, _verdict(launch.program, ones[0], products)) for ones in alike.values()]
-    known = {(one.read.pc, one.read.shape.operand) for one in costs.operands.mismatches.values()}
-    unknown = {key: tally for key, tally in costs.operands.reads.items() if (key.pc, key.shape.operand) not in known}
-    return (*found, *_overlaps(launch, unknown))
+    misfits = [_misfit_violation(launch, ones, _verdict(launch.program, ones[0], products)) for ones in alike.values()]
+    mismatched = {(one.read.pc, one.read.shape.operand) for one in costs.operands.mismatches.values()}
+    other_reads = {
+        key: tally for key, tally in costs.operands.reads.items() if (key.pc, key.shape.operand) not in mismatched
+    }
+    return (*misfits, *_overlaps(launch, other_reads))
 
 
 def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verdict:
@@ -162,9 +164,9 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
     is_image = misfit.is_packed and (misfit.said == "none" or misfit.pattern.straight & PLAIN)
     by_hardware = any(_is_dealt_by_hardware(program, access.pc, products) for access in misfit.accesses)
     if misfit.kind == "copy" and misfit.is_changed:
-        return Verdict(False, "the elements are to be in another order there")
+        return Verdict(False, "the elements are meant to be in another order there")
     if misfit.kind == "copy":
-        return Verdict(not is_image, "global memory is to hold an image of the swizzled tile")
+        return Verdict(not is_image, "global memory is meant to hold an image of the swizzled tile")
     if misfit.kind == "load" and is_image and misfit.said == "none":
         return Verdict(False, "global memory holds an image of the swizzled tile")
     if by_hardware:
@@ -172,14 +174,14 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
     if misfit.pattern.straight & PLAIN:
         return Verdict(False, "the order of the tile does not matter here, or global memory holds it swizzled already")
     if is_image:
-        return Verdict(False, "global memory is to hold an image of the swizzled tile")
+        return Verdict(False, "global memory is meant to hold an image of the swizzled tile")
     if misfit.pattern.additive & BIT_OF_MODE[misfit.said]:
-        return Verdict(False, "every lane takes the chunks of its own row in an order against bank conflicts")
+        return Verdict(False, "every lane takes the chunks of its own row in an order that avoids bank conflicts")
     return Verdict(True)
 
 
 def _is_dealt_by_hardware(program: Program, pc: int, products: frozenset[int]) -> bool:
-    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, or of accumulators that are stored."""
+    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, wmma, or of accumulators that are stored."""
     instruction = program.instructions[pc]
     if instruction is not None and instruction.name in _MATRIX_NAMES:
         return True
@@ -196,20 +198,21 @@ def _product_registers(program: Program) -> frozenset[int]:
     return made_of(program, accumulators)
 
 
-def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
+def _misfit_violation(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
+    """A finding about misfits that differ only in the instruction; the first one is named."""
     misfit = alike[0]
     program = launch.program
     fitting = modes_in(misfit.pattern.straight)
     pcs = list(dict.fromkeys(access.pc for one in alike for access in one.accesses if access.pc != one.pc))
     copy = None if misfit.copy is None or misfit.kind == "store" else misfit.copy
-    told = _CERTAIN[misfit.kind] if verdict.is_certain else _DOUBTFUL[misfit.kind]
+    wording = _CERTAIN[misfit.kind] if verdict.is_certain else _DOUBTFUL[misfit.kind]
     others = len({one.pc for one in alike}) - 1
-    told_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
+    named_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
     instruction = program.instructions[misfit.pc]
     form = TCGEN05_FORM if instruction is not None and instruction.name == "tcgen05" else WGMMA_FORM
-    return told.violation(
+    return wording.violation(
         where=instruction_named(program, misfit.pc),
-        **line_facts(program, *told_pcs),
+        **line_facts(program, *named_pcs),
         others=others or None,
         operand=misfit.operand or None,
         block=misfit.block,
@@ -228,25 +231,25 @@ def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
 
 
 class _Overlap(NamedTuple):
-    """An operand whose elements meet under its own swizzle."""
+    """An operand of which several elements have the same place under its own swizzle."""
 
     shape: ReadShape
     descriptor: OperandDescriptor
     shared_places: int
-    fitting: list[str]  # swizzles under which they do not; none where leading and stride are exchanged
+    fitting: list[str]  # swizzles under which every element has its own place; empty: leading and stride are exchanged
 
 
 def _overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation]:
-    """Operands whose elements meet under their own swizzle, and not under another one."""
+    """Operands of which elements share a place under their own swizzle, and do not under another one."""
     pcs: dict[tuple[ReadShape, int], list[int]] = {}
     for key in sorted(reads):
         pcs.setdefault((key.shape, key.word), []).append(key.pc)
-    found = []
+    violations = []
     for (shape, word), own_pcs in pcs.items():
         overlap = _overlap_of(shape, shape.descriptor(word))
         if overlap is not None:
-            found.append(_overlap_told(launch, own_pcs, overlap))
-    return found
+            violations.append(_overlap_violation(launch, own_pcs, overlap))
+    return violations
 
 
 def _overlap_of(shape: ReadShape, descriptor: OperandDescriptor) -> _Overlap | None:
@@ -287,7 +290,7 @@ def _exchanged(descriptor: OperandDescriptor) -> OperandDescriptor:
 
 
 def _shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | None:
-    """How many elements have no place of their own; None where such an operand cannot be read."""
+    """How many elements share their place with an earlier one; None if the descriptor cannot be read so."""
     try:
         addresses = shape.addresses(descriptor)
     except RuleError:
@@ -297,12 +300,12 @@ def _shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | Non
     return (places.size - len(np.unique(places))) * step
 
 
-def _overlap_told(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
+def _overlap_violation(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
     shape = overlap.shape
     descriptor = overlap.descriptor
     form = descriptor.form
-    told = OVERLAP.wording if overlap.fitting else SWAPPED_STRIDES
-    return told.violation(
+    wording = OVERLAP.wording if overlap.fitting else SWAPPED_STRIDES
+    return wording.violation(
         where=instruction_named(launch.program, pcs[0]),
         **line_facts(launch.program, *pcs),
         others=len(pcs) - 1 or None,

@@ -29,7 +29,10 @@ _SHIFT = (
 )
 _WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
 _AFTER = "tcgen05.fence::after_thread_sync;"
-_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
+# What the rules of order say alike, of shared and of tensor memory.
+TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
+LEFT_AT_END = "block {block} ends while {subject}[[; seen {met}]]"
+NOT_WAITED_FOR = "nobody has waited for it"
 
 
 def _example(body: str) -> str:
@@ -39,13 +42,13 @@ def _example(body: str) -> str:
 TENSOR_ORDER = rule(
     "run-tmem-order",
     (
-        "Tensor memory is touched again when what touched it before is finished: "
+        "Tensor memory is touched again only when the access before is finished: "
         "wait::ld and wait::st for loads and stores, a commit and its mbarrier for mma, cp and shift."
     ),
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit="nobody has waited for it, or nothing orders the wait before this",
-    fix="{finish}, and a barrier where another thread goes on.",
+    fix="{finish}. If another thread touches it next, put a barrier in between.",
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations",
     architectures=BLACKWELL,
     passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_LOAD} {_LOADED} {_FREE}"),
@@ -53,16 +56,16 @@ TENSOR_ORDER = rule(
 )
 TENSOR_FENCE = rule(
     "run-tmem-fence",
-    "Between tcgen05 instructions of two threads stand fence::before_thread_sync and fence::after_thread_sync, around what orders them.",
+    "Around the barrier that orders tcgen05 instructions of two threads are tcgen05.fence::before_thread_sync and after_thread_sync.",
     argument="{where}",
-    found=_FOUND,
+    found=TWO_ACCESSES,
     limit=(
-        "it is finished and a barrier orders the two, but the documents' fences do not stand around it; "
+        "it is finished and a barrier orders the two, but the fences that the documents ask for are missing; "
         "Triton's kernels have none, and work"
     ),
     fix=(
-        "Put tcgen05.fence::after_thread_sync behind the wait or barrier before {where}, "
-        "and tcgen05.fence::before_thread_sync before the barrier behind {before_where} (a commit needs none), to be sure."
+        "To be sure, put tcgen05.fence::after_thread_sync between the wait or barrier and {where}, "
+        "and tcgen05.fence::before_thread_sync between {before_where} and the barrier (a commit needs none)."
     ),
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations: canonical synchronization patterns",
     architectures=BLACKWELL,
@@ -74,9 +77,9 @@ TENSOR_COLUMNS = rule(
     "run-tmem-columns",
     "tcgen05 instructions touch columns that the block has allocated.",
     argument="{where}",
-    found="at {at} {who} {does} columns {first} to {last} of tensor memory[[; this was met {met}]]",
+    found="at {at} {who} {does} {columns_named} of tensor memory[[; seen {met}]]",
     limit="the block has not allocated them: they may be another block's",
-    fix="Allocate them with tcgen05.alloc, or look at how the address is made.",
+    fix="Allocate them with tcgen05.alloc, or check how the address is computed.",
     source="PTX ISA, tcgen05.alloc; the run-time checks that ptxas emits with -g-tensor-memory-access-check",
     architectures=BLACKWELL,
     passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE}"),
@@ -86,7 +89,7 @@ TENSOR_LEAK = rule(
     "run-tmem-allocation",
     "A block frees what it allocated, once, and allocates nothing after relinquish_alloc_permit.",
     argument="{where}",
-    found="block {block} ends with columns {first} to {last} of tensor memory allocated[[; this was met {met}]]",
+    found="block {block} ends with {columns_named} of tensor memory allocated[[; seen {met}]]",
     limit="a kernel frees all of its tensor memory before it ends",
     fix="Put tcgen05.dealloc with {columns:column} before the end, in the warp that allocated them.",
     source="PTX ISA, tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit",
@@ -95,12 +98,12 @@ TENSOR_LEAK = rule(
     failing=_example(_ALLOC),
 )
 TENSOR_DEALLOC = TENSOR_LEAK.worded(
-    found="at {at} {who} frees {columns:column} from column {first} on[[; this was met {met}]]",
-    limit="that is no allocation of the block: tcgen05.dealloc gives back exactly what one alloc got",
-    fix="Free the address that tcgen05.alloc wrote, with as many columns, once.",
+    found="at {at} {who} frees {columns:column} from column {first} on[[; seen {met}]]",
+    limit="the block has no such allocation: tcgen05.dealloc frees exactly what one tcgen05.alloc allocated",
+    fix="Free the address that tcgen05.alloc wrote, with the same number of columns, once.",
 )
 TENSOR_RELINQUISHED = TENSOR_LEAK.worded(
-    found="at {at} {who} allocates {columns:column} after relinquish_alloc_permit[[; this was met {met}]]",
+    found="at {at} {who} allocates {columns:column} after relinquish_alloc_permit[[; seen {met}]]",
     limit="the block has given up its right to allocate",
     fix="Allocate before tcgen05.relinquish_alloc_permit.",
 )
@@ -108,9 +111,9 @@ TENSOR_GROWTH = rule(
     "run-tmem-growth",
     "Successive allocations of a block do not grow.",
     argument="{where}",
-    found="at {at} {who} allocates {columns:column} after {before_columns}[[; this was met {met}]]",
+    found="at {at} {who} allocates {columns:column} after {before_columns}[[; seen {met}]]",
     limit="the number of columns should not increase between two allocations of a block",
-    fix="Allocate the larger piece first.",
+    fix="Make the larger allocation first.",
     source="PTX ISA, tcgen05.alloc",
     architectures=BLACKWELL,
     severity="warning",
@@ -124,8 +127,8 @@ TENSOR_QUARTER = rule(
     "run-tmem-quarter",
     "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
     argument="{where}",
-    found="at {at} {who}, warp {warp}, {does} at lane {lane}[[; this was met {met}]]",
-    limit="it reaches the lanes of its own quarter, whatever the address names",
+    found="at {at} {who}, warp {warp}, {does} tensor memory at lane {lane}[[; seen {met}]]",
+    limit="it reaches the lanes of its own quarter, whatever lane the address has",
     fix="Set the lane of the address to {own_lane}: PTX asks for it, and debug builds trap.",
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
     architectures=BLACKWELL,
@@ -137,9 +140,9 @@ TENSOR_UNWRITTEN = rule(
     "run-tmem-unwritten",
     "What is read from tensor memory was written before.",
     argument="{where}",
-    found="at {at} {who} {does} {what}, which nobody has written[[; this was met {met}]]",
-    limit="tensor memory holds anything when it is allocated",
-    fix="Write it first (an mma with enable-input-d false does), or do not use what is read.",
+    found="at {at} {who} {does} {what}, which nobody has written[[; seen {met}]]",
+    limit="tensor memory is not initialised when it is allocated",
+    fix="Write it first (an mma with enable-input-d false does), or do not use the value.",
     source="PTX ISA, tcgen05.alloc",
     architectures=BLACKWELL,
     severity="warning",
@@ -150,8 +153,8 @@ COMMIT_LEFT = rule(
     "run-commit-left",
     "The arrival of a tcgen05.commit has come before the block of its mbarrier ends.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {met}]]",
-    limit="nobody has waited for it",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, tcgen05.commit",
     architectures=BLACKWELL,
@@ -202,7 +205,7 @@ TENSOR_LEFT: dict[How, str] = {
     "tcgen05.mma": "the product at {where} may still read its shared memory",
     "tcgen05.cp": "the copy at {where} may still read its shared memory",
     "tcgen05.shift": "the shift at {where} may still be under way",
-    "tcgen05.commit": "an arrival by the commit at {where} may still come to an mbarrier of it",
+    "tcgen05.commit": "the arrival of the commit at {where} may still be on its way to one of its mbarriers",
 }
 _COMMIT_REMEDY = "Use tcgen05.commit and wait for its mbarrier before the block ends."
 TENSOR_END_REMEDY: dict[How, str] = {
@@ -211,13 +214,23 @@ TENSOR_END_REMEDY: dict[How, str] = {
     "tcgen05.shift": _COMMIT_REMEDY,
     "tcgen05.commit": "Wait for the mbarrier of the commit before the block ends.",
 }
+_COMMIT_AND_WAIT = "Use tcgen05.commit in the thread that issues it, and wait for the mbarrier of the commit"
 FINISH: dict[How, str] = {
     "tcgen05.ld": "Use tcgen05.wait::ld in the warp that loads",
     "tcgen05.st": "Use tcgen05.wait::st in the warp that stores",
-    "tcgen05.mma": "Use tcgen05.commit in the thread that issues it, wait for the mbarrier",
-    "tcgen05.cp": "Use tcgen05.commit in the thread that issues it, wait for the mbarrier",
-    "tcgen05.shift": "Use tcgen05.commit in the thread that issues it, wait for the mbarrier",
+    "tcgen05.mma": _COMMIT_AND_WAIT,
+    "tcgen05.cp": _COMMIT_AND_WAIT,
+    "tcgen05.shift": _COMMIT_AND_WAIT,
 }
+
+
+def columns_named(first: int, last: int) -> str:
+    """Columns of tensor memory in words.
+
+    >>> columns_named(8, 8), columns_named(0, 31)
+    ('column 8', 'columns 0 to 31')
+    """
+    return f"column {first}" if first == last else f"columns {first} to {last}"
 
 
 def tensor_place(address: int) -> str:

@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
 from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
-from tilescope.one_rounding import fma32, fma64
+from tilescope.one_rounding import Rounding, fma32, fma64
 
 BitOperation = Literal["and", "xor"]
 Floats = npt.NDArray[np.float32]
@@ -52,13 +52,15 @@ def tensor_core_sum(
     output_type: DataType | None = None,
     saturate: bool = False,
     bit_operation: BitOperation = "and",
+    rounding: Rounding = "rn",
     scales: ScaleFactors | None = None,
 ) -> Array:
     """D (…, m, n) of one instruction: the products of A (…, m, k) and B (…, n, k), added to C (…, m, n) as the chip does.
 
     A and B are arrays of their types or of their codes; narrow elements have a byte each, bits (b1) are packed into
     unsigned integers of any width. C is float16, float32, float64 or int32; D is of `output_type`, or as C. `saturate` clamps
-    integers (.satfinite), which wrap otherwise; `bit_operation` is what happens to pairs of bits before they are counted.
+    integers (.satfinite), which wrap otherwise; `bit_operation` is what happens to pairs of bits before they are counted;
+    `rounding` is that of float64.
 
     >>> from tilescope.mma.arithmetic import arithmetic_of
     >>> f16 = DataType.named("f16")
@@ -76,7 +78,7 @@ def tensor_core_sum(
         total = _bits_counted(a, b, bit_operation) if a_type.name == "b1" else _integers_summed(a, b, types)
         return _in_32_bits(total + c, saturate=saturate)
     if arithmetic.method == "fused float64":
-        return _fused_float64(a, b, c)
+        return _fused_float64(a, b, c, rounding)
     if arithmetic.method == "fused float32":
         return _fused_float32(a, b, c, of_d)
     if arithmetic.method == "in f16":
@@ -237,7 +239,7 @@ def _fused_float32(a: Array, b: Array, c: Array, of_d: np.dtype[Any]) -> Array:
         return _with_one_nan(d.astype(np.float16))
 
 
-def _fused_float64(a: Array, b: Array, c: Array) -> Array:
+def _fused_float64(a: Array, b: Array, c: Array, rounding: Rounding) -> Array:
     """An fma for every k. A NaN stays what it is: that of B before that of the sum so far, and that of A last."""
     left = a.view(np.float64)
     right = b.view(np.float64)
@@ -245,7 +247,7 @@ def _fused_float64(a: Array, b: Array, c: Array) -> Array:
     for k in range(a.shape[-1]):
         of_a = left[..., :, None, k]
         of_b = right[..., None, :, k]
-        total = fma64(of_a, of_b, d)
+        total = fma64(of_a, of_b, d, rounding)
         is_nan = np.isnan(total)
         if is_nan.any():
             code = _quiet_nan(of_a, np.full(total.shape, _NAN64))

@@ -1,7 +1,7 @@
 """How tensor cores add, by architecture, instruction and type: one table.
 
 No document says how an mma adds. Two papers do (arXiv 2511.10909 with the repository microsoft/MMA-Sim, and arXiv 2512.07004).
-On an H200 every dense form of mma.sync and wgmma was run on operands of all kinds (subnormals, zeros, infinities, NaN); the
+On an H200 every dense form of mma.sync, wgmma and wmma was run on operands of all kinds (subnormals, zeros, infinities, NaN); the
 rows of sm_90 are what it answered, all bits equal. Where the papers differ the card is followed: nothing is aligned to a
 product that is zero, and fp8 in mma.sync is done in f16. Rows of other architectures are the papers', with zeros as on sm_90.
 
@@ -63,7 +63,7 @@ class Arithmetic(NamedTuple):
 class _Row(NamedTuple):
     """One row of the table: the instructions that it speaks of, and how they add."""
 
-    instruction: str  # a family, or one shape or kind of it
+    instructions: tuple[str, ...]  # families, or one shape or kind of them
     architectures: tuple[str, ...]
     types: tuple[str, ...]
     arithmetic: Arithmetic
@@ -82,29 +82,32 @@ _F13 = Arithmetic("aligned", 13, result_bits=13)
 _F35_OF_16 = Arithmetic("aligned", 35, term_elements=16)
 
 # Machine code shows the methods "in f16" and "fused float32": ptxas writes the same for sm_100 and sm_110 as for sm_90.
+# It also shows that a wmma of tf32 is done by two mma of k = 4, on sm_80 to sm_120.
 _ROWS = (
-    _Row("mma.m8n8k4", _SINCE_AMPERE, ("float16",), Arithmetic("fused float32")),
-    _Row("mma", _AMPERE, _HALVES, Arithmetic("aligned", 24, step_k=8)),
-    _Row("mma", _AMPERE, ("tfloat32",), Arithmetic("aligned", 24, step_k=4)),
-    _Row("mma", _SINCE_HOPPER, (*_HALVES, "tfloat32"), _F25),
-    _Row("mma", ("sm_89",), _FP8, _F13._replace(step_k=16)),
-    _Row("mma", ("sm_90", *_DATACENTER), _FP8, Arithmetic("in f16", 25)),
-    _Row("mma", ("sm_120",), _NARROW, _F25),
-    _Row("mma.m16n8k64", ("sm_120",), ("e2m1",), _F35_OF_16),
-    _Row("mma", _SINCE_AMPERE, ("float64",), Arithmetic("fused float64")),
-    _Row("mma", _SINCE_AMPERE, ("int8", "uint8", "int4", "uint4", "b1"), Arithmetic("exact")),
-    _Row("wgmma", ("sm_90",), (*_HALVES, "tfloat32"), _F25),
-    _Row("wgmma", ("sm_90",), _FP8, _F13),
-    _Row("wgmma", ("sm_90",), ("int8", "uint8", "b1"), Arithmetic("exact")),
-    _Row("tcgen05", _DATACENTER, (*_HALVES, "tfloat32", *_NARROW), _F25),
-    _Row("tcgen05.mxf4", _DATACENTER, ("e2m1",), _F35_OF_16),
-    _Row("tcgen05.mxf4nvf4", _DATACENTER, ("e2m1",), _F35_OF_16),
-    _Row("tcgen05", ("sm_100", "sm_110"), ("int8", "uint8"), Arithmetic("exact")),
+    _Row(("mma.m8n8k4",), _SINCE_AMPERE, ("float16",), Arithmetic("fused float32")),
+    _Row(("mma", "wmma"), _AMPERE, _HALVES, Arithmetic("aligned", 24, step_k=8)),
+    _Row(("mma", "wmma"), _AMPERE, ("tfloat32",), Arithmetic("aligned", 24, step_k=4)),
+    _Row(("mma",), _SINCE_HOPPER, ("tfloat32",), _F25),
+    _Row(("mma", "wmma"), _SINCE_HOPPER, _HALVES, _F25),
+    _Row(("wmma",), _SINCE_HOPPER, ("tfloat32",), _F25._replace(step_k=4)),
+    _Row(("mma",), ("sm_89",), _FP8, _F13._replace(step_k=16)),
+    _Row(("mma",), ("sm_90", *_DATACENTER), _FP8, Arithmetic("in f16", 25)),
+    _Row(("mma",), ("sm_120",), _NARROW, _F25),
+    _Row(("mma.m16n8k64",), ("sm_120",), ("e2m1",), _F35_OF_16),
+    _Row(("mma", "wmma"), _SINCE_AMPERE, ("float64",), Arithmetic("fused float64")),
+    _Row(("mma", "wmma"), _SINCE_AMPERE, ("int8", "uint8", "int4", "uint4", "b1"), Arithmetic("exact")),
+    _Row(("wgmma",), ("sm_90",), (*_HALVES, "tfloat32"), _F25),
+    _Row(("wgmma",), ("sm_90",), _FP8, _F13),
+    _Row(("wgmma",), ("sm_90",), ("int8", "uint8", "b1"), Arithmetic("exact")),
+    _Row(("tcgen05",), _DATACENTER, (*_HALVES, "tfloat32", *_NARROW), _F25),
+    _Row(("tcgen05.mxf4",), _DATACENTER, ("e2m1",), _F35_OF_16),
+    _Row(("tcgen05.mxf4nvf4",), _DATACENTER, ("e2m1",), _F35_OF_16),
+    _Row(("tcgen05",), ("sm_100", "sm_110"), ("int8", "uint8"), Arithmetic("exact")),
 )
 
 
 def arithmetic_of(arch: Any, instruction: str, data_type: Any) -> Arithmetic:
-    """How an instruction adds: "mma", "wgmma", "tcgen05", or one shape or kind: "mma.m8n8k4", "tcgen05.mxf4".
+    """How an instruction adds: "mma", "wgmma", "wmma", "tcgen05", or one shape or kind: "mma.m8n8k4", "tcgen05.mxf4".
 
     >>> arithmetic_of("sm_80", "mma", "f16").step_k, arithmetic_of("sm_90", "mma", "f16").fractional_bits
     (8, 25)
@@ -120,11 +123,11 @@ def _named_arithmetic(arch: str, instruction: str, data_type: str) -> Arithmetic
     family = instruction.split(".", maxsplit=1)[0]
     for name in (instruction, family):
         for row in _ROWS:
-            if row.instruction == name and arch in row.architectures and data_type in row.types:
+            if name in row.instructions and arch in row.architectures and data_type in row.types:
                 return row.arithmetic._replace(basis="measured" if arch == _MEASURED_ON else "documented")
     known: list[str] = []
     for row in _ROWS:
-        if row.instruction == family and data_type in row.types:
+        if family in row.instructions and data_type in row.types:
             known.extend(name for name in row.architectures if name not in known)
     if not known:
         raise NO_SUCH_PRODUCT.error(instruction=instruction, data_type=data_type, arch=arch, family=family)

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.mma.fragment import NIBBLE_BITS, Fragment, array_where, as_array, fragment
+from tilescope.mma.element_matrix import element_matrix
+from tilescope.mma.fragment import NIBBLE_BITS, Fragment, fragment
 from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
 from tilescope.mma.sparsity import (
     ORDERED_NIBBLES,
@@ -38,8 +39,8 @@ from tilescope.mma.sparsity import (
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS
 from tilescope.mma.tmem_layout import METADATA_INSTRUCTION_K, TmemLayout, tmem_layout
-from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.reading import array_where, as_array, integer
+from tilescope.rule import rule
 from tilescope.sentence import by
 
 Words = npt.NDArray[np.uint32]
@@ -119,7 +120,7 @@ def compress(
     ((1, 1, 32), ['0x0', '0x48444448', '0x0', '0x0'])
     """
     row = _sparse_type(as_array("a", a).dtype if data_type is None else data_type)
-    matrix = _matrix("a", a, row)
+    matrix = element_matrix("a", a, row)
     form = _form(instruction, row, selector)
     _check_shape(matrix.shape, form, row)
     stored = compressed(matrix, row)
@@ -142,7 +143,7 @@ def decompress(
     [[5, 0, 7, 0, 0, 2, 0, 3]]
     """
     row = _sparse_type(as_array("values", values).dtype if data_type is None else data_type)
-    stored = _matrix("values", values, row)
+    stored = element_matrix("values", values, row)
     form = _form(instruction, row, selector)
     m, k = stored.shape[0], 2 * stored.shape[1]
     _check_shape((m, k), form, row)
@@ -282,26 +283,6 @@ def _sparse_type(data_type: Any) -> DataType:
         return row
     alike = [name for name in _TYPES if DataType.named(name).bits == row.bits]
     raise SPARSE_TYPE.error(data_type=row.name, known=_TYPES, nearest=alike[0] if alike else "bfloat16")
-
-
-def _matrix(name: str, values: npt.ArrayLike, row: DataType) -> Matrix:
-    """A matrix of elements of the type, rounded as numpy rounds."""
-    matrix = array_where(
-        name,
-        values,
-        lambda array: array.ndim == 2 and 0 not in array.shape,
-        "a matrix: two dimensions, neither empty",
-        "Use an array of shape (16, 32).",
-    )
-    try:
-        return matrix if matrix.dtype == row.numpy else matrix.astype(row.numpy)
-    except (TypeError, ValueError):
-        raise ARGUMENT_TYPE.error(
-            argument=name,
-            found=f"an array of {matrix.dtype}",
-            limit=f"numbers that {row.name} can hold",
-            fix="Use an array of floats.",
-        ) from None
 
 
 def _check_shape(shape: tuple[int, ...], form: _Form | _LaneForm | _CellForm, row: DataType) -> None:

@@ -105,18 +105,24 @@ _YES = (True,)
 _NO = (False,)
 # PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them.
 # PTX prints "2x3" for E, the others have 2 x 2.
-# fmt: off
-DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
-    #        name  m  group ws   sparse  half   source of A
-    Datapath("A", 256, 2, _NO,  _ANY),
-    Datapath("B", 128, 2, _NO,  _NO),
-    Datapath("C", 128, 2, _NO,  _YES,  True,  None),
-    Datapath("D", 128, 1, _ANY, _ANY),
-    Datapath("E",  64, 1, _YES, _ANY,  False, "one source: TVM"),
-    Datapath("F",  64, 1, _NO,  _ANY,  True,  "CuTe and Triton; TVM says lanes 0 to 63 instead"),
-    Datapath("G",  32, 1, _YES, _ANY,  False, None),
-)}
-# fmt: on
+_ROWS = (
+    Datapath("A", m=256, cta_group=2, ws=_NO, sparse=_ANY),
+    Datapath("B", m=128, cta_group=2, ws=_NO, sparse=_NO),
+    Datapath("C", m=128, cta_group=2, ws=_NO, sparse=_YES, is_half=True, a_source=None),
+    Datapath("D", m=128, cta_group=1, ws=_ANY, sparse=_ANY),
+    Datapath("E", m=64, cta_group=1, ws=_YES, sparse=_ANY, a_source="one source: TVM"),
+    Datapath(
+        "F",
+        m=64,
+        cta_group=1,
+        ws=_NO,
+        sparse=_ANY,
+        is_half=True,
+        a_source="CuTe and Triton; TVM says lanes 0 to 63 instead",
+    ),
+    Datapath("G", m=32, cta_group=1, ws=_YES, sparse=_ANY, a_source=None),
+)
+DATAPATHS: dict[str, Datapath] = {row.name: row for row in _ROWS}
 
 
 def known_datapath(m: int, cta_group: object = 1, ws: bool = False, sparse: bool = False) -> Datapath:

@@ -22,153 +22,30 @@ in which it goes on:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
-from tilescope.layout import Layout, Major
-from tilescope.mma.canonical import (
-    DESCRIPTOR_LAYOUT,
-    READERS,
-    READS_NO_SUCH_LAYOUT,
-    READS_OTHER_WIDTHS,
-    CanonicalLayout,
-    DescriptorOffsets,
-    readable_bits,
-)
+from tilescope.layout import Layout
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, DescriptorOffsets
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.reading import attempted, is_one_of, known_name, pair, plain_int
-from tilescope.rule import ARGUMENT_RANGE, Rule, rule
-from tilescope.sentence import by, printed
-from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
+from tilescope.mma.readable_tile import Extents, SmemOperand, step_problems, tile_problems, tma_alignment_findings
+from tilescope.reading import pair
+from tilescope.rule import ARGUMENT_RANGE
+from tilescope.sentence import by
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.value import Value, row_field
 
-SmemOperand = Literal["A", "B"]
-SMEM_OPERANDS: tuple[SmemOperand, ...] = ("A", "B")
-WIDE_STEP_BYTES = 48
-WIDE_LOOP_K = 768  # 4-bit elements: whole steps of 96 in whole atoms of 256
-TCGEN05_STEP = rule(
-    "tcgen05-step",
-    "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
-    argument="k_step_bytes",
-    found="k_step_bytes = {asked} with {element_bits}-bit elements, {major}-major {mode}, k = {k}",
-    limit="a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
-    fix="Use k_step_bytes = {usual}.",
-    source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96',
-    architectures=("sm_103",),
-    passing='ts.tcgen05_descriptors((128, 768), "e2m1", k_step_bytes=48)',
-    failing='ts.tcgen05_descriptors((128, 256), "e2m1", k_step_bytes=48)',
-)
-WGMMA_ELEMENT = rule(
-    "wgmma-element",
-    "The layout's elements are as wide as those of the data type.",
-    argument="data_type",
-    found="{data_type} in a layout of {layout_bits}-bit elements",
-    limit="{data_type} has {type_bits} bits",
-    fix='Use canonical_layout("{major}", "{swizzle}", "{data_type}").tile({whole}), or a {layout_bits}-bit type.',
-    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
-    architectures=("sm_90",),
-    passing='ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "f16")',
-    failing='ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")',
-)
-WGMMA_LAYOUT = rule(
-    "wgmma-layout",
-    "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits.",
-    argument="major, swizzle",
-    found="{major}-major {mode} with {data_type}",
-    limit=READS_OTHER_WIDTHS,
-    fix="Use K-major, or transpose while copying.",
-    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
-    architectures=("sm_90",),
-    passing='ts.wgmma_descriptors((128, 64), "tf32")',
-    failing='ts.wgmma_descriptors((128, 64), "tf32", major="MN", swizzle="64B")',
-)
-WGMMA_TILE = rule(
-    "wgmma-tile",
-    "Tiles for wgmma are multiples of m 64 (A) or n 8 (B), and of 32 bytes along k.",
-    argument="tile",
-    found="{extent_name} = {extent}",
-    limit="{instruction} takes {extent_name} of {data_type} in multiples of {multiple}",
-    fix="Use {whole}; TMA fills what lies outside the tensor with zeros.",
-    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
-    architectures=("sm_90",),
-    passing='ts.wgmma_descriptors((128, 64), "bf16")',
-    failing='ts.wgmma_descriptors((72, 64), "bf16")',
-)
-TCGEN05_ELEMENT = rule(
-    "tcgen05-element",
-    "The layout's elements are as wide as those of the data type.",
-    argument="data_type",
-    found="{data_type} in a layout of {layout_bits}-bit elements",
-    limit="{data_type} has {type_bits} bits",
-    fix='Use canonical_layout("{major}", "{swizzle}", "{data_type}").tile({whole}), or a {layout_bits}-bit type.',
-    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
-    architectures=BLACKWELL,
-    passing='ts.tcgen05_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "f16")',
-    failing='ts.tcgen05_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")',
-)
-TCGEN05_LAYOUT = rule(
-    "tcgen05-layout",
-    "tcgen05 reads the canonical layouts of PTX; elements below 8 bits only K-major.",
-    argument="major, swizzle",
-    found="{major}-major {mode} with {data_type}",
-    limit=READS_OTHER_WIDTHS,
-    fix="Use K-major, or transpose while copying.",
-    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
-    architectures=BLACKWELL,
-    passing='ts.tcgen05_descriptors((128, 64), "tf32")',
-    failing='ts.tcgen05_descriptors((128, 64), "tf32", major="MN", swizzle="64B")',
-)
-TCGEN05_TILE = rule(
-    "tcgen05-tile",
-    "Tiles for tcgen05 are multiples of the m, n and k of one tcgen05.mma.",
-    argument="tile",
-    found="{extent_name} = {extent}",
-    limit="{instruction} takes {extent_name} of {data_type} in multiples of {multiple}",
-    fix="Use {whole}; TMA fills what lies outside the tensor with zeros.",
-    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
-    architectures=BLACKWELL,
-    passing='ts.tcgen05_descriptors((128, 64), "bf16")',
-    failing='ts.tcgen05_descriptors((72, 64), "bf16")',
-)
 NEITHER_MAJOR = DESCRIPTOR_LAYOUT.worded(
     limit="tensor cores read tiles with mn or k contiguous",
     fix='Use Layout((128, 64), 16, swizzle="128B"), for example.',
 )
-TMA_ALIGNMENT = replace(
-    SMEM_ALIGNMENT.worded(
-        argument="smem_address",
-        found="smem_address = {smem_address:#x} is {past_bytes} bytes past {below:#x}",
-        limit="TMA writes only at multiples of {line_bytes}; elsewhere the copy ends in error 716, misaligned address",
-        fix="Use {below:#x} or {above:#x}; multiples of {alignment_bytes} have base offset 0.",
-    ),
-    severity="warning",
-)
-PATTERN_IN_MID_LINE = TMA_ALIGNMENT.worded(
-    limit=f"{TMA_ALIGNMENT.limit}. The {{swizzle}} pattern starts in mid-line, at chunk {{chunk}}: rows of an atom cross lines"
-)
-
-
-class LoopRules(NamedTuple):
-    """What one instruction demands of the tile that its descriptors read."""
-
-    element: Rule  # of the width of its elements
-    layout: Rule
-    tile: Rule  # of its extents
-
-
-LOOP_RULES = {
-    "wgmma": LoopRules(element=WGMMA_ELEMENT, layout=WGMMA_LAYOUT, tile=WGMMA_TILE),
-    "tcgen05": LoopRules(element=TCGEN05_ELEMENT, layout=TCGEN05_LAYOUT, tile=TCGEN05_TILE),
-}
 
 
 def smem_tile(argument: str, layout: object) -> Layout:
@@ -186,14 +63,6 @@ def smem_tile(argument: str, layout: object) -> Layout:
             shape=layout.shape,
         )
     return tile
-
-
-class Extents(NamedTuple):
-    """What one instruction takes of its operands."""
-
-    m: tuple[int, ...]
-    n: tuple[int, ...]
-    k: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +84,9 @@ class DescriptorLoop(Value):
         row = DataType.named(self.data_type)
         canonical = self.canonical
         mn, k = shape = pair("tile", self.layout.shape, 1)
-        raise_all(self._step_problems(canonical, k) or self.unreadable(shape, row, self.operand, canonical))
+        raise_all(
+            step_problems(self.k_step_bytes, canonical, k) or self.unreadable(shape, row, self.operand, canonical)
+        )
         extents = self.extents(row)
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
@@ -249,27 +120,6 @@ class DescriptorLoop(Value):
         if layout.major is None:
             raise NEITHER_MAJOR.error(layout=repr(layout), shape=layout.shape, element_bits=layout.element_bits)
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
-
-    def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
-        taken = [K_STEP_BYTES]
-        is_wide = (canonical.major, canonical.swizzle.name, canonical.element_bits) == ("K", "128B", 4)
-        if is_wide and k % WIDE_LOOP_K == 0:
-            taken.append(WIDE_STEP_BYTES)
-        if is_one_of(self.k_step_bytes, taken):
-            return []
-        return [
-            TCGEN05_STEP.violation(
-                asked=printed(self.k_step_bytes),
-                k_step_bytes=plain_int(self.k_step_bytes),
-                element_bits=canonical.element_bits,
-                major=canonical.major,
-                mode=canonical.mode,
-                k=k,
-                wide_k=WIDE_LOOP_K,
-                usual=K_STEP_BYTES,
-                change={"k_step_bytes": K_STEP_BYTES},
-            )
-        ]
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
@@ -378,100 +228,18 @@ class DescriptorLoop(Value):
 
         The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
         """
-        start = self.layout.start
-        past_bytes = start % SMEM_LINE_BYTES
-        if past_bytes == 0:
-            return ()
-        swizzle = self.layout.swizzle
-        below = start - past_bytes
-        told = PATTERN_IN_MID_LINE if swizzle.bits else TMA_ALIGNMENT
-        violation = told.violation(
-            smem_address=start,
-            past_bytes=past_bytes,
-            below=below,
-            above=below + SMEM_LINE_BYTES,
-            line_bytes=SMEM_LINE_BYTES,
-            swizzle=swizzle.name,
-            chunk=past_bytes // CHUNK_BYTES,
-            alignment_bytes=self.layout.alignment_bytes,
-        )
-        return (violation,)
+        return tma_alignment_findings(self.layout)
 
     @classmethod
     def unreadable(
         cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
-        extents = cls.extents(data_type)
-        problems: list[Violation] = []
-        is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
-        if data_type.smem_bits != canonical.element_bits:
-            problems.append(cls._other_width(shape, data_type, canonical))
-        problems += cls._layout_problems(data_type, canonical)
-        name = cls.described.form.instruction
-        mn, k = shape
-        mn_name = "m" if is_a else "n"
-        mn_multiple = extents.m[0] if is_a else extents.n[0]
-        for extent_name, extent, multiple in ((mn_name, mn, mn_multiple), ("k", k, extents.k)):
-            if extent % multiple:
-                value: dict[str, Any] = {extent_name: extent}
-                problem = LOOP_RULES[name].tile.violation(
-                    extent_name=extent_name,
-                    extent=extent,
-                    instruction=name,
-                    data_type=data_type.name,
-                    multiple=multiple,
-                    whole=rounded_up(extent, multiple),
-                    **value,
-                )
-                problems.append(problem)
-        return problems
-
-    @classmethod
-    def _other_width(cls, shape: tuple[int, int], data_type: DataType, canonical: CanonicalLayout) -> Violation:
-        """The layout was made for elements of another width than those of the type."""
-        atom = CanonicalLayout(canonical.major, canonical.swizzle, data_type.smem_bits).atom
-        return LOOP_RULES[cls.described.form.instruction].element.violation(
-            data_type=data_type.name,
-            layout_bits=canonical.element_bits,
-            type_bits=data_type.smem_bits,
-            major=canonical.major,
-            swizzle=canonical.swizzle.name,
-            whole=tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True)),
+        return tile_problems(
+            cls.described.form.instruction,
+            cls.extents(data_type),
+            shape,
+            data_type,
+            operand=operand,
+            canonical=canonical,
         )
-
-    @classmethod
-    def _layout_problems(cls, data_type: DataType, canonical: CanonicalLayout) -> list[Violation]:
-        """Whether the instruction reads the layout; narrow types only K-major, also if each takes a byte of shared memory."""
-        name = cls.described.form.instruction
-        major = canonical.major
-        bits = canonical.element_bits
-        widths = readable_bits(name, major, canonical.swizzle)
-        is_narrow = data_type.is_packed and major == "MN"
-        if bits in widths and not is_narrow:
-            return []
-        told = LOOP_RULES[name].layout.wording
-        if not widths:
-            told = told.worded(limit=READS_NO_SUCH_LAYOUT)
-        elif bits in widths:
-            told = told.worded(limit="elements below 8 bits are read only K-major")
-        other_swizzle = None if is_narrow else _last_swizzle(name, major, bits)
-        if other_swizzle is not None:
-            told = told.worded(fix="Use swizzle {other_swizzle}.")
-        problem = told.violation(
-            instruction=name,
-            major=major,
-            mode=canonical.mode,
-            data_type=data_type.name,
-            element_bits=bits,
-            widths=widths,
-            other_swizzle=other_swizzle,
-        )
-        return [problem]
-
-
-def _last_swizzle(instruction: str, major: Major, element_bits: int) -> str | None:
-    """The widest swizzle with which an instruction reads elements of this width; None if it reads none."""
-    own = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
-    fitting = [row for row in own if element_bits in row.element_bits]
-    return fitting[-1].swizzles[-1] if fitting else None

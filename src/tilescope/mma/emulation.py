@@ -23,7 +23,7 @@ from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.accumulation import k_loop_sum, summed_once
 from tilescope.mma.arithmetic import Arithmetic, arithmetic_of
 from tilescope.mma.consumer import CONSUMER, ConsumerName
-from tilescope.mma.fragment import as_array
+from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
 from tilescope.mma.scale_packing import Scaling, scaling_of
@@ -31,8 +31,8 @@ from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.mma.tcgen05_product import Tcgen05Product, pair_shares, pairs_of, tcgen05_product
-from tilescope.reading import flag, is_one_of, known_name, plain_int
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
+from tilescope.reading import as_array, flag, is_one_of, known_name, plain_int
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.sentence import by, printed
 from tilescope.swizzle import SwizzleName
 
@@ -120,8 +120,8 @@ def emulate_mma(
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
     exact_sum = flag("exact_sum", exact_sum)
     row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
-    left = _elements("a", a, row)
-    right = _elements("b", b, row).T
+    left = element_matrix("a", a, row)
+    right = element_matrix("b", b, row).T
     m, k = left.shape
     n, b_rows = right.shape
     if k != b_rows:
@@ -299,27 +299,3 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
             d=shape,
         )
     return before.astype(dtype)
-
-
-def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
-    """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
-    dtype = row.numpy
-    matrix = as_array(name, operand)
-    try:
-        elements = matrix if matrix.dtype == dtype else matrix.astype(dtype)
-    except (TypeError, ValueError):
-        raise ARGUMENT_TYPE.error(
-            argument=name,
-            found=f"an array of {matrix.dtype}",
-            limit=f"numbers that {row.name} can hold",
-            fix="Use an array of floats.",
-        ) from None
-    if elements.ndim != 2 or 0 in elements.shape:
-        raise ARGUMENT_RANGE.error(
-            argument=name,
-            found=f"an array of shape {elements.shape}",
-            limit="a matrix: two dimensions, neither empty",
-            fix="Use an array of shape (64, 64).",
-            shape=elements.shape,
-        )
-    return elements

@@ -1,4 +1,4 @@
-"""Which lane holds which element of a matrix in registers: fragments of mma, wgmma, ldmatrix and stmatrix.
+"""Which lane holds which element of a matrix in registers: fragments of mma, wgmma, wmma, ldmatrix and stmatrix.
 
 Nearly every fragment is one arrangement with other numbers. Eight rows lie side by side in the warp, four lanes
 to a row; a lane holds `w` neighbours (what fills a register), then the same 8 rows further down, then 4 w further
@@ -25,31 +25,44 @@ word a lane, eight nibbles of four bits (see sparsity.py); quad g of the warp ha
     8 and 4 bits      lane j      row g + 8 (j mod 2), groups 8 (j / 2) to 8 (j / 2) + 7
 
 Where one or two lanes of a quad are enough, the other lanes may hold copies: the sparsity selector says which are read.
+
+The documents leave open where elements of a wmma lie. An H200 was asked: it multiplies by mma, and a wmma's fragments are those
+of its mma, whether the matrix was loaded by rows or by columns. ptxas writes the same for sm_80 to sm_120.
+
+    wmma.m16n16k16    A of one mma.m16n8k16; B and D of two, side by side
+    wmma.m32n8k16     B of one; A and D of two, one below the other
+    wmma.m8n32k16     the transposed product: A as its B, B as two of its A, D as two of its D, rows and columns exchanged
+
+Operands of f16 always take eight registers. Where fewer are enough the rest hold copies, and only the first ones are read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
+from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
+from tilescope.mma.matrix_form import named_form
 from tilescope.mma.sparsity import group_elements
 from tilescope.mma.tmem_form import named_move
-from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.reading import as_array, integer
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
 QUAD_LANES = 4  # lanes that hold a row
 NIBBLE_BITS = 4
+_MMA_M = 16  # rows of A, and of B, that one mma takes for a wmma
+_MMA_N = 8
+_WMMA_F16_VALUES = 16  # of a lane, copies among them
 _NIBBLES = REGISTER_BITS // NIBBLE_BITS
 _TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
 _MATRIX_TYPES = {
@@ -142,7 +155,7 @@ class Fragment(Value):
         return inverse.grouped(*self._cute_shape, *more)
 
     def _to_first_copy(self) -> Modes:
-        """From an index to the lowest thread that holds it: modes along which copies lie have a stride of 0."""
+        """From an index to the lowest thread and value that hold it: copies lie along modes of stride 0."""
         found: list[tuple[int, int, int]] = []  # stride, extent, and what a step is worth in thread + threads * value
         worth = 1
         for extent, stride in self.tv_layout.pairs:
@@ -210,30 +223,35 @@ class Fragment(Value):
     def holders(self, selector: int = 0) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Thread and value of every element, as two arrays of (matrices, rows, columns).
 
-        Of metadata, of which several lanes may hold copies, those that the sparsity selector chooses.
+        Of metadata, of which several lanes may hold copies, those that the sparsity selector chooses; of copies in
+        other registers of a lane the first, which is the one that is read.
 
         >>> thread, value = fragment("mma.sp.m16n8k32", operand="E", data_type="f16").holders(selector=1)
         >>> thread[0, 0].tolist(), value[0, 8].tolist()
         ([2, 2, 2, 2, 3, 3, 3, 3], [4, 5, 6, 7, 4, 5, 6, 7])
         """
         threads = np.arange(self.threads)
-        if self.copies > 1:
+        values = np.arange(self.values)
+        if self.operand == "E":
             lanes = QUAD_LANES // self.copies  # of a quad, that are read
             threads = threads[threads % QUAD_LANES // lanes == integer("selector", selector, 0, self.copies - 1)]
+        else:
+            values = values[: self.values // self.copies]
         thread = np.empty((self.matrices, *self.shape), np.int64)
         value = np.empty_like(thread)
-        matrix, row, column = self.indices()
-        place = (matrix[threads], row[threads], column[threads])
+        place = self._at(threads[:, None], values[None, :])
         thread[place] = threads[:, None]
-        value[place] = np.arange(self.values)[None, :]
+        value[place] = values[None, :]
         return thread, value
 
     @property
     def copies(self) -> int:
-        """Lanes that may hold an element, which is also how many sparsity selectors there are; 1 but for metadata.
+        """How often an element is held: by lanes, one for each sparsity selector, or by registers of a lane (wmma of f16).
 
         >>> [fragment(f"mma.sp.m16n8k{k}", operand="E", data_type="f16").copies for k in (16, 32)]
         [4, 2]
+        >>> [fragment(f"wmma.{shape}", operand="B", data_type="f16").copies for shape in ("m16n16k16", "m32n8k16")]
+        [2, 4]
         """
         rows, columns = self.shape
         return self.threads * self.values // (self.matrices * rows * columns)
@@ -272,8 +290,7 @@ class Fragment(Value):
     def collect(self, values: npt.ArrayLike) -> Array:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
         array = self._shaped("values", values, (self.threads, self.values))
-        stacked = np.empty((self.matrices, *self.shape), array.dtype)
-        stacked[self.indices()] = array
+        stacked: Array = array[self.holders()]
         return stacked if self.matrices > 1 else stacked[0]
 
     def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> Array:
@@ -305,6 +322,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     (15, 13)
     >>> fragment("ldmatrix.m16n16.x1.trans.b8").held_by(0)[:5]  # four rows of a column fill a register
     ((0, 0), (1, 0), (2, 0), (3, 0), (0, 8))
+    >>> fragment("wmma.m16n16k16", operand="D", data_type="f32").held_by(5)[:5]  # two mma: columns 0 to 7, then 8 to 15
+    ((1, 2), (1, 3), (9, 2), (9, 3), (1, 10))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
     if isinstance(name, str):
@@ -321,6 +340,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
             row_of_type.setdefault(known, row)
     chosen = chosen_type(name, operand, data_type, row_of_type)
     row = row_of_type[chosen.name]
+    if row.family == "wmma":
+        return _of_product(row, n, operand, chosen)
     written = re.search(r"\.(row|col)\.(row|col)\b", name)
     a_order, b_order = written.groups() if written else ("row", "col")
     if row.quad_pairs:
@@ -331,7 +352,7 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
 
 
 def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType) -> Fragment:
-    """The fragment of an operand of mma or wgmma in the common arrangement."""
+    """The fragment of an operand of mma, wgmma or wmma in the common arrangement."""
     if operand == "E":
         return _of_metadata(row, n, data_type)
     is_input = operand in ("A", "B")
@@ -348,7 +369,9 @@ def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType)
         shape=shape,
         matrices=1,
         element_bits=element_bits,
-        tv_layout=_arranged(*cute_shape, per_register, row.warps),
+        tv_layout=_of_wmma(row, n, operand)
+        if row.family == "wmma"
+        else _arranged(*cute_shape, per_register, row.warps),
         feature=row.feature,
     )
 
@@ -377,39 +400,42 @@ def _of_metadata(row: Instruction, n: int, data_type: DataType) -> Fragment:
     )
 
 
-def as_array(argument: str, value: npt.ArrayLike) -> Array:
-    """The value as an array; rows of different lengths are refused."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise ARGUMENT_TYPE.error(
-            argument=argument, found="rows of different lengths", limit="an array", fix="Use rows of one length."
-        ) from None
-
-
-def array_where(
-    argument: str, value: npt.ArrayLike, holds: Callable[[Array], bool], limit: str, fix: str, **values: object
-) -> Array:
-    """The value as an array for which a condition holds; refused with what was found if it does not."""
-    array = as_array(argument, value)
-    if not holds(array):
-        facts: dict[str, Any] = {"shape": array.shape, **values}
-        raise ARGUMENT_RANGE.error(
-            argument=argument,
-            found=f"an array of shape {array.shape}, {array.dtype}",
-            limit=limit,
-            fix=fix,
-            **facts,
-        )
-    return array
-
-
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
     w = per_register
     own_rows = rows // warps
     thread = [(4, w * rows), (8, 1), (warps, own_rows)]
     value = [(w, rows), (own_rows // 8, 8), (columns // (4 * w), 4 * w * rows)]
+    return _nested(thread, value)
+
+
+def _of_wmma(row: Instruction, n: int, operand: Operand) -> Modes:
+    """How the mma that a wmma consists of hold an operand: those of one, then those of the other."""
+    is_transposed = row.m < n
+    if operand in ("A", "B"):
+        rows = row.m if operand == "A" else n
+        columns = row.k
+        row_stride = 1
+        column_stride = rows
+        w = row.per_register
+        is_a_of_mma = (operand == "A") != is_transposed
+        mma_rows = min(rows, _MMA_M) if is_a_of_mma else _MMA_N
+    else:
+        rows, columns = (n, row.m) if is_transposed else (row.m, n)
+        row_stride, column_stride = (columns, 1) if is_transposed else (1, rows)
+        w = 2
+        mma_rows = min(rows, _MMA_M)
+    copies = 1
+    if operand in ("A", "B") and row.types == ("float16",):
+        copies = _WMMA_F16_VALUES * WARP_LANES // (rows * columns)
+    thread = [(QUAD_LANES, w * column_stride), (8, row_stride)]
+    value = [
+        (w, column_stride),
+        (mma_rows // 8, 8 * row_stride),
+        (columns // (QUAD_LANES * w), QUAD_LANES * w * column_stride),
+        (rows // mma_rows, mma_rows * row_stride),
+        (copies, 0),
+    ]
     return _nested(thread, value)
 
 
@@ -452,7 +478,7 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
 
 
 def _matrices(name: str, operand: Operand | None, data_type: object) -> Fragment:
-    """What ldmatrix and stmatrix move (see instruction.py)."""
+    """What ldmatrix and stmatrix move (see matrix_form.py)."""
     direction, form, count = named_form(name)
     opcode = form.opcode(direction, count)
     types = _MATRIX_TYPES[form.packed_bits]

@@ -1,25 +1,12 @@
-"""Which instructions fill registers and multiply what is in them: shapes, types, forms.
+"""Which instructions multiply matrices in registers: their shapes and types.
 
     mma.m16n8k16      a warp multiplies A (16 x 16) by B (16 x 8), all in registers
     wgmma.m64n128k16  a warpgroup of 4 warps; B, and A unless it is in registers, come from shared memory
     mma.sp.m16n8k32   A (16 x 32) is sparse: half of it is stored, and metadata E says where it belongs (see sparsity.py)
-    ldmatrix.x4       a warp loads four matrices into registers; stmatrix stores them
+    wmma.m16n16k16    a warp multiplies A (16 x 16) by B (16 x 16): nvcuda::wmma of CUDA C++, one or two mma on the chip
 
 `per_register` is what decides a fragment's arrangement (see fragment.py): how many neighbouring elements
 along k one register holds: 2 of 16 bits, 4 of 8, 8 of 4, 32 of 1; and 1 where an element fills it.
-
-The forms of ldmatrix and stmatrix say how large a matrix is, how its rows are packed, and which lane gets which element:
-
-    form                 stored rows x columns    a row in shared memory (16 bytes)       .trans    needs
-    m8n8.b16                 8 x 8   16-bit       8 elements                              either    everywhere
-    m8n16.b6x16_p32          8 x 16   8-bit       16 values of 6 bits, 4 bytes unused     never     sm_100a …
-    m8n16.b4x16_p64          8 x 16   8-bit       16 values of 4 bits, 8 bytes unused     never
-    m16n16.b8               16 x 16   8-bit       16 elements                             always    x1, x2
-    m16n16.b6x16_p32, .b4x16_p64                  packed as above                         always    x1, x2
-    m16n8.b8 (stmatrix)      8 x 16   8-bit       16 elements                             always
-
-A packed value lands in the low bits of its byte. In m16n16 a register holds four consecutive rows of one column, as PTX has
-it; CuTe's copy atoms exchange bytes between their two registers afterwards. No card was asked.
 """
 
 from __future__ import annotations
@@ -29,12 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.errors import RuleError
 from tilescope.names import nearest_name
-from tilescope.reading import flag, is_one_of, known_name, plain_int
-from tilescope.rule import UNKNOWN_NAME, Basis, Rule, rule
+from tilescope.reading import is_one_of, known_name
+from tilescope.rule import UNKNOWN_NAME, Rule, rule
 from tilescope.sentence import printed
 
 WGMMA_M = 64
@@ -76,42 +62,15 @@ FRAGMENT_TYPE = rule(
     failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
 )
 ACCUMULATOR_TYPE = FRAGMENT_TYPE.worded(fix="Use {nearest}: pass the accumulator's type, not that of the inputs.")
-MATRIX_COUNT = rule(
-    "matrix-count",
-    "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
-    argument="count",
-    found="{asked} matrices",
-    limit="{direction} moves {counts:or}",
-    fix="Use count={most}.",
-    source="PTX ISA, ldmatrix and stmatrix: .num",
-    passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
-    failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
-)
-MATRIX_TRANS = rule(
-    "matrix-trans",
-    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
-    argument="transpose",
-    found="transpose = {transpose}",
-    limit="{form} never transposes",
-    fix="Use transpose=False.",
-    source="PTX ISA, ldmatrix and stmatrix: .trans",
-    passing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64")',
-    failing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64", transpose=True)',
-)
-ALWAYS_TRANSPOSED = MATRIX_TRANS.worded(limit="{form} always transposes", fix="Use transpose=True.")
-ROW_BYTES = 16
-MatrixFormName = Literal[
-    "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"
-]
-Modes = tuple[tuple[int, int], ...]
 
 Operand = Literal["A", "B", "C", "D", "E", "matrix", "tmem"]  # E: the metadata of a sparse A
-_WARPS = {"mma": 1, "wgmma": 4, "mma.sp": 1, "wgmma.sp": 4}  # that share the operands
+_WARPS = {"mma": 1, "wgmma": 4, "mma.sp": 1, "wgmma.sp": 4, "wmma": 1}  # that share the operands
 _IN_REGISTERS: dict[str, tuple[Operand, ...]] = {
     "mma": ("A", "B", "C", "D"),
     "wgmma": ("A", "C", "D"),
     "mma.sp": ("A", "B", "C", "D", "E"),
     "wgmma.sp": ("A", "C", "D", "E"),
+    "wmma": ("A", "B", "C", "D"),
 }
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
@@ -126,7 +85,7 @@ class Instruction:
     ('mma.m16n8k16', ('float16',), ('float16', 'float32'), 2)
     """
 
-    family: str  # mma, wgmma, mma.sp or wgmma.sp
+    family: str  # mma, wgmma, mma.sp, wgmma.sp or wmma
     warps: int  # that share the operands
     in_registers: tuple[Operand, ...]  # the operands that lie there
     m: int
@@ -239,6 +198,23 @@ SPARSE_INSTRUCTIONS = (
     _row("wgmma.sp.m64nNk64",   "e4m3 e5m2",        4, "f16 f32", "wgmma", n=_EVERY_8),
     _row("wgmma.sp.m64nNk64",   "s8 u8",            4, "s32",     "wgmma", n=_INTEGER_N),
 )
+# PTX ISA, "Matrix multiply-accumulate operation using wmma instructions".
+WMMA_INSTRUCTIONS = (
+    #    name                  A, B       per register  C, D
+    _row("wmma.m16n16k16",      "f16",              2, "f16 f32"),
+    _row("wmma.m32n8k16",       "f16",              2, "f16 f32"),
+    _row("wmma.m8n32k16",       "f16",              2, "f16 f32"),
+    _row("wmma.m16n16k16",      "bf16",             2, "f32"),
+    _row("wmma.m32n8k16",       "bf16",             2, "f32"),
+    _row("wmma.m8n32k16",       "bf16",             2, "f32"),
+    _row("wmma.m16n16k16",      "s8 u8",            4, "s32"),
+    _row("wmma.m32n8k16",       "s8 u8",            4, "s32"),
+    _row("wmma.m8n32k16",       "s8 u8",            4, "s32"),
+    _row("wmma.m16n16k8",       "tf32",             1, "f32"),
+    _row("wmma.m8n8k4",         "f64",              1, "f64"),
+    _row("wmma.m8n8k32",        "s4 u4",            8, "s32"),
+    _row("wmma.m8n8k128",       "b1",              32, "s32"),
+)
 # fmt: on
 
 _WGMMA = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
@@ -252,18 +228,16 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     ([('e4m3', 'e5m2'), ('int8', 'uint8')], 256)
     """
     written = name.strip().casefold() if isinstance(name, str) else ""
-    is_sparse = re.search(r"\.sp\b", written) is not None
-    table = SPARSE_INSTRUCTIONS if is_sparse else INSTRUCTIONS
     shape = re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written)
     if shape:
         m, n, k = map(int, shape.groups())
         family = written[: shape.start()].rstrip(".").split(".")[0]
-        if is_sparse:
+        if re.search(r"\.sp\b", written):
             family += ".sp"
-        rows = tuple(row for row in table if (row.m, row.k) == (m, k) and n in row.n)
+        rows = tuple(row for row in _table(family) if (row.m, row.k) == (m, k) and n in row.n)
         if rows and family in ("", rows[0].family):
             return rows, n
-    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS)))
+    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS, *WMMA_INSTRUCTIONS)))
     limit = (
         f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"
@@ -271,6 +245,13 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     nearest = nearest_name(written, [*known, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
     fix = f"Use {nearest.replace('N', '128')}."
     raise UNKNOWN_NAME.error(argument="instruction", found=printed(name), limit=limit, fix=fix)
+
+
+def _table(family: str) -> tuple[Instruction, ...]:
+    """The rows among which those of a family are."""
+    if family.endswith(".sp"):
+        return SPARSE_INSTRUCTIONS
+    return WMMA_INSTRUCTIONS if family == "wmma" else INSTRUCTIONS
 
 
 def chosen_operand(instruction: str, operand: object, held: tuple[Operand, ...]) -> Operand:
@@ -339,126 +320,3 @@ def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]
         known=tuple(known),
         nearest=alike[0] if alike else known[0],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixForm:
-    """One form: a matrix of `rows` addressed rows, `columns` elements each.
-
-    `lanes` and `values` are the modes (extent, stride) of (lane, value) → row + rows * column.
-
-    >>> form = MATRIX_FORMS["m16n16.b8"][0]
-    >>> form.rows, form.columns, form.transposed, form.registers
-    (16, 16, True, 2)
-    """
-
-    name: MatrixFormName
-    directions: tuple[str, ...]
-    rows: int
-    columns: int
-    packed_bits: int  # of one element in shared memory
-    transposed: bool
-    counts: tuple[int, ...]
-    lanes: Modes
-    values: Modes
-
-    @property
-    def element_bits(self) -> int:
-        """Of one element in a register."""
-        return ROW_BYTES * 8 // self.columns
-
-    @property
-    def registers(self) -> int:
-        """32-bit registers of one matrix in a lane."""
-        return self.rows * self.columns * self.element_bits // WARP_LANES // 32
-
-    @property
-    def needs(self) -> str:
-        """What an architecture must have, less the direction (see arch.py)."""
-        return "" if self.name == "m8n8.b16" else "_b8"
-
-    @property
-    def basis(self) -> Basis:
-        """Whether a card was seen to do it."""
-        return "measured" if self.name == "m8n8.b16" else "documented"
-
-    def opcode(self, direction: str, count: int) -> str:
-        """How the instruction is written, in short."""
-        shape, kind = self.name.split(".")
-        trans = ".trans" if self.transposed else ""
-        if self.name == "m8n8.b16":
-            return f"{direction}.x{count}{trans}"
-        return f"{direction}.{shape}.x{count}{trans}.{kind}"
-
-
-_BOTH = ("ldmatrix", "stmatrix")
-_LOAD = ("ldmatrix",)
-_STORE = ("stmatrix",)
-_ALL = (1, 2, 4)
-_TWO = (1, 2)
-# PTX ISA, ldmatrix and stmatrix.
-# fmt: off
-_FORMS = (
-    #          name                directions rows cols bits  trans  counts  lanes                 values
-    MatrixForm("m8n8.b16",         _BOTH,   8,  8, 16, False, _ALL, ((4, 16), (8, 1)), ((2, 8),)),
-    MatrixForm("m8n8.b16",         _BOTH,   8,  8, 16, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1),)),
-    MatrixForm("m8n16.b6x16_p32",  _LOAD,   8, 16,  6, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
-    MatrixForm("m8n16.b4x16_p64",  _LOAD,   8, 16,  4, False, _ALL, ((4, 32), (8, 1)), ((4, 8),)),
-    MatrixForm("m16n16.b8",        _LOAD,  16, 16,  8, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
-    MatrixForm("m16n16.b6x16_p32", _LOAD,  16, 16,  6, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
-    MatrixForm("m16n16.b4x16_p64", _LOAD,  16, 16,  4, True,  _TWO, ((4, 4), (8, 16)), ((4, 1), (2, 128))),
-    MatrixForm("m16n8.b8",         _STORE,  8, 16,  8, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1), (2, 64))),
-)
-# fmt: on
-_FORM_NAMES = dict.fromkeys(form.name for form in _FORMS)
-MATRIX_FORMS: dict[str, tuple[MatrixForm, ...]] = {
-    name: tuple(form for form in _FORMS if form.name == name) for name in _FORM_NAMES
-}
-_QUALIFIERS = {"sync", "aligned", "shared", "cta", "shared::cta", "b8x16", "x1", "x2", "x4", "trans"}
-
-
-def matrix_form(direction: str, name: str, *, count: int, transpose: bool) -> MatrixForm:
-    """The form, refused with the list where the direction, count or .trans does not exist.
-
-    >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
-    2
-    """
-    known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
-    forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
-    transpose = flag("transpose", transpose)
-    counts = forms[0].counts
-    problems: list[Violation] = []
-    if not is_one_of(count, counts):
-        problem = MATRIX_COUNT.violation(
-            asked=printed(count), count=plain_int(count), direction=direction, counts=counts, most=counts[-1]
-        )
-        problems.append(problem)
-    chosen = [form for form in forms if form.transposed == transpose]
-    if not chosen:
-        told = MATRIX_TRANS.wording if transpose else ALWAYS_TRANSPOSED
-        problems.append(told.violation(transpose=transpose, form=name, change={"transpose": not transpose}))
-    raise_all(problems)
-    return chosen[0]
-
-
-def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
-    """Direction, form and count of an opcode such as "ldmatrix.x4.trans" or "ldmatrix.m16n16.x2.trans.b8".
-
-    >>> named_form("ldmatrix.sync.aligned.m8n16.x4.shared.b8x16.b6x16_p32")[1].name
-    'm8n16.b6x16_p32'
-    """
-    direction, *qualifiers = opcode.split(".")
-    count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
-    rest = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
-    shape = next((qualifier for qualifier in rest if qualifier.startswith("m")), "m8n8")
-    usual_element = "b16" if shape == "m8n8" else "b8"
-    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), usual_element)
-    name = f"{shape}.{element}"
-    if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
-        limit = (
-            "ldmatrix and stmatrix move 8 x 8 matrices of 16 bits as .x1, .x2 or .x4, with or without .trans; "
-            f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}"
-        )
-        fix = "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example."
-        raise UNKNOWN_NAME.error(argument="instruction", found=printed(opcode), limit=limit, fix=fix)
-    return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

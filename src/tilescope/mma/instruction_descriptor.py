@@ -51,44 +51,42 @@ TCGEN05_RESERVED = rule(
 ONE_RESERVED_BIT = TCGEN05_RESERVED.worded(
     found="{word:#x} has bit {bits:, } set", limit="an instruction descriptor of kind {kind} keeps it zero"
 )
-# fmt: off
 _COMMON = (
-    #         name                bits   unit
-    WordField("sparse",            2,  2),
-    WordField("negate_a",         13, 13),
-    WordField("negate_b",         14, 14),
-    WordField("a_major",          15, 15),
-    WordField("b_major",          16, 16),
-    WordField("n",                17, 22,   8),
+    # name, first bit, last bit
+    WordField("sparse", 2, 2),
+    WordField("negate_a", 13, 13),
+    WordField("negate_b", 14, 14),
+    WordField("a_major", 15, 15),
+    WordField("b_major", 16, 16),
+    WordField("n", 17, 22, unit=8),
 )
 _PLAIN = (
-    WordField("sparsity_selector", 0,  1),
+    WordField("sparsity_selector", 0, 1),
     *_COMMON,
-    WordField("saturate",          3,  3),
-    WordField("d_type",            4,  5),
-    WordField("a_type",            7,  9),
-    WordField("b_type",           10, 12),
-    WordField("m",                24, 28,  16),
-    WordField("max_shift",        30, 31),
+    WordField("saturate", 3, 3),
+    WordField("d_type", 4, 5),
+    WordField("a_type", 7, 9),
+    WordField("b_type", 10, 12),
+    WordField("m", 24, 28, unit=16),
+    WordField("max_shift", 30, 31),
 )
 _SCALED = (
     *_COMMON,
-    WordField("b_scale_id",        4,  5),
-    WordField("a_type",            7,  9),
-    WordField("scale_type",       23, 23),
-    WordField("m",                27, 28, 128),
-    WordField("a_scale_id",       29, 30),
+    WordField("b_scale_id", 4, 5),
+    WordField("a_type", 7, 9),
+    WordField("scale_type", 23, 23),
+    WordField("m", 27, 28, unit=128),
+    WordField("a_scale_id", 29, 30),
 )
 _SCALED_8_BIT = (
     *_SCALED,
-    WordField("b_type",           10, 12),
+    WordField("b_type", 10, 12),
 )
 _SCALED_4_BIT = (
     *_SCALED,
-    WordField("b_type",           10, 11),
-    WordField("k",                31, 31),
+    WordField("b_type", 10, 11),
+    WordField("k", 31, 31),
 )
-# fmt: on
 _NAME = "tcgen05 instruction descriptor"
 _PLAIN_WORD = WordFormat(_NAME, 32, _PLAIN)
 _SCALED_WORD = WordFormat(_NAME, 32, _SCALED_8_BIT)

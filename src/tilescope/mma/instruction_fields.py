@@ -87,8 +87,8 @@ class _Choice(NamedTuple):
     value: object
     rule: Rule
     allowed: tuple[object, ...]  # the usual one first
-    reason: str | None = None  # where it is no matter of the kind alone
-    beside: Mapping[str, object] = {}  # what decides, beside the kind
+    reason: str | None = None  # why, where the kind alone does not decide
+    beside: Mapping[str, object] = {}  # what else decides
 
 
 def field_problems(word: InstructionDescriptor, kind: Tcgen05Kind) -> Iterator[Violation]:

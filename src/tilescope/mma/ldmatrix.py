@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, raise_all
-from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.instruction import ROW_BYTES, MatrixFormName, matrix_form
-from tilescope.reading import integer, readable, writeable
+from tilescope.mma.fragment import fragment
+from tilescope.mma.matrix_form import ROW_BYTES, MatrixFormName, matrix_form
+from tilescope.reading import as_array, integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.elements import unpacked
 

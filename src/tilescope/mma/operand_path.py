@@ -19,10 +19,11 @@ from tilescope.data_type import DataType
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import Consumer
-from tilescope.mma.descriptor_loop import SMEM_OPERANDS, SmemOperand, smem_tile
+from tilescope.mma.descriptor_loop import smem_tile
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.ldmatrix import ldmatrix
+from tilescope.mma.readable_tile import SMEM_OPERANDS, SmemOperand
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product
 from tilescope.reading import integer
 from tilescope.rule import rule

@@ -37,9 +37,8 @@ import numpy.typing as npt
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
-from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
-from tilescope.reading import known_name, known_row, pair
+from tilescope.reading import as_array, known_name, known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
@@ -178,16 +177,14 @@ class ScaleFormat(Row):
 
 
 # PTX ISA, "Block scaling" of tcgen05.mma, and its table of scale_vec sizes.
-# fmt: off
-SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in (
-    #           name           kind        qualifier       block  scale
-    ScaleFormat("mxfp8",       "mxf8f6f4", "1X (.block32)", 32, "ue8m0"),
-    ScaleFormat("mxfp4",       "mxf4",     "2X (.block32)", 32, "ue8m0"),
-    ScaleFormat("nvfp4",       "mxf4nvf4", "4X (.block16)", 16, "ue4m3"),
-    ScaleFormat("mxf4nvf4.2X", "mxf4nvf4", "2X (.block32)", 32, "ue8m0"),
-    ScaleFormat("mxf4nvf4.4X", "mxf4nvf4", "4X (.block16)", 16, "ue8m0"),
-)}
-# fmt: on
+_ROWS = (
+    ScaleFormat("mxfp8", mma_kind="mxf8f6f4", qualifier="1X (.block32)", block=32, scale_type="ue8m0"),
+    ScaleFormat("mxfp4", mma_kind="mxf4", qualifier="2X (.block32)", block=32, scale_type="ue8m0"),
+    ScaleFormat("nvfp4", mma_kind="mxf4nvf4", qualifier="4X (.block16)", block=16, scale_type="ue4m3"),
+    ScaleFormat("mxf4nvf4.2X", mma_kind="mxf4nvf4", qualifier="2X (.block32)", block=32, scale_type="ue8m0"),
+    ScaleFormat("mxf4nvf4.4X", mma_kind="mxf4nvf4", qualifier="4X (.block16)", block=16, scale_type="ue8m0"),
+)
+SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in _ROWS}
 _ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
 _NAMES = {name.casefold(): name for name in SCALE_FORMATS} | _ALIASES
 
@@ -214,7 +211,7 @@ def scaling_of(
     b_scales: npt.ArrayLike | None,
     shape: tuple[int, int, int],
     *,
-    sparse: bool = False,
+    sparse: bool,
 ) -> Scaling | None:
     """The scale factors as bytes, or None without any; all mistakes are named at once."""
     arguments = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}

@@ -33,7 +33,7 @@ GROUP_UNITS = 4
 ORDERED_NIBBLES = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)  # two places, the lower first
 PIECE_ELEMENTS = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
 TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
-# What four of are a group, by bits of an element: codes of 4 bits have a byte each, so that a pair has 16.
+# Four of these are a group, by bits of an element: codes of 4 bits have a byte each, so a pair of them has 16.
 _UNIT_DTYPES = {4: np.uint16, 8: np.uint8, 16: np.uint16, 32: np.uint16}
 
 MMA_SPARSE = rule(

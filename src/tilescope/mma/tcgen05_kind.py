@@ -156,18 +156,16 @@ def _plain_name(written: str) -> str:
 _NARROW = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
 _FLOATS = ("float16", "float32")
 # PTX ISA, "Instruction descriptor" and "Matrix shape" of tcgen05.mma.
-# fmt: off
-KINDS: dict[str, Tcgen05Kind] = {row.name: row for row in (
-    #           name        codes of A and B                 D             k  scale factors
-    Tcgen05Kind("f16",      {"float16": 0, "bfloat16": 1},   _FLOATS,      16),
-    Tcgen05Kind("tf32",     {"tfloat32": 2},                 ("float32",),  8),
-    Tcgen05Kind("f8f6f4",   _NARROW,                         _FLOATS,      32),
-    Tcgen05Kind("i8",       {"uint8": 0, "int8": 1},         ("int32",),   32, feature="tcgen05_i8"),
-    Tcgen05Kind("mxf8f6f4", _NARROW,                         ("float32",), 32, ("ue8m0",)),
-    Tcgen05Kind("mxf4",     {"e2m1": 1},                     ("float32",), 64, ("ue8m0",)),
-    Tcgen05Kind("mxf4nvf4", {"e2m1": 1},                     ("float32",), 64, ("ue4m3", "ue8m0")),
-)}
-# fmt: on
+_ROWS = (
+    Tcgen05Kind("f16", codes={"float16": 0, "bfloat16": 1}, accumulators=_FLOATS, k=16),
+    Tcgen05Kind("tf32", codes={"tfloat32": 2}, accumulators=("float32",), k=8),
+    Tcgen05Kind("f8f6f4", codes=_NARROW, accumulators=_FLOATS, k=32),
+    Tcgen05Kind("i8", codes={"uint8": 0, "int8": 1}, accumulators=("int32",), k=32, feature="tcgen05_i8"),
+    Tcgen05Kind("mxf8f6f4", codes=_NARROW, accumulators=("float32",), k=32, scales=("ue8m0",)),
+    Tcgen05Kind("mxf4", codes={"e2m1": 1}, accumulators=("float32",), k=64, scales=("ue8m0",)),
+    Tcgen05Kind("mxf4nvf4", codes={"e2m1": 1}, accumulators=("float32",), k=64, scales=("ue4m3", "ue8m0")),
+)
+KINDS: dict[str, Tcgen05Kind] = {row.name: row for row in _ROWS}
 _BY_SMEM_TYPE = {
     **{name: kind for kind in ("f16", "tf32", "i8", "f8f6f4") for name in KINDS[kind].codes},
     "e2m1": "mxf4",  # two to a byte, as 16u4_align8b leaves them

@@ -49,7 +49,8 @@ from tilescope.errors import raise_all
 from tilescope.mma.accumulation import ScaleFactors, k_loop_sum, summed_once
 from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
-from tilescope.mma.scale_layout import ScaleOperand, scale_layout
+from tilescope.mma.scale_lanes import ScaleOperand
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
 from tilescope.mma.sparsity import Matrix, Nibbles, entries_of_elements, expanded, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import (
@@ -138,7 +139,7 @@ LaneMasks = npt.NDArray[np.bool_]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Nibbles]
 _MASK_BITS = 32  # of disable-output-lane
-_SPARSE_ROWS = 128  # of a block: for fewer, only those of .ws, formulas say where the metadata lies
+_SPARSE_ROWS = 128  # of a block; where the metadata of fewer rows lies is known for .ws alone
 
 
 @dataclass(frozen=True, slots=True)

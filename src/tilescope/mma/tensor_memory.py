@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import Violation, argument_type, raise_all
-from tilescope.mma.fragment import array_where, as_array, fragment
+from tilescope.mma.fragment import fragment
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import copied_words, copy_notes, cp_shape
 from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, named_move
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
-from tilescope.reading import attempted, entries, flag, integer, plain_int
+from tilescope.reading import array_where, as_array, attempted, entries, flag, integer, plain_int
 from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME, rule
 from tilescope.sentence import by, printed
 from tilescope.value import Value, array_field, read_only

@@ -14,7 +14,8 @@ import numpy as np
 
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY, SCALE_K, ScaleLayout, ScaleOperand
+from tilescope.mma.scale_lanes import ScaleOperand
+from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY, SCALE_K, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
@@ -42,6 +43,7 @@ TmemCause = Literal[
     "atom-rows",
 ]
 _SCALED_OPERANDS: tuple[ScaleOperand, ...] = ("A", "B")
+_MAX_COPIES = 1 << 16  # that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +334,9 @@ def _atom_order(word_columns: int, *, in_halves: bool) -> str:
 
 def _listed_copies(copies: object) -> list[_Copy]:
     """Copies as a shape, a descriptor and an address; pairs of the last two are of one atom."""
-    listed = [_read_copy(entries(copy, 4) or []) for copy in entries(copies, 1 << 16) or ()]
-    known = [copy for copy in listed if copy is not None]
+    listed = entries(copies, _MAX_COPIES) or []
+    read = [_read_copy(entries(copy, 4) or []) for copy in listed]
+    known = [copy for copy in read if copy is not None]
     if not listed or len(known) < len(listed):
         raise ARGUMENT_TYPE.error(
             argument="descriptor",

@@ -43,7 +43,7 @@ SCALES_OVER_BUDGET = TMEM_BUDGET.worded(
 
 
 class _Columns(NamedTuple):
-    """Columns of which nobody says what they hold; all lanes of them."""
+    """Columns, with all their lanes, whose content is not named."""
 
     columns: int
     operand: str = "columns"

@@ -127,17 +127,15 @@ class CpShape:
 
 _BOTH, _ALL = "CuTe and TVM", "CuTe, TVM and JAX"
 # PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them, and JAX for the shapes that it issues.
-# fmt: off
-CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
-    #       name                     bytes  (row, copy) → lane                    source
-    CpShape("128x256b",               32, Modes((128, 1), (1, 0)),               _BOTH),
-    CpShape("128x128b",               16, Modes((128, 1), (1, 0)),               _ALL),
-    CpShape("64x128b.warpx2::02_13",  16, Modes((64, 2), (1, 64)),               _BOTH),
-    CpShape("64x128b.warpx2::01_23",  16, Modes(((32, 2), 2), ((1, 64), 32)),    _ALL),
-    CpShape("32x128b.warpx4",         16, Modes((32, 4), (1, 32)),               _ALL),
-    CpShape("4x256b",                 32, Modes((4, 1), (32, 0)),                _BOTH),
-)}
-# fmt: on
+_ROWS = (
+    CpShape("128x256b", row_bytes=32, modes=Modes((128, 1), (1, 0)), source=_BOTH),
+    CpShape("128x128b", row_bytes=16, modes=Modes((128, 1), (1, 0)), source=_ALL),
+    CpShape("64x128b.warpx2::02_13", row_bytes=16, modes=Modes((64, 2), (1, 64)), source=_BOTH),
+    CpShape("64x128b.warpx2::01_23", row_bytes=16, modes=Modes(((32, 2), 2), ((1, 64), 32)), source=_ALL),
+    CpShape("32x128b.warpx4", row_bytes=16, modes=Modes((32, 4), (1, 32)), source=_ALL),
+    CpShape("4x256b", row_bytes=32, modes=Modes((4, 1), (32, 0)), source=_BOTH),
+)
+CP_SHAPES: dict[str, CpShape] = {row.name: row for row in _ROWS}
 
 
 class Decompression(NamedTuple):

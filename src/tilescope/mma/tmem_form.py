@@ -113,16 +113,25 @@ class TmemForm:
 
 
 # PTX ISA, "Data Movement Shape" of tcgen05.ld and tcgen05.st; formulas as CuTe's copy_traits_sm100 has them.
-# fmt: off
-TMEM_FORMS: dict[str, TmemForm] = {row.name: row for row in (
-    #        name     lanes cols  max  threads (extent, lanes, columns)        registers                 places
-    TmemForm("32x32b",   32, 1, 128, ((32, 1, 0),),                      ()),
-    TmemForm("16x64b",   16, 2, 128, ((2, 8, 0), (2, 0, 1), (8, 1, 0)),  ()),
-    TmemForm("16x128b",  16, 4,  64, ((4, 0, 1), (8, 1, 0)),             ((2, 8, 0),)),
-    TmemForm("16x256b",  16, 8,  32, ((4, 0, 2), (8, 1, 0)),             ((2, 0, 1), (2, 8, 0))),
-    TmemForm("16x32bx2", 16, 1, 128, ((16, 1, 0),),                      (),                      2),
-)}
-# fmt: on
+_ROWS = (
+    TmemForm("32x32b", lanes=32, columns=1, max_count=128, thread_modes=((32, 1, 0),), register_modes=()),
+    TmemForm(
+        "16x64b", lanes=16, columns=2, max_count=128, thread_modes=((2, 8, 0), (2, 0, 1), (8, 1, 0)), register_modes=()
+    ),
+    TmemForm(
+        "16x128b", lanes=16, columns=4, max_count=64, thread_modes=((4, 0, 1), (8, 1, 0)), register_modes=((2, 8, 0),)
+    ),
+    TmemForm(
+        "16x256b",
+        lanes=16,
+        columns=8,
+        max_count=32,
+        thread_modes=((4, 0, 2), (8, 1, 0)),
+        register_modes=((2, 0, 1), (2, 8, 0)),
+    ),
+    TmemForm("16x32bx2", lanes=16, columns=1, max_count=128, thread_modes=((16, 1, 0),), register_modes=(), places=2),
+)
+TMEM_FORMS: dict[str, TmemForm] = {row.name: row for row in _ROWS}
 _QUALIFIERS = {"sync", "aligned", "b32"}
 _PACKING = {"ld": "pack::16b", "st": "unpack::16b"}
 _REDUCTION_WORDS = ("min", "max", "abs", "nan", "f32", "u32", "s32")  # in the order in which they are written
@@ -198,7 +207,8 @@ def named_move(opcode: str) -> TmemMove:
     16
     """
     head = re.fullmatch(r"tcgen05\.(?P<direction>ld|st)(?P<red>\.red)?(?P<words>(?:\.[\w:]+)*)", opcode)
-    words = [] if head is None else [word for word in head["words"].split(".") if word and word not in _QUALIFIERS]
+    qualifiers = [] if head is None else head["words"].split(".")
+    words = [word for word in qualifiers if word and word not in _QUALIFIERS]
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:

@@ -372,7 +372,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) ->
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
-    """A; of a sparse one the stored elements count."""
+    """Where A lies; k of a sparse A counts its stored elements."""
     kind = tcgen05_for(data_type)
     width = data_type.smem_bits
     step = _A_STEP_BITS // width
@@ -407,15 +407,14 @@ class Metadata(NamedTuple):
 
 
 # f16 and 8 bits: CuTe (tmem_e_frg) and JAX; tf32: CuTe alone. JAX has the two columns of 4 bits too.
-# fmt: off
-_METADATA = {
-    # width of A    k    modes of k                         bits  halves  source
-    32: Metadata(   16,  Modes((8, 2), (2, 8 * LANE_BITS)),  2,   True,   "one source: CuTe"),
-    16: Metadata(   32,  Modes((16, 2), (1, 8 * LANE_BITS)), 1,   True,   ""),
-    8:  Metadata(   64,  Modes(64, 1),                       1,   False,  ""),
-    4:  Metadata(  128,  Modes((2, 64), (0, 1)),             1,   False,  "CuTe and JAX"),
+_METADATA = {  # by the width of A's elements in bits
+    32: Metadata(
+        k=16, k_modes=Modes((8, 2), (2, 8 * LANE_BITS)), entry_bits=2, in_halves=True, source="one source: CuTe"
+    ),
+    16: Metadata(k=32, k_modes=Modes((16, 2), (1, 8 * LANE_BITS)), entry_bits=1, in_halves=True, source=""),
+    8: Metadata(k=64, k_modes=Modes(64, 1), entry_bits=1, in_halves=False, source=""),
+    4: Metadata(k=128, k_modes=Modes((2, 64), (0, 1)), entry_bits=1, in_halves=False, source="CuTe and JAX"),
 }
-# fmt: on
 METADATA_INSTRUCTION_K = {element_bits: metadata.k for element_bits, metadata in _METADATA.items()}
 _WS_METADATA_SOURCE = "one source: CuTe"  # tmem_e_frg_ws
 

@@ -182,7 +182,8 @@ def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
     is_printed = found.has_pointer or is_cut
     while closings and not (is_printed and scan.at_noise()):
         scan.expect(closings.pop())
-    if not (is_printed and scan.at_noise(*([")"] if is_cut else []))):
+    closing_noise = (")",) if is_cut else ()
+    if not (is_printed and scan.at_noise(*closing_noise)):
         scan.finished()
     return found
 
@@ -234,10 +235,13 @@ def _read_triple(scan: Scanner) -> tuple[int, ...]:
     """The three numbers of a swizzle."""
     scan.take()
     closing = scan.opened()
-    triple = tuple([-scan.integer() if scan.accept("-") else scan.integer() for _ in scan.until(closing)])
-    if len(triple) != 3:
+    numbers = []
+    for _ in scan.until(closing):
+        sign = -1 if scan.accept("-") else 1
+        numbers.append(sign * scan.integer())
+    if len(numbers) != 3:
         scan.refuse("three integers in a swizzle", "Write its bits, base and shift, such as Sw<3,4,3>.")
-    return triple
+    return tuple(numbers)
 
 
 def _read_pointer(scan: Scanner, found: _Pieces) -> None:

@@ -12,6 +12,7 @@ gap: no element lies there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import Pairs, coalesced, steps_of
@@ -88,19 +89,21 @@ def layout_of(
     >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[(4, 2)]).modes)
     '(2,4):(6,1)'
     """
-    places, shift, sources = _places(bases)
-    swizzle = _swizzle(sources, shift, element_bits, len(bases))
-    if sources and padding:
-        raise PADDED_SWIZZLE.error(basis=list(bases[sources[0]]), offset_bit=sources[0])
+    found = _offset_bits(bases)
+    swizzle = _swizzle(found.xor, element_bits, len(bases))
+    if found.xor.sources and padding:
+        first = found.xor.sources[0]
+        raise PADDED_SWIZZLE.error(basis=list(bases[first]), offset_bit=first)
     strides = [1 << bit for bit in range(len(bases) + 1)]
     if padding:
         strides = [step + sum(step // interval * elements for interval, elements in padding) for step in strides]
     indices: list[Pairs] = [((buffers, strides[-1]),)] if buffers > 1 else []
-    for index, place_of in enumerate(places):
+    for index, place_of in enumerate(found.places):
         reach = sum(place_of)
         if reach & (reach + 1):
             step = ~reach & (reach + 1)
-            basis = [step if place == index else 0 for place in range(len(places))]
+            basis = [0] * len(found.places)
+            basis[index] = step
             raise MISSING_BASIS.error(step=step, index=index, reaches=max(place_of), basis=basis)
         indices.append(coalesced(*[(2, strides[place_of[step]]) for step in sorted(place_of)]))
     start = on_pattern(start, swizzle)
@@ -138,13 +141,28 @@ def padded_bases(layout: Layout) -> tuple[list[Basis], list[tuple[int, int]]] | 
     return (bases, padding) if padding else None
 
 
-def _places(bases: Sequence[Basis]) -> tuple[list[dict[int, int]], int, list[int]]:
-    """The offset bit of every bit of an index, how far down the XOR reaches, and the offset bits that change others."""
+class _Xor(NamedTuple):
+    """The XOR of a layout: the offset bits that change others, and how far below them those are."""
+
+    sources: list[int]
+    shift: int
+
+
+class _OffsetBits(NamedTuple):
+    """What the bits of an offset stand for."""
+
+    places: list[dict[int, int]]  # for every index, the offset bit of each of its steps 1, 2, 4 …
+    xor: _Xor
+
+
+def _offset_bits(bases: Sequence[Basis]) -> _OffsetBits:
+    """The bases read; refused where they are more than strides and one XOR."""
     places: list[dict[int, int]] = [{} for _ in bases[0]]
     sources: list[int] = []
     shift = 0
     for place, basis in enumerate(bases):
-        own, lower = 0, []
+        own = 0
+        lower = []
         for known, part in zip(places, basis, strict=True):
             rest = part
             while rest:
@@ -169,17 +187,18 @@ def _places(bases: Sequence[Basis]) -> tuple[list[dict[int, int]], int, list[int
                 )
             shift = place - lower[0]
             sources.append(place)
-    return places, shift, sources
+    return _OffsetBits(places, _Xor(sources, shift))
 
 
-def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int) -> Swizzle:
+def _swizzle(xor: _Xor, element_bits: int, offset_bits: int) -> Swizzle:
     """The XOR of byte addresses; where the tile ends before the pattern does, the mode of the hardware it begins."""
-    if not sources:
+    if not xor.sources:
         return SWIZZLE["none"]
-    base = byte_base(sources[0] - shift, element_bits)
-    counts = range(len(sources), shift + 1 if sources[-1] == offset_bits - 1 else 0)
-    for bits in counts:
-        mode = xor_swizzle(bits, base, shift).hardware_mode
-        if mode is not None:
-            return mode
-    return xor_swizzle(len(sources), base, shift)
+    base = byte_base(xor.sources[0] - xor.shift, element_bits)
+    bits = len(xor.sources)
+    if xor.sources[-1] == offset_bits - 1:
+        for longer in range(bits, xor.shift + 1):
+            mode = xor_swizzle(longer, base, xor.shift).hardware_mode
+            if mode is not None:
+                return mode
+    return xor_swizzle(bits, base, xor.shift)

@@ -21,6 +21,7 @@ from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
 
 DRIVER_PREFIX = "CU_TENSOR_MAP_SWIZZLE_"
+_CODE_DIGITS = 4  # longer numbers are no code
 _PTX_FIELD = re.compile(
     r"\.?swizzle_(mode|atomicity)(?:\.\S+)?\s*[=:,]?\s*(?:\[\w+\]\s*,)?\s*\.?([0-9A-Za-z+\-]+)\s*[,;]?\s*"
 )
@@ -69,11 +70,16 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     '128B_ATOM_32B'
     """
     said = _PTX_FIELD.findall(text)
-    fields = {key: int(value) if value.isdigit() and len(value) < 5 else value for key, value in said}
+    fields = {key: _number_or_name(value) for key, value in said}
     rest = _PTX_FIELD.sub("", text)
     if rest or len(fields) != len(said) or "mode" not in fields:
         raise PTX_FIELDS.error(text=shortened(rest or text, 40))
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
+
+
+def _number_or_name(value: str) -> int | str:
+    """The number of a field; a name, and digits that no code has, stay as they are."""
+    return int(value) if value.isdigit() and len(value) <= _CODE_DIGITS else value
 
 
 def spell_driver(layout: Layout) -> tuple[str]:

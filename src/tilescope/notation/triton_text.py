@@ -171,7 +171,9 @@ def _attribute(text: str, start: int) -> str:
     """The attribute, or the call, that starts there, with its brackets."""
     name = _NAME.match(text, start)
     end = name.end() if name else start
-    return text[start : closing_place(text, end) + 1] if text[end : end + 1] in ("<", "(") else text[start:end]
+    if text[end : end + 1] in ("<", "("):
+        end = closing_place(text, end) + 1
+    return text[start:end]
 
 
 def _kind(attribute: str) -> str:
@@ -257,7 +259,10 @@ def _is_rank(value: object) -> bool:
 
 
 def _is_order(value: object) -> bool:
-    return isinstance(value, list) and sorted(map(str, value)) == [str(index) for index in range(len(value))]
+    if not isinstance(value, list):
+        return False
+    indices = [str(index) for index in range(len(value))]
+    return sorted(map(str, value)) == indices
 
 
 def _are_numbers(value: object) -> bool:
@@ -265,7 +270,10 @@ def _are_numbers(value: object) -> bool:
 
 
 def _are_bases(value: object) -> bool:
-    return isinstance(value, list) and all(_are_numbers(basis) and len(basis) == len(value[0]) > 0 for basis in value)
+    if not isinstance(value, list) or not all(map(_are_numbers, value)):
+        return False
+    ranks = {len(basis) for basis in value}
+    return len(ranks) <= 1 and 0 not in ranks
 
 
 def _are_intervals(value: object) -> bool:

@@ -15,14 +15,14 @@ from tilescope.pipeline.parts import Step
 
 NONE = -1  # no barrier
 WAITS = ("wait", "tail")
-# of an access or a flight: its agent, the place of the action in its role, the place in the action
+# identifies an access or a flight: its agent, the number of the action in its role, its number within the action
 Key = tuple[int, int, int]
 # rows for control and data; for every agent and barrier, how far somebody's past reaches (see `clocks`)
 Clock: TypeAlias = npt.NDArray[np.int64]
 
 
 class Action(NamedTuple):
-    """A step with all its numbers. Barriers and slots are instances, one for each block that it acts on."""
+    """A step with every expression worked out. Barriers and slots are instances, one for each block that it acts on."""
 
     op: str
     barriers: tuple[int, ...]
@@ -33,9 +33,9 @@ class Action(NamedTuple):
     choice: str  # which copy, unit, group, fence
     into: tuple[int, ...]
     tile: int | None
-    mask: int  # as written, where it names blocks beyond the cluster
-    offset: int | None = None  # of a copy in its slot; None: behind the others of its fill
-    scope: str = ""  # of an arrival, where it is stated
+    mask: int  # as written if it names blocks beyond the cluster, else 0
+    offset: int | None = None  # where a copy starts in its slot; None: after the other copies of its phase
+    scope: str = ""  # of an arrival; empty if the step does not state one
     step: Step | None = None  # as written
     sources: tuple[int, ...] = ()  # slots of global memory that a copy reads
 
@@ -65,4 +65,4 @@ class Flight(NamedTuple):
     agent: int
     past: Clock | None  # what the agent knew when it sent it; None where orders are tried one by one
     keys: tuple[Key, ...]  # of the accesses that are finished when it lands
-    key: Key = (NONE, NONE, NONE)  # its own, among those of accesses
+    key: Key = (NONE, NONE, NONE)  # its own: that of its access, if it has one

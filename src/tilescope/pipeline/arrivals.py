@@ -32,7 +32,7 @@ class Arrivals(Memory):
             self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
 
     def _arrive_late(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
-        """Several warps arrive behind accesses of their own: one may go on before the last has come.
+        """Several warps arrive after accesses of their own: one may go on before the last has come.
 
         Where orders are tried one by one, the arrival comes by itself; else it counts now, and whoever needs it must know
         of a phase in which it counted, or that the warps have met.
@@ -100,7 +100,7 @@ class Arrivals(Memory):
             self.uncovered.pop(agent, None)
 
     def _cover(self, agent: int) -> None:
-        """All warps of an agent meet: what they did before is over for whoever is behind that."""
+        """All warps of an agent meet: what they did before is over for everything that comes after."""
         self.order.warps_meet(agent)
         for key in self.uncovered.pop(agent, ()):
             self.order.finishes(key, agent)

@@ -52,7 +52,7 @@ class Copies(Arrivals):
         return access
 
     def _extent(self, slot: int, action: Action, agent: int, fill: Fill) -> tuple[int, int]:
-        """The bytes of a slot that a copy fills: where it says, or behind the other copies of the same phase."""
+        """The bytes of a slot that a copy fills: from its offset on, or after the other copies of the same phase."""
         size = self.program.slots[slot].of.bytes
         if not size:
             return 0, 1

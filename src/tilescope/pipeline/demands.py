@@ -2,7 +2,7 @@
 
 pipeline-bytes     A phase expects exactly the bytes that its copies bring, …     expect 128 bytes, copy 64, wait
 
-What a broken one is told with stands in `kinds`, except where a step itself is wrong: those rules have their own words here.
+The sentences about a broken rule are in `kinds`. Rules about a single wrong step have their sentences here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilescope.rule import rule
 Plain: TypeAlias = dict[str, object]  # a step, or a row of a table, as it is written in a file
 
 GRAMMAR = "the grammar of descriptions"
-# what keeps every rule
+# a pipeline that keeps every rule
 PLANNED = 'ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)).violations'
 _MBARRIER = "PTX ISA, mbarrier"
 _MBARRIER_MEASURED = "PTX ISA, mbarrier; an H200"
@@ -72,7 +72,7 @@ PIPELINE_BEYOND = rule(
 )
 PIPELINE_CIRCLE = rule(
     "pipeline-circle",
-    "Some role can always go on.",
+    "Roles do not wait for each other in a circle: until all have ended, some role can go on.",
     source="what waiting means",
     passing=PLANNED,
     failing=example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, _ARRIVE),), barriers=_FULL_AND_EMPTY),
@@ -124,7 +124,7 @@ PIPELINE_MASK = rule(
     "A mask names at least one block, and only blocks of the cluster.",
     argument="mask",
     found="mask {mask:#x} of {agent}",
-    limit="bits of the ranks 0 to {last_rank}",
+    limit="a mask has at least one bit set, and only bits 0 to {last_rank}",
     fix="Use {everyone:#x} for all blocks of the cluster.",
     source="PTX ISA, cp.async.bulk, ctaMask",
     passing=PLANNED,
@@ -132,13 +132,13 @@ PIPELINE_MASK = rule(
 )
 MASK_OF_CP_ASYNC = PIPELINE_MASK.worded(
     found="mask {mask:#x} of cp.async of {agent}",
-    limit="cp.async writes memory of its own block",
+    limit="cp.async writes the shared memory of its own block only",
     fix="Leave the mask out, or use by = bulk.",
 )
 BARRIER_RANK = PIPELINE_MASK.worded(
     argument="barrier_rank",
     found="barrier_rank {ranks} of {agent}",
-    limit="ranks 0 to {last_rank}",
+    limit="the ranks of the cluster are 0 to {last_rank}",
     fix="Use the rank of a block of the cluster.",
 )
 PIPELINE_OVERLAP = rule(
@@ -151,7 +151,7 @@ PIPELINE_OVERLAP = rule(
 )
 PIPELINE_PARTIAL = rule(
     "pipeline-partial",
-    "A slot that is read has been filled whole since it was last read.",
+    "Before a slot is read, all of its bytes have been filled again since it was last read.",
     source="an H200",
     basis="measured",
     passing=PLANNED,
@@ -182,7 +182,7 @@ PIPELINE_RECEIVER = rule(
 )
 PIPELINE_REGISTERS = rule(
     "pipeline-registers",
-    "The block's pool has the registers that setmaxnreg asks for.",
+    "When setmaxnreg asks for registers, the block's pool has them or will get them.",
     source="PTX ISA, setmaxnreg",
     passing=PLANNED,
     failing=example({"registers": 240}, registers=168),

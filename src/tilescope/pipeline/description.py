@@ -43,24 +43,27 @@ Read = TypeVar("Read")
 
 NAME = rule(
     "pipeline-name",
-    "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
+    "Barriers, slots and loop counters have names that expressions do not use already, and no two roles share a name.",
     argument="{at}",
     found="{shown}",
-    limit="a name, none of {used:, }",
+    limit="a name of letters, digits and _ other than {used:, }",
     fix="Use a name such as full or tile_a.",
     source=GRAMMAR,
     passing=PLANNED,
     failing=example(barriers={"rank": {"count": 1}}),
 )
 SAME_NAME = NAME.worded(
-    argument="roles", found="two roles called {name}", limit="names differ", fix="Call one of them {name} 2."
+    argument="roles",
+    found="two roles called {name}",
+    limit="every role has a name of its own",
+    fix="Call one of them {name} 2.",
 )
 FILE = rule(
     "pipeline-file",
     "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
     argument="file",
     found="{name}: {error}",
-    limit="JSON or TOML",
+    limit="a pipeline's file is JSON or TOML",
     fix="Start from what `tilescope pipeline 128x64 bf16 --describe` prints.",
     source=GRAMMAR,
     passing=PLANNED,
@@ -136,14 +139,14 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except UnicodeDecodeError:
-            raise FILE.error(name=name, error="bytes that are no text") from None
+            raise FILE.error(name=name, error="bytes that are not UTF-8 text") from None
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
             raise FILE.error(name=name, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)
 
 
 def field_defaults(row: type[Barrier] | type[Slot] | type[Flag] | type[Role]) -> Plain:
-    """What is taken for the fields of a row that nobody states.
+    """The default of every field that a row may leave out.
 
     >>> field_defaults(Slot)
     {'stages': 1, 'bytes': 0, 'space': 'smem'}
@@ -161,7 +164,7 @@ def _table(rows: Sequence[Barrier | Slot | Flag]) -> dict[str, Plain]:
 
 
 def _number(at: str, written: object, argument: Argument, names: Collection[str]) -> None:
-    """Read an argument's expression; a number is also checked, others are when their names have values."""
+    """Read an argument's expression. A constant is checked now, other expressions when their names have values."""
     expression = Expression.read(at, written, names)
     if expression.code is None:
         argument.checked(expression.constant)
@@ -200,7 +203,7 @@ class _Reader:
         return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
 
     def _check_roles(self, roles: Sequence[Role], registers: int | None) -> None:
-        """Problems of all roles together: there are some, their names differ, and setmaxnreg knows what it starts from."""
+        """Problems of all roles together: no role, two of one name, or setmaxnreg without the registers at entry."""
         if not roles:
             self.problems.append(argument_range("roles", roles, "a pipeline has at least one role", "Add [[roles]]."))
         used = [role.name for role in roles]
@@ -349,13 +352,13 @@ class _Reader:
             self.problems.append(NAME.violation(at=at, shown=printed(written), used=used))
 
     def _table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
-        """A table of names and values; where `known` lists names, no others."""
+        """A table of names and values; if `known` lists names, any other is a problem."""
         if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
             fix = "Use { count = 1 }, for example."
             self.problems.append(argument_type(at, written, "a table of names and values", fix))
             return {}
-        strange = [name for name in written if known and name not in known]
-        self.problems += [unknown_name(f"key of {at}", at, name, known) for name in strange]
+        unknown = [name for name in written if known and name not in known]
+        self.problems += [unknown_name(f"key of {at}", at, name, known) for name in unknown]
         return written
 
     def _list(self, at: str, written: object) -> list[object]:
@@ -369,5 +372,5 @@ class _Reader:
 
 
 def _written(value: object) -> Written:
-    """What a user wrote, once it is checked: whatever is no number and no text stands among the problems."""
+    """What a user wrote. It was checked: anything but a number or a text is already among the problems."""
     return cast("Written", value)

@@ -1,4 +1,4 @@
-"""Why nobody moves any more: from the state of a hang to the one count, byte or parity behind it."""
+"""Why nobody moves any more: from the state of a hang to the one count, byte or parity that caused it."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def _counts_on(action: Action, barrier: int) -> bool:
 
 
 def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bool:
-    """Whether an agent, but for some, would still arrive at a barrier."""
+    """Whether an agent that is not in `but` would still arrive at a barrier."""
     return any(
         barrier in action.barriers and (action.op in _ARRIVE_OPS or (action.op == "expect" and action.flag))
         for agent in range(machine.agents)

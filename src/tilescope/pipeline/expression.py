@@ -1,8 +1,8 @@
 """Expressions of a step: integers, and texts such as "i % 4" that give one for the values of their names.
 
 Operators bind as in Python and, comparisons apart, as in C; / divides integers. Names are loop counters, the pipeline's
-constants, and what a block or a role knows of itself: rank, x, y, instance. The text is parsed, and only arithmetic on
-integers is let through.
+constants, and the names that every role has: rank, x, y, instance, blocks. The text is parsed, and anything but
+arithmetic on integers is refused.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ EXPRESSION = rule(
     "An expression is arithmetic on integers and the names that are known where it stands.",
     argument="{at}",
     found="{shown}",
-    limit="an integer, or a text such as 'i % 4'",
+    limit="an expression is an integer, or a text such as 'i % 4'",
     fix="Use an integer, or i % 4: integers, names, + - * / % ^ & | << >> and comparisons.",
     source=GRAMMAR,
     passing=PLANNED,
     failing=example({"wait": "full", "parity": "abs(1)"}),
 )
-NO_ARITHMETIC = EXPRESSION.worded(limit="arithmetic such as 'i % 4'")
-NOT_ON_INTEGERS = EXPRESSION.worded(found="{part} in {shown}", limit="arithmetic on integers")
+NO_ARITHMETIC = EXPRESSION.worded(limit="an expression is arithmetic such as 'i % 4'")
+NOT_ON_INTEGERS = EXPRESSION.worded(found="{part} in {shown}", limit="an expression is arithmetic on integers")
 UNDEFINED = EXPRESSION.worded(
     argument="{expression}",
     found="{expression} with {values}",
@@ -69,7 +69,7 @@ REFERENCE = rule(
     "A barrier or slot is referred to by its name, or by its name and stage: full[i % 4].",
     argument="{at}",
     found="{shown}",
-    limit="a name, or a name and a stage: full[i % 4]",
+    limit="a reference is a name, or a name and a stage: full[i % 4]",
     fix="Use full[i % 4], for example.",
     source=GRAMMAR,
     passing=PLANNED,
@@ -92,7 +92,7 @@ class Expression:
 
     @classmethod
     def read(cls, argument: str, written: object, names: Collection[str]) -> Expression:
-        """The expression that an integer or a text is; a RuleError where it is none, or uses a name that is not known."""
+        """Read an integer or a text; a RuleError if it is not an expression, or uses a name that is not in `names`."""
         number = int(written) if isinstance(written, bool) else plain_int(written)
         if number is not None:
             return cls("", None, number)
@@ -104,7 +104,7 @@ class Expression:
         if isinstance(arithmetic, _Foreign):
             raise NOT_ON_INTEGERS.error(at=argument, part=arithmetic.part, shown=shortened(written), text=written)
         for name in arithmetic.co_names:
-            if name not in names and name != _PLACES:
+            if name not in names and name != _CHECKED_SHIFT:
                 raise RuleError([unknown_name("name", argument, name, names)])
         if arithmetic.co_names:
             return cls(written, arithmetic)
@@ -129,22 +129,22 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """What stands in a text and is no arithmetic on integers."""
+    """The first part of a text that is not arithmetic on integers."""
 
     part: str
 
 
-@lru_cache(maxsize=4096)  # a pipeline says the same few texts again and again
+@lru_cache(maxsize=4096)  # a pipeline repeats the same few texts
 def _arithmetic(text: str) -> CodeType | _Foreign | None:
-    """The compiled text; None where it does not parse."""
+    """The compiled text; None if it does not parse."""
     try:
         tree = ast.parse(text.strip().replace("//", "/").replace("/", "//"), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     for node in ast.walk(tree):
         match node:
-            case ast.BinOp(op=ast.LShift()):  # a large one would take all memory
-                node.right = ast.Call(ast.Name(_PLACES, ast.Load()), [node.right], [])
+            case ast.BinOp(op=ast.LShift()):  # a large shift would take all memory
+                node.right = ast.Call(ast.Name(_CHECKED_SHIFT, ast.Load()), [node.right], [])
             case ast.Constant(value=value) if type(value) is not int:
                 return _Foreign(repr(value))
             case _ if not isinstance(node, _FORMS):
@@ -152,14 +152,15 @@ def _arithmetic(text: str) -> CodeType | _Foreign | None:
     return compile(ast.fix_missing_locations(tree), "<pipeline>", "eval")
 
 
-def _places(places: int) -> int:
+def _checked_shift(places: int) -> int:
+    """The right operand of <<, or a ValueError if it is out of range."""
     if not 0 <= places <= MAX_SHIFT:
-        raise ValueError(f"a shift by {places}; at most {MAX_SHIFT}")
+        raise ValueError(f"a shift is by 0 to {MAX_SHIFT} bits, not by {places}")
     return places
 
 
-_PLACES = "places of a shift"  # no name that a text can hold
-_GLOBALS: dict[str, object] = {"__builtins__": {}, _PLACES: _places}
+_CHECKED_SHIFT = "checked shift"  # with a space, so that no text can use the name
+_GLOBALS: dict[str, object] = {"__builtins__": {}, _CHECKED_SHIFT: _checked_shift}
 
 
 class Reference(NamedTuple):

@@ -29,7 +29,7 @@ class InstanceOf(NamedTuple, Generic[Of_co]):
     block: int
     name: str  # in its block: full[2], consumer 1
     title: str  # as messages call it: full[2] of block 1
-    home: int = 0  # its block among those of all grids: the earlier grid's come behind this one's
+    home: int = 0  # its block among those of all grids: this grid's come first, then the earlier grid's
 
     @property
     def row_name(self) -> str:

@@ -54,7 +54,7 @@ ARRIVALS = rule(
     argument="count",
     found="{arrivals:arrival} with {pending} pending",
     limit="more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",
-    fix="Let {pending:arrival} come, or initialise the barrier with {needed}.",
+    fix="Make {pending:arrival} at most, or initialise the barrier with {needed}.",
     source=_H200,
     basis="measured",
     code=719,
@@ -101,10 +101,10 @@ TOKEN = rule(
 )
 _PHASE_BIT = 63
 _PENDING_BIT = 43
-_ZERO_BIT = 42  # that no field holds
+_ZERO_BIT = 42  # belongs to no field
 _TX_BIT = 21
 _EXPECTED_BIT = 1
-_LAST_BIT = 0  # nor this one
+_LAST_BIT = 0  # belongs to no field
 _TX_FIELD_END = 2 * TX_END_BYTES  # 21 bits
 _TOKEN_BIT = 32  # a token holds the word from here on
 

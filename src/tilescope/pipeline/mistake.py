@@ -45,7 +45,7 @@ class Mistake(Value):
 
 
 class EarlierStep(NamedTuple):
-    """A step that somebody waits for, and the wait of its own role that would have to come behind it."""
+    """A step that another agent waits for, and the wait of its own role that should come after it."""
 
     held: int  # the agent
     needed: Action

@@ -2,8 +2,8 @@
 
     wait    {wait = "full[i % 4]", parity = "(i / 4) % 2"}    mbarrier.try_wait.parity    "wait full[2], parity 1"
 
-A step is written as its name with what it acts on, and its arguments beside it. What is said of it when it is done is a
-template (`tilescope.sentence` has the language), whose facts `wording.said` names.
+A step is written as its name with what it acts on, and its arguments beside it. `said` is the template of the sentence for a
+step that was done (`tilescope.sentence` has the language); `wording.said` fills in its facts.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Written: TypeAlias = int | str  # as a user writes it: a number, a flag, a name,
 
 NUMBER = rule(
     "pipeline-number",
-    "Numbers of a step are ones that its instruction takes: parities 0 and 1, bars 0 to 15, no negative counts.",
+    "Every number of a step is one that its instruction takes: parities 0 and 1, bars 0 to 15, no negative counts.",
     argument="{name}",
     found="{name} = {number}",
-    limit="{least} to {most}[[, a multiple of {multiple}]]",
+    limit="{name} is {least} to {most}[[, a multiple of {multiple}]]",
     fix="Use {nearest}, for example.",
     source="PTX ISA, mbarrier, bar, setmaxnreg",
     passing=PLANNED,
     failing=example({"wait": "full", "parity": 2}),
 )
 PARITY = NUMBER.worded(fix="Take it modulo 2: (i / stages) % 2.")
-UNBOUNDED_NUMBER = NUMBER.worded(limit="at least {least}[[, a multiple of {multiple}]]")
+UNBOUNDED_NUMBER = NUMBER.worded(limit="{name} is at least {least}[[, a multiple of {multiple}]]")
 GROUPS = ("wgmma", "bulk", "cp.async")
 
 
@@ -59,7 +59,7 @@ class Argument(NamedTuple):
     step: int = 1
 
     def checked(self, number: int) -> int:
-        """The number, or a RuleError where it is none that the instruction takes."""
+        """The number, or a RuleError if the instruction does not take it."""
         within = (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
         if within and number % self.step == 0:
             return number
@@ -78,13 +78,13 @@ class Argument(NamedTuple):
         )
 
     def _nearest(self, number: int) -> int:
-        """A number that is taken, the nearest below or at an end."""
+        """The nearest number at or below this one that the instruction takes, else the least one."""
         bounded = max(self.least or 0, number if self.most is None else min(number, self.most))
         return bounded // self.step * self.step
 
 
 class Operation(NamedTuple):
-    """A kind of step: what it acts on, its arguments, and how its actions are said."""
+    """A kind of step: what it acts on, its arguments, and the template of a sentence for it."""
 
     name: str
     target: Argument
@@ -116,7 +116,7 @@ _SCOPE = Argument("scope", "choice", "scope", "", ("cta", "cluster"))  # "": as 
 
 
 def _operation(name: str, target: Argument, *arguments: Argument, said: str) -> Operation:
-    """A row of the table; its step is written with its name for what it acts on."""
+    """A row of the table. The key of a step's target is the step's name: {wait = "full"}."""
     return Operation(name, target._replace(name=name), arguments, said)
 
 
@@ -157,7 +157,7 @@ _ROWS = (
         _OWN,
         Argument("barrier_rank", "number", "owner", ""),
         _TILE,
-        Argument("offset", "number", "offset", "", least=0),  # "": behind the copies of the same phase
+        Argument("offset", "number", "offset", "", least=0),  # "": after the other copies of the same phase
         Argument("lanes", "number", "times", 1, least=1, most=BLOCK_THREADS),
         Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
         said="copy into {slots}, {number} bytes[[ on {barriers}]]",

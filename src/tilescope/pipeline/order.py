@@ -58,14 +58,14 @@ class Reports:
         """All warps of an agent arrive somewhere and go on."""
 
     def mixes(self, barrier: int, phase: int, agent: int) -> None:
-        """Copies of several agents lie behind each other in a slot, and bring different tiles."""
+        """Copies of several agents fill a slot one after another, and bring different tiles."""
 
     def time(self, agent: int) -> int:
         """How many actions an agent has begun."""
         return 0
 
     def hears_of_itself(self, barrier: int, agent: int) -> int:
-        """Up to which of an agent's own actions the last phase of a barrier came behind."""
+        """The last of an agent's own actions that certainly came before the last phase of a barrier ended."""
         return 0
 
     def ends(self, barrier: int, phase: int) -> None:

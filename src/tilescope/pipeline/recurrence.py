@@ -6,7 +6,7 @@
 A run against the nominal clock depends on its state alone. So where the state after a round of P steps equals that
 before it, with every clock, phase and tile counted from the moment, further rounds repeat it, and a loop of N steps ends as
 one does in which m P steps in the middle are left out. P is a period of every expression in the loops. The steps that are
-left count on with their own numbers, so what comes behind the loop finds the tiles of its last steps.
+left count on with their own numbers, so what comes after the loop finds the tiles of its last steps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _LongLoop(NamedTuple):
 
 
 def shortened(pipeline: Pipeline) -> Shortened | None:
-    """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
+    """The pipeline with its long loops cut by whole rounds; None if no loop is long, or the cut may change the verdict."""
     loops = list(_loops(pipeline))
     long = [loop for loop in loops if len(loop.values) > _SHORT_LOOP]
     places = {loop.role: loop.place for loop in long}
@@ -138,7 +138,7 @@ def _texts(step: Step) -> Iterator[_Text]:
 class Shortened(Run):
     """The run of a pipeline with its long loops cut; compares its state at every round of them with those before.
 
-    The last round comes behind the cut, with the counters that it has in the whole loop.
+    The last round comes after the cut, with the counters that it has in the whole loop.
     """
 
     def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, cut: int) -> None:

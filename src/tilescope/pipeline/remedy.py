@@ -124,7 +124,8 @@ def _other_bytes(program: Program, error: MistakeFoundError) -> Iterator[Remedy]
     pipeline = program.pipeline
     for role, step in _steps(pipeline):
         is_by_lanes = step.op == "copy" and step.arguments.get("lanes", 1) != 1
-        if is_by_lanes and reference("barrier", step.arguments["barrier"])[0] == name:
+        barrier = step.arguments.get("barrier")  # None: a copy whose bytes no barrier counts
+        if is_by_lanes and barrier is not None and reference("barrier", barrier).name == name:
             one = _with_argument(pipeline, role, _same(step), lanes=1)
             yield Remedy("Let one lane issue the copy: every lane that issues it brings the bytes once more.", one)
     expecting = [(role, step) for role, step in _steps(pipeline) if _on(name, "expect")(step)]
@@ -263,7 +264,7 @@ def _more_fences(program: Program, error: MistakeFoundError) -> Iterator[Remedy]
     kind = kinds[instruction]
     fence = Step("fence", kind)
 
-    def behind(step: Step) -> tuple[Step, ...]:
+    def after(step: Step) -> tuple[Step, ...]:
         return (step, fence) if step.op in ("read", "write", "multiply") and _names(step, name) else (step,)
 
     def before(step: Step) -> tuple[Step, ...]:
@@ -272,14 +273,14 @@ def _more_fences(program: Program, error: MistakeFoundError) -> Iterator[Remedy]
 
     if kind != "tcgen05.after":
         where = f"after the access of {first.name} and before its barrier"
-        yield Remedy(f"Put {instruction} {where}.", _changed(program.pipeline, first, behind))
+        yield Remedy(f"Put {instruction} {where}.", _changed(program.pipeline, first, after))
     if kind != "tcgen05.before":
         sentence = f"Put {instruction} after the wait of {second.name}."
         yield Remedy(sentence, _changed(program.pipeline, second, before))
 
 
 def _more_meetings(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
-    """A sync of the role's warps behind what they read or wrote, or behind their wait for cp.async."""
+    """A sync of the role's warps after what they read or wrote, or after their wait for cp.async."""
     role = program.agents[error.number("agent_before")].of
     name = program.slots[error.number("slot")].of.name
     used = {step.target for _, step in _steps(program.pipeline) if step.op in _BAR_OPS}
@@ -289,25 +290,23 @@ def _more_meetings(program: Program, error: MistakeFoundError) -> Iterator[Remed
     threads = role.whole_threads(WARP_THREADS)
     sync = Step("sync", free[0], {"threads": threads})
 
-    def behind(step: Step) -> tuple[Step, ...]:
+    def after_access(step: Step) -> tuple[Step, ...]:
         if step.op in ("read", "write", "multiply") and _names(step, name):
             return step, sync
         return (step,)
 
-    def behind_fence(step: Step) -> tuple[Step, ...]:
+    def after_fence(step: Step) -> tuple[Step, ...]:
         return (step, sync) if step.op == "fence" and step.target == "proxy.async" else (step,)
 
-    def behind_wait(step: Step) -> tuple[Step, ...]:
+    def after_wait(step: Step) -> tuple[Step, ...]:
         return (step, sync) if step.op == "wait_group" and step.target == "cp.async" else (step,)
 
+    pipeline = program.pipeline
     all_threads = f"the {threads} threads of {role.name}"
     if error.kind == "cp.async warps":
-        after_wait = _changed(program.pipeline, role, behind_wait)
-        yield Remedy(f"Put a sync of {all_threads} after cp.async.wait_group.", after_wait)
-    after_fence = _changed(program.pipeline, role, behind_fence)
-    after_access = _changed(program.pipeline, role, behind)
-    yield Remedy(f"Put a sync of {all_threads} after the access and its fence.", after_fence)
-    yield Remedy(f"Put a sync of {all_threads} after the access.", after_access)
+        yield Remedy(f"Put a sync of {all_threads} after cp.async.wait_group.", _changed(pipeline, role, after_wait))
+    yield Remedy(f"Put a sync of {all_threads} after the access and its fence.", _changed(pipeline, role, after_fence))
+    yield Remedy(f"Put a sync of {all_threads} after the access.", _changed(pipeline, role, after_access))
 
 
 def _more_waits(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:

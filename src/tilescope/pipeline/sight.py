@@ -88,7 +88,7 @@ class Sight(Order):
         return access.key not in self.under_way
 
     def needs_later(self, access: Access) -> bool:
-        """Whether an access must be kept: it is under way, or what comes may need a fence behind it."""
+        """Whether an access must be kept: it is under way, or a later access may need a fence after it."""
         return access.key in self.under_way or (access.write and access.how in ("generic", "cp.async", "tcgen05"))
 
     def fences(self, agent: int, kind: str, accesses: Iterable[Access], own: Container[Key]) -> None:

@@ -41,7 +41,8 @@ _WAY_STEPS = 16
 _MAX_REMEDIES = 24
 _REMEDY_STATES = 2_000
 _NO_CURE = (
-    "Follow the way into it: no single change of a count, of bytes, of a parity or of a step that was tried cures it."
+    "Follow the steps that lead to it: no single change of a count, of bytes, of a parity or of a step cures it, "
+    "of those that were tried."
 )
 
 
@@ -53,7 +54,7 @@ class Event(Value):
     end: int
     role: str
     op: str
-    said: str  # what has no block in its name lies in the role's, or where the bytes land
+    said: str  # in words; a barrier or slot without a block in its name is in the role's block, or where the bytes land
     barrier: str = ""
     phase: int = -1
     slots: tuple[str, ...] = ()

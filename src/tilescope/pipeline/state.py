@@ -297,7 +297,9 @@ class State:
         """A wait passes."""
         self._require_ready(barrier, agent)
         self._require_met(barrier, agent)
-        if agent in self.unmet_stores:  # all warps wait for a phase that came behind the one that waited for its store
+        if (
+            agent in self.unmet_stores
+        ):  # all warps now wait for a phase that ended after one of them waited for its store
             heard = self.order.hears_of_itself(barrier, agent)
             held = self.unmet_stores[agent]
             self.unmet_stores[agent] = {key: time for key, time in held.items() if time > heard}
@@ -305,7 +307,7 @@ class State:
         self.last_pass[agent, barrier] = self.phase[barrier]
 
     def _require_ready(self, barrier: int, agent: int, past: Clock | None = None) -> None:
-        """Stop where an agent cannot know that a barrier is initialised; of a copy that lands, could not when it was issued."""
+        """Stop where an agent cannot know that a barrier is initialised; a copy that lands had to know when it was issued."""
         program = self.program
         if not program.initialises or barrier >= self.barriers:
             return

@@ -1,4 +1,4 @@
-"""From a step to its actions: every reference becomes a number, every expression a number for the values of its names.
+"""From a step to its actions: references and expressions become numbers, once the loop counters have values.
 
     {wait = "full[i % 4]", parity = 0}   ──▶   a function of i   ──▶   i = 5: wait barrier 1, parity 0
 
@@ -39,11 +39,11 @@ class _Parts:
 
 
 class _Held(NamedTuple):
-    """The stages of a barrier, slot or flag: how many, the number of the first, and the numbers from block to block."""
+    """How the stages of a barrier, slot or flag are numbered through all blocks."""
 
     stages: int
-    first: int
-    per_block: int  # 0: all blocks share them
+    first: int  # number of stage 0 in block 0
+    per_block: int  # from a block's number to that of the next block; 0: all blocks share the stages
 
 
 class StepReader:
@@ -123,7 +123,7 @@ class StepReader:
         return parts
 
     def _barriers_of_threads(self, op: str, bar: Number) -> list[Place]:
-        """The barrier that an operation means without naming it: of the cluster, of the grid before, or a bar of its block."""
+        """The barrier that an operation uses without naming it: the cluster's, the one of the earlier grid, or a bar."""
         instances = self.instances
         if op == "cluster":
             cluster = instances.cluster + int(self.agent.of.earlier)

@@ -11,7 +11,7 @@ _ENDING = ".toml"
 
 
 def template_names() -> tuple[str, ...]:
-    """The templates there are: the names of their files.
+    """The names of all templates, sorted.
 
     >>> template_names()[:2]
     ('cooperative-store', 'flash-attention-3')
@@ -21,7 +21,7 @@ def template_names() -> tuple[str, ...]:
 
 
 def template_text(name: str) -> str:
-    """The text of a template; a name that there is not is refused with those that there are."""
+    """The text of a template; an unknown name is refused with a list of the known ones."""
     if name not in template_names():
         raise RuleError([unknown_name("template", "template", name, template_names())])
     return (_FOLDER / f"{name}{_ENDING}").read_text("utf-8")

@@ -141,7 +141,7 @@ class ElementPath(Value):
         return self.address // BANK_BYTES % BANKS
 
 
-def element_path(plan: Plan, mn: int, k: int, smem_address: int = 0) -> ElementPath:
+def element_path(plan: Plan, mn: int, k: int, smem_address: int) -> ElementPath:
     """The way of element (mn, k) of a planned tile whose shared memory starts at `smem_address`."""
     problem = plan.problem
     rows, columns = problem.tile

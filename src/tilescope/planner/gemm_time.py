@@ -35,11 +35,15 @@ _MEASURED_SMS = 132
 _NEIGHBOURS = 2  # SMs that fetch what they share once
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
+_MEASURED_SMS_OF_CLUSTERS = 120  # of its SMs, those on which clusters of 4 and 8 run
+_L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
+_POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
+_POWER_IN_FULL = 12.0  # … and from which on it counts in full
 
 
 @dataclass(frozen=True, slots=True)
 class GemmRates:
-    """What the prediction rests on; times in microseconds, rates in GB/s."""
+    """What the prediction rests on."""
 
     launch_us: float
     dependent_us: float  # of a dependent launch
@@ -47,26 +51,26 @@ class GemmRates:
     cycle_ns: float  # of the tensor cores, under load
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
     issue_us: float  # of a K step's copies
-    promoting: float  # how much longer steps take whose sums are promoted
-    memory: float
-    l2: float  # of what neighbouring SMs do not share
-    uneven_l2: float  # of all that is fetched, where rows straddle lines: beside the former
-    one_sm: float
-    uneven_sm: float  # likewise
-    half_lines: float  # share of that cost where rows start at multiples of 64 bytes
-    sectors: float  # and of 32
+    promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
+    memory_gb_per_s: float
+    l2_gb_per_s: float  # of what neighbouring SMs do not share
+    uneven_l2_gb_per_s: float  # of all that is fetched, beside that, where rows straddle lines
+    sm_gb_per_s: float  # loads of one SM
+    uneven_sm_gb_per_s: float  # beside that, where rows straddle lines
+    half_line_share: float  # of what straddling costs, where rows start at multiples of 64 bytes
+    sector_share: float  # and of 32
     epilogue_us: float  # of a round, before its bytes
-    epilogue: float  # of one SM
+    epilogue_gb_per_s: float  # of one SM
     cluster_us: float  # two meetings of a cluster
     cluster_block_us: float  # and more for every block of it
-    cluster: float  # of one SM's parts
+    cluster_gb_per_s: float  # of one SM's parts
     workspace_us: float  # the counter, and the way to the L2 and back
     workspace_part_us: float  # and more for every part that the last block adds
-    workspace_write: float  # of one SM
-    workspace_read: float
-    read_twice: float  # share of B that comes from memory again where a cluster splits k and several tiles need it
+    workspace_write_gb_per_s: float  # of one SM
+    workspace_read_gb_per_s: float
+    read_twice_share: float  # of B: what comes from memory again where a cluster splits k and several tiles need it
     sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
-    sustained_l2: float  # of the same: what SMs fetch takes power too
+    sustained_l2_gb_per_s: float  # of the same: what SMs fetch takes power too
     sharpness: float  # how suddenly the longest of several times takes over
 
 
@@ -78,26 +82,26 @@ H200_RATES = GemmRates(
     cycle_ns=0.6012,
     smem_cycles=1.333,
     issue_us=0.1194,
-    promoting=1.1,
-    memory=4358,
-    l2=14690,
-    uneven_l2=12100,
-    one_sm=400,
-    uneven_sm=137.8,
-    half_lines=0.2173,
-    sectors=0.3463,
+    promoted_ratio=1.1,
+    memory_gb_per_s=4358,
+    l2_gb_per_s=14690,
+    uneven_l2_gb_per_s=12100,
+    sm_gb_per_s=400,
+    uneven_sm_gb_per_s=137.8,
+    half_line_share=0.2173,
+    sector_share=0.3463,
     epilogue_us=0.0718,
-    epilogue=81.5,
+    epilogue_gb_per_s=81.5,
     cluster_us=0.579,
     cluster_block_us=0.0706,
-    cluster=23.3,
+    cluster_gb_per_s=23.3,
     workspace_us=0.695,
     workspace_part_us=0.2208,
-    workspace_write=29.5,
-    workspace_read=278,
-    read_twice=0.547,
+    workspace_write_gb_per_s=29.5,
+    workspace_read_gb_per_s=278,
+    read_twice_share=0.547,
     sustained_tflops=2236,
-    sustained_l2=17090,
+    sustained_l2_gb_per_s=17090,
     sharpness=3.168,
 )
 
@@ -132,7 +136,7 @@ def clusters(sms: int, blocks: int) -> int:
     >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
     (66, 30, 15)
     """
-    usable = sms if blocks <= 2 else sms * 120 // _MEASURED_SMS
+    usable = sms if blocks <= 2 else sms * _MEASURED_SMS_OF_CLUSTERS // _MEASURED_SMS
     return usable // blocks
 
 
@@ -142,26 +146,36 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
         return None
     rates = H200_RATES
     work = _work(product, tile, schedule)
-    fetched = work.tiles * work.step_bytes * ceil_div(product.shape[2], tile[2])
+    fetched_bytes = work.tiles * work.step_bytes * ceil_div(product.shape[2], tile[2])
     straddling = _straddling(product, rates)
-    promoting = rates.promoting if product.is_promoted else 1.0
+    step_us = _step_us(work, straddling, rates)
+    if product.is_promoted:
+        step_us *= rates.promoted_ratio
+    l2_us = _us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
+    l2_us += _us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
     bounds = {
-        "steps": work.full_rounds * work.k_tiles * _step_us(work, straddling, rates) * promoting,
-        "memory": memory_bytes / _memory_rate(product, rates) / 1e3,
-        "L2": (_fetched_apart(product, tile, schedule) / rates.l2 + straddling * fetched / rates.uneven_l2) / 1e3,
-        "power": _power_us(product, tile, work, fetched, rates),
+        "steps": work.full_rounds * work.k_tiles * step_us,
+        "memory": _us(memory_bytes, _memory_gb_per_s(product, rates)),
+        "L2": l2_us,
+        "power": _power_us(product, tile, work, fetched_bytes, rates),
     }
     share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
+    launch_us = rates.dependent_us if schedule.dependent else rates.launch_us
     return Prediction(
-        launch_us=(rates.dependent_us if schedule.dependent else rates.launch_us) + rates.block_us * work.blocks,
+        launch_us=launch_us + rates.block_us * work.blocks,
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),
-        epilogue_us=work.rounds * (rates.epilogue_us + share_bytes / rates.epilogue / 1e3),
+        epilogue_us=work.rounds * (rates.epilogue_us + _us(share_bytes, rates.epilogue_gb_per_s)),
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )
+
+
+def _us(moved_bytes: float, gb_per_s: float) -> float:
+    """Microseconds that bytes take at a rate."""
+    return moved_bytes / gb_per_s / 1e3
 
 
 def _basis(product: Product) -> Basis:
@@ -193,7 +207,7 @@ def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
     blocks = ceil_div(work.rows, _WGMMA_ROWS)
     products_us = max(sums_cycles, read_cycles) * _WGMMA_STEPS * blocks * rates.cycle_ns / 1e3
-    loads_us = work.step_bytes * (1 / rates.one_sm + straddling / rates.uneven_sm) / 1e3
+    loads_us = _us(work.step_bytes, rates.sm_gb_per_s) + _us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
     return _longest((products_us, rates.issue_us, loads_us), rates.sharpness)
 
 
@@ -215,18 +229,18 @@ def _straddling(product: Product, rates: GemmRates) -> float:
     a_row = k if product.a_major == "K" else m
     b_row = k if product.b_major == "K" else n
     row_bytes = [row * product.data_type.bits // 8 for row in (a_row, b_row)]
-    shares = {_LINE_BYTES: 0.0, _LINE_BYTES // 2: rates.half_lines, _LINE_BYTES // 4: rates.sectors}
+    shares = {_LINE_BYTES: 0.0, _LINE_BYTES // 2: rates.half_line_share, _LINE_BYTES // 4: rates.sector_share}
     for step_bytes, share in shares.items():
         if all(size % step_bytes == 0 for size in row_bytes):
             return share
     return 1.0
 
 
-def _memory_rate(product: Product, rates: GemmRates) -> float:
-    """GB/s; of another card by its own memory."""
+def _memory_gb_per_s(product: Product, rates: GemmRates) -> float:
+    """The rate of memory: of another card than the measured one, by the rate of its own."""
     card = product.card
     assert card is not None
-    return rates.memory * card.memory_gb_per_s / _MEASURED_GB_PER_S
+    return rates.memory_gb_per_s * card.memory_gb_per_s / _MEASURED_GB_PER_S
 
 
 def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work, rates: GemmRates) -> float:
@@ -236,7 +250,7 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     b_bytes = n * k * element
     c_bytes = m * n * product.output_type.bits / 8
     if schedule.split > 1 and work.tiles_m > 1:
-        b_bytes *= 1 + rates.read_twice
+        b_bytes *= 1 + rates.read_twice_share
     return order_bytes(product, tile, schedule.group) - (m + n) * k * element + a_bytes + b_bytes + c_bytes
 
 
@@ -246,7 +260,8 @@ def order_bytes(product: Product, tile: Tile, group: int) -> float:
     element = product.data_type.bits / 8
     tiles_m, tiles_n = tile_grid(product.shape, tile)
     rows = min(group or tiles_m, tiles_m)
-    held_bytes = (product.card.l2_bytes or 0) * 0.6 if product.card is not None else 0
+    l2_bytes = product.card.l2_bytes if product.card is not None else None
+    held_bytes = (l2_bytes or 0) * _L2_SHARE_HELD
     a_bytes = m * k * element
     b_bytes = n * k * element
     if a_bytes + b_bytes <= held_bytes:
@@ -257,7 +272,7 @@ def order_bytes(product: Product, tile: Tile, group: int) -> float:
     return a_bytes * a_times + b_bytes * b_times
 
 
-def _fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> float:
+def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> float:
     """Operand bytes that SMs fetch, what two neighbours share counted once: B down m, A where tiles go along n first.
 
     The blocks of a cluster that splits k are neighbours, and share nothing.
@@ -275,23 +290,24 @@ def _fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> float:
 
 
 def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:
-    """Of long products, from 10^11 operations on and in full from 10^12: products and fetches share the power there is."""
+    """The time of a long product by the power that its sums and its fetches share."""
     operations = 2.0 * work.tiles * tile[0] * tile[1] * product.shape[2] * product.data_type.bits / 16
-    share = min(1.0, max(0.0, (log10(operations) - 11.1) / 0.9))
+    share = min(1.0, max(0.0, (log10(operations) - _POWER_FROM) / (_POWER_IN_FULL - _POWER_FROM)))
     tflops = rates.sustained_tflops * share + _UNLIMITED_TFLOPS * (1 - share)
-    return operations / tflops / 1e6 + share * fetched_bytes / rates.sustained_l2 / 1e3
+    return operations / tflops / 1e6 + _us(share * fetched_bytes, rates.sustained_l2_gb_per_s)
 
 
 def _adding_us(schedule: Schedule, rounds: int, share_bytes: int, rates: GemmRates) -> float:
-    took = 0.0
+    adding_us = 0.0
     if schedule.split > 1:
-        meetings = rates.cluster_us + rates.cluster_block_us * schedule.split
-        took += rounds * (meetings + share_bytes * (schedule.split - 1) / rates.cluster / 1e3)
+        meetings_us = rates.cluster_us + rates.cluster_block_us * schedule.split
+        adding_us += rounds * (meetings_us + _us(share_bytes * (schedule.split - 1), rates.cluster_gb_per_s))
     shared_by = max(schedule.parts, schedule.tail)
     if shared_by > 1:
-        moved = 1 / rates.workspace_write + shared_by / rates.workspace_read
+        moved_us = _us(share_bytes, rates.workspace_write_gb_per_s)
+        moved_us += _us(share_bytes * shared_by, rates.workspace_read_gb_per_s)
         times = rounds if schedule.parts > 1 else 1
-        took += times * (rates.workspace_us + share_bytes * moved / 1e3)
+        adding_us += times * (rates.workspace_us + moved_us)
     if schedule.parts > 1:
-        took += rates.workspace_part_us * schedule.parts
-    return took
+        adding_us += rates.workspace_part_us * schedule.parts
+    return adding_us

@@ -7,7 +7,8 @@
     }                        and closes
 
 One expression takes a whole statement. An instruction of the common form is read quickly (`operands`), any other with
-care. Labels, tables of labels and functions may follow their use, so names that are none of the scope's wait for the end.
+care. Labels, tables of labels and functions may follow their use, so a name that the scope does not know yet is looked up
+at the end.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _STATEMENT = re.compile(
     )""",
     re.VERBOSE,
 )
-_OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name behind these is a label or a function
+_OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name after these is a label or a function
 _CALL = re.compile(
     rf"""\s*(?:\((?P<results>[^()]*)\)\s*,\s*)?(?P<name>{NAME})\s*(?:,\s*\((?P<arguments>[^()]*)\)\s*)?"""
 )
@@ -143,7 +144,7 @@ class BodyReader:
         self.source: int | None = None
 
     def read(self, position: int, outermost: Scope, functions: Container[str]) -> tuple[Body, int]:
-        """The body behind the brace at `position`, and where it ends; `outermost` has the parameters already."""
+        """The body that the brace at `position` opens, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
         self.scope = outermost
         position = self._opened(position)
@@ -207,7 +208,7 @@ class BodyReader:
         else:
             _skip_statement(cursor)
             self.scope.tables[name] = Prototype(name)
-        return _behind(cursor)
+        return _after_semicolon(cursor)
 
     def _read_names(self) -> list[Token]:
         cursor = self.cursor
@@ -234,7 +235,7 @@ class BodyReader:
             self._declare_variables()
         elif directive in _SKIPPED:
             _skip_statement(cursor)
-            return _behind(cursor)
+            return _after_semicolon(cursor)
         else:
             cursor.refuse("an instruction, a label, or a directive of a function's body")
         return cursor.token.start
@@ -267,7 +268,7 @@ class BodyReader:
         return found.end()
 
     def _quick_operands(self, name: str, found: re.Match[str]) -> list[Operand] | None:
-        """The operands of an instruction of the common form; None: none of it."""
+        """The operands of an instruction of the common form; None: ask the careful reader."""
         written = found["operands"]
         if not written or written.isspace():
             return []
@@ -368,7 +369,7 @@ def _skip_statement(cursor: Cursor) -> None:
             cursor.take()
 
 
-def _behind(cursor: Cursor) -> int:
-    """The place behind the semicolon that comes next."""
+def _after_semicolon(cursor: Cursor) -> int:
+    """Where the next statement begins; the semicolon of this one comes next."""
     cursor.expect(";")
     return cursor.token.start

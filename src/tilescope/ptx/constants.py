@@ -84,7 +84,7 @@ def read_integer(cursor: Cursor, expected: str = "an integer") -> int:
 
 
 def read_count(cursor: Cursor, what: str, most: int) -> int:
-    """An integer from 0 to `most`: so many of something."""
+    """A count from 0 to `most`; `what` is counted, in the plural."""
     token = cursor.token
     count = read_integer(cursor, f"the number of {what}")
     if count < 0:
@@ -106,7 +106,7 @@ def _sum(cursor: Cursor, expected: str, binding: int, depth: int) -> Immediate:
 
 def _combined(cursor: Cursor, token: Token, left: Immediate, right: Immediate) -> Immediate:
     if left.float_bits is not None or right.float_bits is not None:
-        cursor.refuse("the end of a number: floats are not added up", token)
+        cursor.refuse("the end of the number: constant expressions are of integers only", token)
     if right.value == 0 and token.text in ("/", "%"):
         raise cursor.text.error(DIVISION_BY_ZERO, token.start)
     return Immediate(_in_64_bits(_OPERATION[token.text](left.value, right.value)))
@@ -145,7 +145,7 @@ def _signed(cursor: Cursor, sign: Token, number: Immediate) -> Immediate:
 
 
 def _in_64_bits(value: int) -> int:
-    """What 64 bits hold of a value: signed where that is enough."""
+    """A value as a 64-bit word: unchanged if it fits as signed or unsigned, else its lower 64 bits."""
     if -_SIGNED_END <= value < _WORD_END:
         return value
     return value % _WORD_END
@@ -156,7 +156,7 @@ def _literal(cursor: Cursor) -> Immediate:
     if token.kind == "float":
         return Immediate(float_word(float(token.text)), 64)
     if token.kind == "hex_float":
-        digits = token.text[2:]  # behind 0f or 0d
+        digits = token.text[2:]  # without 0f or 0d
         return Immediate(int(digits, 16), 4 * len(digits))
     digits = token.text.removesuffix("U").lower()
     if len(digits) > _INTEGER_CHARACTERS:
@@ -177,7 +177,7 @@ def _integer(cursor: Cursor, token: Token, digits: str) -> int:
     if not digits.startswith("0"):
         return int(digits)
     if digits.strip("01234567"):
-        cursor.refuse("octal digits behind a 0", token)
+        cursor.refuse("octal digits after the leading 0", token)
     return int(digits, 8)
 
 

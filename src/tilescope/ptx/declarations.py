@@ -3,7 +3,7 @@
 .reg .b32 %r<180>;                         registers %r0 to %r179
 .reg .v2 .f32 %v;                          a vector of two: %v.x and %v.y
 .shared .align 16 .b8 tile[4][64];         256 bytes of shared memory
-.param .u64 .ptr .global .align 16 out     a parameter; what it points to is only said to the compiler
+.param .u64 .ptr .global .align 16 out     a parameter; what follows .ptr is a hint for the compiler
 .global .align 4 .b8 table[4] = {1, 2};    with initial values
 """
 
@@ -59,7 +59,7 @@ class VariableCounter:
 
 
 PLAIN_PARAMETER = re.compile(rf"\.param\s+\.(?P<type>[bus](?:8|16|32|64)|f32|f64)\s+(?P<name>{NAME})\s*;")
-"""What calls declare by the thousand."""
+"""The common form of a parameter: calls declare thousands of them, so it is read by one expression."""
 
 
 class _Kind(NamedTuple):
@@ -109,7 +109,7 @@ def _vector_register(scope: Scope, name: str, register_type: str, lanes: int) ->
 
 
 def refuse_second(cursor: Cursor, scope: Scope, name: Token) -> None:
-    """Refuse a name that its scope has already."""
+    """Refuse a name that its scope has declared already."""
     if name.text != "_" and scope.declares(name.text):
         raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
 

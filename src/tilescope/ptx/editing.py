@@ -50,7 +50,7 @@ class Statement(NamedTuple):
     """An instruction as it stands in a text: where, its guard and opcode, and its operands as they are written."""
 
     start: int
-    end: int  # behind the semicolon
+    end: int  # after the semicolon
     head: str
     operands: tuple[str, ...]
     line_ends: int  # inside it
@@ -70,7 +70,7 @@ class Statement(NamedTuple):
         return Edit(self.start, self.end, text + "\n" * self.line_ends)
 
     def with_operand(self, index: int, operand: str, before: str = "") -> Edit:
-        """Write another operand; what stands in `before` is done first, in a scope of its own."""
+        """Write another operand; the instructions in `before` run first, in a scope of their own."""
         operands = [*self.operands]
         operands[index] = operand
         changed = self._replace(operands=tuple(operands)).written

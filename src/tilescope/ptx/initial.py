@@ -68,7 +68,7 @@ class _Writer:
 
 
 def read_initial(cursor: Cursor, element_type: str, dimensions: tuple[int, ...], lanes: int = 1) -> Initial:
-    r"""The value behind `=`; `dimensions` are those of the array, `lanes` those of a vector type.
+    r"""The value after `=`; `dimensions` are those of the array, `lanes` those of a vector type.
 
     >>> from tilescope.ptx.lexer import Text
     >>> read_initial(Cursor(Text("{{1, 2}, {3}};")), "u8", (2, 3)).data
@@ -87,7 +87,7 @@ def read_initial(cursor: Cursor, element_type: str, dimensions: tuple[int, ...],
 
 
 def _read_list(cursor: Cursor, writer: _Writer, dimensions: tuple[int, ...]) -> None:
-    """Elements in braces, or a list for each row; extent 0 is one that is not known."""
+    """Elements in braces, or a list for each row; an extent of 0 is not known yet."""
     row_bytes = writer.element_bytes
     for extent in dimensions[1:]:
         row_bytes *= extent
@@ -161,7 +161,7 @@ def _bytes_of(cursor: Cursor, value: Immediate, element_type: str, token: Token)
 
 
 def _number(value: Immediate) -> float:
-    """What a constant is, whatever it is written as."""
+    """The value of a constant, from an integer or from the bits of a float."""
     if value.float_bits is None:
         return float(value.value)
     written_as = "<f" if value.float_bits == 32 else "<d"

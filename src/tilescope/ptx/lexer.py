@@ -1,4 +1,4 @@
-r"""A PTX text as tokens: names, words behind a dot, numbers, strings and marks.
+r"""A PTX text as tokens: names, words after a dot, numbers, strings and marks.
 
     @!%p1 ld.global.v2.f32 {%f1, %f2}, [%rd1+8];
     ││└┬┘ ┤└──┬──┘          └┬┘              │
@@ -106,7 +106,7 @@ class Text:
 
 
 class Token(NamedTuple):
-    """A piece of the text. `kind`: name, word (behind a dot), integer, float, hex_float, string, mark, other or end."""
+    """A piece of the text. `kind`: name, word (after a dot), integer, float, hex_float, string, mark, other or end."""
 
     kind: str
     text: str
@@ -131,33 +131,33 @@ class Cursor:
     def move(self, position: int) -> None:
         """Go to a position."""
         found = _TOKEN.match(self.code, position)
-        assert found is not None  # the last alternatives take whatever comes
+        assert found is not None  # the last alternatives match anything
         group = found.lastindex
         assert group is not None
         self.end = found.end()  # of the token
         self.token = Token(_KINDS[group - 1], found[group], found.start(group))
 
     def take(self) -> Token:
-        """The next token, which is then behind."""
+        """Take the next token, and move past it."""
         token = self.token
         self.move(self.end)
         return token
 
     def takes(self, text: str) -> bool:
-        """Whether the next token reads so; then it is behind."""
+        """Whether the next token has this text; if so, move past it."""
         if self.token.text != text:
             return False
         self.move(self.end)
         return True
 
     def expect(self, text: str, expected: str | None = None) -> Token:
-        """The next token, which reads so."""
+        """Take the next token, which must have this text."""
         if self.token.text != text:
             self.refuse(expected or f"`{text}`")
         return self.take()
 
     def expect_kind(self, kind: str, expected: str) -> Token:
-        """The next token, which is of this kind."""
+        """Take the next token, which must be of this kind."""
         if self.token.kind != kind:
             self.refuse(expected)
         return self.take()

@@ -195,32 +195,32 @@ def fields_of(name: str, modifiers: tuple[str, ...]) -> Fields:
     >>> fields_of("mbarrier", ("arrive", "expect_tx", "release", "cta", "shared::cta", "b64")).family
     'mbarrier.arrive.expect_tx'
     """
-    said: dict[str, list[str]] = {}
+    words: dict[Meaning, list[str]] = {}
     for word in modifiers:
-        said.setdefault(meaning_of(name, word), []).append(word)
+        words.setdefault(meaning_of(name, word), []).append(word)
     return Fields(
-        family=".".join((name, *said.get("family", ()))),
-        spaces=tuple(said.get("spaces", ())),
-        types=tuple(said.get("types", ())),
-        vector=_number_in(said.get("vector")) or 1,
-        scope=_first(said.get("scope")),
-        order=_first(said.get("order")),
-        rounding=_first(said.get("rounding")),
-        comparison=_first(said.get("comparison")),
-        operation=_first(said.get("operation")),
-        half=_first(said.get("half")),
-        mode=_first(said.get("mode")),
-        cache=_first(said.get("cache")),
-        hints=tuple(said.get("hints", ())),
-        shapes=tuple(said.get("shapes", ())),
-        layouts=tuple(said.get("layouts", ())),
-        rank=_number_in(said.get("rank")),
-        count=_number_in(said.get("count")),
-        completion=_first(said.get("completion")),
-        cta_group=_number_in(said.get("cta_group")),
-        kind=_first(said.get("kind")),
-        flags=frozenset(said.get("flags", ())),
-        unknown=tuple(said.get("unknown", ())),
+        family=".".join((name, *words.get("family", ()))),
+        spaces=tuple(words.get("spaces", ())),
+        types=tuple(words.get("types", ())),
+        vector=_number_in(words.get("vector")) or 1,
+        scope=_first(words.get("scope")),
+        order=_first(words.get("order")),
+        rounding=_first(words.get("rounding")),
+        comparison=_first(words.get("comparison")),
+        operation=_first(words.get("operation")),
+        half=_first(words.get("half")),
+        mode=_first(words.get("mode")),
+        cache=_first(words.get("cache")),
+        hints=tuple(words.get("hints", ())),
+        shapes=tuple(words.get("shapes", ())),
+        layouts=tuple(words.get("layouts", ())),
+        rank=_number_in(words.get("rank")),
+        count=_number_in(words.get("count")),
+        completion=_first(words.get("completion")),
+        cta_group=_number_in(words.get("cta_group")),
+        kind=_first(words.get("kind")),
+        flags=frozenset(words.get("flags", ())),
+        unknown=tuple(words.get("unknown", ())),
     )
 
 

@@ -2,8 +2,8 @@
 
     %r1  !%p1  %p1|%p2  _  -8  0f3F800000  {%f1, %f2}  [%rd1+8]  [map, {%r1, %r2}]  (param0)  $L__BB0_2
 
-The quick reader knows a text that it has seen in this scope, and a name, a decimal number or a plain address that it has
-not; for anything else it answers None, and the careful reader reads the statement token by token, or says what is wrong.
+The quick reader takes any text that it has seen in this scope before, and names, decimal numbers and plain addresses. For
+anything else it answers None, and the careful reader reads the statement token by token, or says what is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilescope.ptx.syntax import (
 )
 from tilescope.sentence import shortened
 
-MAX_PROBLEMS = 20  # names that are not known, told at once
+MAX_PROBLEMS = 20  # unknown names that one refusal lists
 _QUICK = re.compile(
     rf"""
       (?P<name>{NAME}(?:\.[xyzw])?)
@@ -53,7 +53,7 @@ class Problems:
         self.violations: list[Violation] = []
 
     def add(self, wording: Wording, position: int, **facts: object) -> None:
-        """Note one; those beyond the first few are not worth reading."""
+        """Note a problem, and stop at the last one that is listed: more are not worth reading."""
         place = self.text.place(position)
         self.violations.append(wording.violation(change=None, line=place.line, column=place.column, **facts))
         if len(self.violations) >= MAX_PROBLEMS:
@@ -217,7 +217,7 @@ class OperandReader:
         return tuple(elements)
 
     def _named(self, number: int | None) -> Operand:
-        """A register, a variable, a special register or `_`, perhaps with another behind a bar."""
+        """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`."""
         cursor = self.cursor
         token = cursor.token
         if token.text == WARP_SIZE:
@@ -226,7 +226,7 @@ class OperandReader:
         if isinstance(first, Variable) and cursor.token.text in ("+", "-"):
             return AddressOf(first, read_integer(cursor))
         if isinstance(first, Register | Sink) and cursor.takes("|"):
-            token = cursor.expect_kind("name", "the register behind `|`")
+            token = cursor.expect_kind("name", "the register after `|`")
             return Pair(first, self._meaning(token, None))
         return first
 
@@ -255,19 +255,19 @@ class OperandReader:
         return Sink()
 
     def _address(self, depth: int) -> Address:
-        """`[base+offset]`, with the coordinates of a copy behind a comma."""
+        """`[base+offset]`, or `[map, {x, y}]` with the coordinates of a copy."""
         cursor = self.cursor
         cursor.take()
         base = self._base()
         offset = read_integer(cursor) if cursor.token.text in ("+", "-") else 0
-        behind: list[Operand] = []
+        coordinates: list[Operand] = []
         while not cursor.takes("]"):
             cursor.expect(",", "`]`, `+` or `,`")
-            behind.append(self._operand(None, depth + 1))
-        match behind:
+            coordinates.append(self._operand(None, depth + 1))
+        match coordinates:
             case [Vector(elements)]:
                 return Address(base, offset, elements)
-        return Address(base, offset, tuple(behind))
+        return Address(base, offset, tuple(coordinates))
 
     def _base(self) -> Register | Variable | Immediate:
         cursor = self.cursor

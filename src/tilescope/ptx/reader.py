@@ -70,7 +70,7 @@ class _AddressOfName(NamedTuple):
 
 
 def read_module(text: str) -> Module:
-    """What a PTX text says; RuleError says what is wrong with one, by line and column.
+    """Read a PTX text; a RuleError says what is wrong with it, by line and column.
 
     >>> module = read_module('''
     ... .version 8.0
@@ -88,13 +88,13 @@ def read_module(text: str) -> Module:
     """
     if not isinstance(text, str):
         raise RuleError([argument_type("text", text, "the text of a PTX file", 'Use open("kernel.ptx").read().')])
-    if _VERSION not in text:  # before characters are looked at: another language has others
+    if _VERSION not in text:  # first of all: another language may have characters that PTX refuses
         raise _no_head(text)
     return _ModuleReader(Text(text)).read()
 
 
 def _no_head(text: str) -> RuleError:
-    """The refusal of a text that is no PTX: its first line stands where a version should."""
+    """The refusal of a text that is not PTX: it shows the first line, which should be a .version."""
     before = len(text) - len(text.lstrip())
     first_line = text.strip().partition("\n")[0]
     return MISSING_HEAD.error(
@@ -345,7 +345,7 @@ class _ModuleReader:
         return tuple(shape)
 
     def _check_addresses(self) -> None:
-        """Refuse addresses of what nobody declared, and those that are no address in every space."""
+        """Refuse the address of an undeclared name, and of a variable outside .global that is not generic."""
         for variable, address in self.addresses:
             name = address.name.text
             named = self.variables.get(name)

@@ -31,7 +31,7 @@ SYNTAX = rule(
 )
 CHARACTER = SYNTAX.worded(
     found=_PLACE + ": character {character!r}",
-    limit="a text in plain ASCII outside of comments and strings",
+    limit="PTX is plain ASCII outside of comments and strings",
     fix="Remove it.",
 )
 OPEN_STRING = SYNTAX.worded(
@@ -70,15 +70,15 @@ NO_LABEL = NAME.worded(
 )
 MANY_NAMES = NAME.worded(
     found=_PLACE + ": {count} names that are not declared, up to here",
-    limit="the first ones stand above",
+    limit="only the first ones are listed above",
     fix="Declare these first.",
 )
 TYPE = rule(
     "ptx-type",
-    "Registers and variables have a type of the PTX ISA; predicates guard.",
+    "Registers and variables have a type of the PTX ISA, and only predicates guard an instruction.",
     argument=_PLACE,
     found=_PLACE + ": {shown}",
-    limit="a type: {known:, }",
+    limit="the types are {known:, }",
     fix="Use one of them.",
     source="PTX ISA, Fundamental Types",
     passing=_example(".entry k() { .reg .b32 %r<2>; }"),
@@ -104,7 +104,7 @@ POINTER_SPACE = TYPE.worded(
 )
 LIMIT = rule(
     "ptx-limit",
-    "A PTX text keeps to the sizes that the machine and this reader have.",
+    "A PTX text stays within the limits of the chip and of this reader.",
     argument=_PLACE,
     found=_PLACE + ": {amount} {what}",
     limit="at most {most}",
@@ -115,6 +115,6 @@ LIMIT = rule(
 )
 ADDRESS_SIZE = LIMIT.worded(
     found=_PLACE + ": .address_size {bits}",
-    limit="addresses of 64 bits",
+    limit="only addresses of 64 bits are supported",
     fix="Compile for 64 bits: the 32-bit mode is gone since CUDA 12.",
 )

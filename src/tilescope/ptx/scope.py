@@ -34,8 +34,8 @@ SPECIAL_REGISTERS = frozenset(
     | {f"%pm{number}_64" for number in range(8)}
     | {"WARP_SZ"}
 )
-_MOST_DIGITS = 7  # of a register's number in its range
-NAMES_COMPARED = 200  # with a name that is not known
+_MOST_DIGITS = 7  # in the number of a register of a range
+NAMES_COMPARED = 200  # known names that an unknown one is compared with
 
 Named: TypeAlias = Register | Variable | Vector
 
@@ -151,7 +151,7 @@ class Scope:
         return next((scope.tables[name] for scope in self.outward() if name in scope.tables), None)
 
     def nearest(self, name: str, *, of_labels: bool = False) -> str | None:
-        """The known name that is most like one that is not."""
+        """The known name that is most like an unknown one."""
         known: list[str] = []
         for scope in self.outward():
             known += [*scope.labels, *scope.tables] if of_labels else [*scope._types, *scope._named]

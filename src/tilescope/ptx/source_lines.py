@@ -14,8 +14,8 @@ Triton counts the lines of an inline assembly text as lines of the program: only
     ld.global.b32 { %r1 }, [ %rd1 + 0 ];
     // end inline asm
 
-Files are named behind their use, mostly, and functions in a debug section at the text's end: lines are numbered while the
-text is read, and `resolved` makes them when all of it is known.
+Most .file directives come after their use, and the names of functions in a debug section at the text's end. So lines are
+numbered while the text is read, and `resolved` names them when all of it is known.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class SourceLines:
         return self._enter(_Line(file, line, column, None, caller), found.start())
 
     def _enter(self, line: _Line, position: int) -> int | None:
-        """The number of a line; line 0 is none, or what it was inlined into."""
+        """The number of a line. Line 0 stands for no line: then that of the line it was inlined into, or None."""
         if line.line == 0:
             return line.inlined_at
         number = self._numbers.get(line)

@@ -15,7 +15,7 @@ _ANONYMOUS = "_GLOBAL__N"  # how compilers call a namespace without a name
 
 
 def source_name(entry: str) -> str:
-    """The name that a kernel has in its source, with its scope; a name of another form is given back as it is.
+    """The name that a kernel has in its source, with its scope; a name that is not mangled comes back unchanged.
 
     >>> source_name("_Z9transposePfPKfii"), source_name("_ZN2ns4gemmILi128EEEvPf"), source_name("matmul_kernel")
     ('transpose', 'ns::gemm', 'matmul_kernel')
@@ -25,7 +25,7 @@ def source_name(entry: str) -> str:
     place = len(_MANGLED)
     is_scoped = entry[place : place + 1] == "N"
     names: list[str] = []
-    place = _behind_qualifiers(entry, place + is_scoped)
+    place = _after_qualifiers(entry, place + is_scoped)
     while (length := _LENGTH.match(entry, place)) is not None:
         start = length.end()
         place = start + int(length[0])
@@ -34,15 +34,15 @@ def source_name(entry: str) -> str:
         names.append(entry[start:place])
         if not is_scoped:
             break
-        place = _behind_qualifiers(entry, place)
-    said = [name for name in names if not name.startswith(_ANONYMOUS)]
-    return "::".join(said) if said else entry
+        place = _after_qualifiers(entry, place)
+    named_scopes = [name for name in names if not name.startswith(_ANONYMOUS)]
+    return "::".join(named_scopes) if named_scopes else entry
 
 
-def _behind_qualifiers(entry: str, place: int) -> int:
-    found = _QUALIFIERS.match(entry, place)
-    assert found is not None  # it may be empty
-    return found.end()
+def _after_qualifiers(entry: str, place: int) -> int:
+    qualifiers = _QUALIFIERS.match(entry, place)
+    assert qualifiers is not None  # it may be empty
+    return qualifiers.end()
 
 
 def parameter_name(entry: str, parameter: str) -> str:

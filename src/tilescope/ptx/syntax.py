@@ -90,9 +90,9 @@ class Register(NamedTuple):
 class Variable:
     """Memory with a name: a parameter, or what .shared, .local, .const, .global and .param declare.
 
-    `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. Variables are told apart by identity of
-    `number`, since a name may be declared again in an inner scope. `initial` ends with the last byte that is given: the
-    rest is 0. Where an address lies, `initial` holds the 8 bytes that are added to it.
+    `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. `number` tells variables apart, since a
+    name may be declared again in an inner scope. `initial` ends with the last byte that the text states: the rest is 0.
+    Where an address of `addresses` will stand, `initial` holds the 8 bytes that are added to it.
     """
 
     name: str
@@ -102,8 +102,10 @@ class Variable:
     alignment_bytes: int
     size_bytes: int | None
     initial: bytes | None = None
-    addresses: tuple[tuple[int, str], ...] = ()  # (offset in `initial`, variable or function whose address lies there)
-    is_extern: bool = False  # defined in another text, but for .shared
+    addresses: tuple[
+        tuple[int, str], ...
+    ] = ()  # (offset in `initial`, variable or function whose address stands there)
+    is_extern: bool = False  # defined in another text; .shared ones get their size at the launch
 
 
 class SpecialRegister(NamedTuple):
@@ -153,7 +155,7 @@ class AddressOf(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """`_`: a result that nobody wants."""
+    """`_`: a result that is dropped."""
 
 
 class Negated(NamedTuple):
@@ -256,7 +258,7 @@ class Instruction:
     guard: Guard | None
     line: int  # of the PTX text, from 1
     source: SourceLine | None
-    text: str  # as it was written, on one line, without the guard's @ taken off
+    text: str  # as it was written, on one line, guard included
     start: int = field(default=0, compare=False)  # of its first character in the PTX text
 
     @property
@@ -268,6 +270,16 @@ class Instruction:
     def fields(self) -> Fields:
         """The modifiers by what they say: `instruction.fields.space`."""
         return fields_of(self.name, self.modifiers)
+
+    @property
+    def source_line(self) -> str | None:
+        """The source line as "mm.cu:61"; None where the PTX names none."""
+        return None if self.source is None else str(self.source)
+
+    @property
+    def line_name(self) -> str:
+        """The source line, or the PTX line where there is none: "mm.cu:61", "PTX line 310"."""
+        return self.source_line or f"PTX line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

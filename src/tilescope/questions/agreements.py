@@ -6,14 +6,15 @@ from dataclasses import fields, replace
 
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS
-from tilescope.mma.agreement import Agreement, compatible
+from tilescope.mma.agreement import compatible
 from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.smem_agreement import Agreement
 from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path
 from tilescope.questions.first_lines.tensor_core import of_agreement
 from tilescope.questions.inputs import SMEM_ADDRESS, TYPE
-from tilescope.questions.maps import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
+from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
 from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
 from tilescope.questions.question import Answer, Asked, Input, Question

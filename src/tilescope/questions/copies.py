@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_identification, of_trace
 from tilescope.questions.inputs import SMEM_ADDRESS, START, TYPE
-from tilescope.questions.maps import (
+from tilescope.questions.map_inputs import (
     DESCRIBED_MAP,
     MAP_FIELDS,
     MAP_INPUTS,

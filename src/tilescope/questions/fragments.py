@@ -16,7 +16,7 @@ FRAGMENT_OPERAND = Input(
     "operand",
     "--operand",
     "Operand",
-    "of mma and wgmma; E: the metadata of a sparse A.",
+    "of mma, wgmma and wmma; E: the metadata of a sparse A.",
     unsaid="none",
     choices=("A", "B", "C", "D", "E"),
 )
@@ -67,6 +67,7 @@ FRAGMENT_INSTRUCTION = Input(
         "mma.m16n8k8",
         "wgmma.m64n128k16",
         "mma.sp.m16n8k32",
+        "wmma.m16n16k16",
         "ldmatrix.x4",
         "ldmatrix.x4.trans",
         "stmatrix.x4",
@@ -79,7 +80,8 @@ FRAGMENT = Question(
     summary="Which thread holds which element, in which register.",
     help="""Draw which thread holds which element of an operand, and what each thread holds.
 
-    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, mma.sp.m16n8k32, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
+    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, wmma.m16n16k16, mma.sp.m16n8k32, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8,
+    for example.
     """,
     inputs=(
         FRAGMENT_INSTRUCTION,

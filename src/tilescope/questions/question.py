@@ -214,7 +214,9 @@ def default_of(row: Input, functions: Iterable[Function]) -> str:
     if row.unsaid:
         return row.unsaid
     taken = defaults(*functions).get(row.library_name)
-    return "" if taken is None or taken is False or taken == () else row.written(taken)
+    if taken is None or taken is False or taken == ():
+        return ""
+    return row.written(taken)
 
 
 class Asked(Mapping[str, Any]):

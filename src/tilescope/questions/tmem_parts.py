@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tilescope.mma.scale_layout import ScaleOperand, scale_layout
+from tilescope.mma.scale_lanes import ScaleOperand
+from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 

@@ -384,13 +384,18 @@ def _placement_problems(
             tile_bytes=tile_bytes,
             rows_needed=ceil_div(last, row_bytes),
         )
-    elif offset.size and (run_bits % 8 or int((byte - byte // run_bytes * run_bytes).max()) + width > run_bytes):
+    elif offset.size and (run_bits % 8 or _furthest_in_run(byte, run_bytes) + width > run_bytes):
         yield pattern.ACCESS_TORN.violation(access_bytes=width, run_bytes=run_bytes)
     piece_bytes = layout.swizzle.flip_bytes or layout.swizzle.atom_bytes
     if layout.swizzle.bits and piece_bytes < width:
         yield pattern.TORN_BY_SWIZZLE.violation(
             access_bytes=width, swizzle=layout.swizzle.name, piece_bytes=piece_bytes
         )
+
+
+def _furthest_in_run(byte: npt.NDArray[np.int64], run_bytes: int) -> int:
+    """The largest distance of a byte from the start of its run."""
+    return int((byte - byte // run_bytes * run_bytes).max())  # % takes numpy far longer
 
 
 def _layout(layout: object) -> Layout:

@@ -138,8 +138,11 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
         return counts
     if len(address) <= _BLOCK_ACCESSES:
         return _block_counts(row, address, mask)
-    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in range(0, len(address), _BLOCK_ACCESSES)]
-    counted_blocks = [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
+    counted_blocks = []
+    for start in range(0, len(address), _BLOCK_ACCESSES):
+        block = slice(start, start + _BLOCK_ACCESSES)
+        block_mask = None if mask is None else mask[block]
+        counted_blocks.append(_block_counts(row, address[block], block_mask))
     return np.concatenate(counted_blocks)
 
 

@@ -185,34 +185,31 @@ def _canonical_matrix(folded: str) -> str:
 
 
 # Groups and pairs: measured on an H200 (compute capability 9.0).
-# fmt: off
-SMEM_OP: dict[str, SmemOp] = {row.name: row for row in (
-    #       name               bytes lanes group pairs
-    SmemOp("ld.b8",                1,  32,   32, False),
-    SmemOp("ld.b16",               2,  32,   32, False),
-    SmemOp("ld.b32",               4,  32,   32, False),
-    SmemOp("ld.b64",               8,  32,   16, True),
-    SmemOp("ld.b128",             16,  32,    8, True),
-    SmemOp("st.b8",                1,  32,   32, False),
-    SmemOp("st.b16",               2,  32,   32, False),
-    SmemOp("st.b32",               4,  32,   32, False),
-    SmemOp("st.b64",               8,  32,   16, False),
-    SmemOp("st.b128",             16,  32,    8, False),
-    SmemOp("ldmatrix.x1",         16,   8,    8, False),
-    SmemOp("ldmatrix.x2",         16,  16,    8, False),
-    SmemOp("ldmatrix.x4",         16,  32,    8, False),
-    SmemOp("ldmatrix.x1.trans",   16,   8,    8, False),
-    SmemOp("ldmatrix.x2.trans",   16,  16,    8, False),
-    SmemOp("ldmatrix.x4.trans",   16,  32,    8, False),
-    SmemOp("stmatrix.x1",         16,   8,    8, False),
-    SmemOp("stmatrix.x2",         16,  16,    8, False),
-    SmemOp("stmatrix.x4",         16,  32,    8, False),
-    SmemOp("stmatrix.x1.trans",   16,   8,    8, False),
-    SmemOp("stmatrix.x2.trans",   16,  16,    8, False),
-    SmemOp("stmatrix.x4.trans",   16,  32,    8, False),
-    #                                                   words
-    SmemOp("cp.async.4",           4,  32,   32, False, False),
-    SmemOp("cp.async.8",           8,  32,   16, False, False),
-    SmemOp("cp.async.16",         16,  32,    8, False, False),
-)}
-# fmt: on
+_ROWS = (
+    SmemOp("ld.b8", access_bytes=1, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("ld.b16", access_bytes=2, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("ld.b32", access_bytes=4, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("ld.b64", access_bytes=8, lanes=32, lanes_per_group=16, pairs_merge=True),
+    SmemOp("ld.b128", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=True),
+    SmemOp("st.b8", access_bytes=1, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("st.b16", access_bytes=2, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("st.b32", access_bytes=4, lanes=32, lanes_per_group=32, pairs_merge=False),
+    SmemOp("st.b64", access_bytes=8, lanes=32, lanes_per_group=16, pairs_merge=False),
+    SmemOp("st.b128", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x1", access_bytes=16, lanes=8, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x2", access_bytes=16, lanes=16, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x4", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x1.trans", access_bytes=16, lanes=8, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x2.trans", access_bytes=16, lanes=16, lanes_per_group=8, pairs_merge=False),
+    SmemOp("ldmatrix.x4.trans", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x1", access_bytes=16, lanes=8, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x2", access_bytes=16, lanes=16, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x4", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x1.trans", access_bytes=16, lanes=8, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x2.trans", access_bytes=16, lanes=16, lanes_per_group=8, pairs_merge=False),
+    SmemOp("stmatrix.x4.trans", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False),
+    SmemOp("cp.async.4", access_bytes=4, lanes=32, lanes_per_group=32, pairs_merge=False, words_merge=False),
+    SmemOp("cp.async.8", access_bytes=8, lanes=32, lanes_per_group=16, pairs_merge=False, words_merge=False),
+    SmemOp("cp.async.16", access_bytes=16, lanes=32, lanes_per_group=8, pairs_merge=False, words_merge=False),
+)
+SMEM_OP: dict[str, SmemOp] = {row.name: row for row in _ROWS}

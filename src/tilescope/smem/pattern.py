@@ -329,7 +329,10 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
         if rest or count < 1 or element.shape[2] % count or columns % count:
             continue
         together = element.reshape(*element.shape[:2], -1, count)
-        if (together == together[..., :1] + np.arange(count)).all() and not (together[..., 0] % count).any():
+        first = together[..., :1]
+        are_neighbours = (together == first + np.arange(count)).all()
+        is_aligned = (first % count == 0).all()
+        if are_neighbours and is_aligned:
             return SmemOp.named(f"{direction}.b{width}")
     raise no_element_load(bits)
 

@@ -331,7 +331,7 @@ def layout_as_written(
     )
 
 
-def padded_report(accesses: list[Access], layout: Layout, pad: int = 0) -> TileReport:
+def padded_report(accesses: list[Access], layout: Layout, pad: int) -> TileReport:
     """The cost of each pattern on a tile whose rows are padded by `pad` bytes; a padding that misaligns them is named."""
     patterns = access_list(accesses)
     try:

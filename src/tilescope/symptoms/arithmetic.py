@@ -7,6 +7,7 @@
     128B swizzle, inner dimension 256 bytes      2 spans of 128: two boxes
     (0x1c400 bytes, 0xc000 max)                  115712 bytes; static shared memory ends at 49152
     dynamic shared memory size to 196608         fits sm_90, not sm_120
+    how many stages of 128x128x64 fp16 on H100   (128 + 128) x 64 x 2 = 32768 bytes a stage: 7 fit
 
 A reader looks for one pattern and gives a sentence, or nothing. Units are those of the message: bytes of shared memory,
 columns of tensor memory. Targets and versions of PTX are read in toolkits.py.
@@ -18,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tilescope.arch import ARCH, KIB
+from tilescope.arch import ARCH, KIB, Arch
 from tilescope.sentence import counted, listed
 from tilescope.symptoms.toolkits import target_sentences, version_sentences
 
@@ -31,6 +32,7 @@ _MOST_BOX_ELEMENTS = 256
 _STATIC_SMEM_BYTES = 48 * KIB  # of a block that was not given more, and of every block on cards before sm_70
 _TURING_SMEM_BYTES = 64 * KIB
 _STAGES_TRIED = (4, 3, 2)
+_BARRIER_BYTES_PER_STAGE = 16  # a full and an empty mbarrier
 
 _NUMBER = r"(0x[0-9a-f]+|\d[\d,_']*)"
 _REQUIRED = re.compile(
@@ -55,6 +57,12 @@ _SPEAKS_OF_ALIGNMENT = re.compile(
 _STRIDE = re.compile(
     r"\b(global)?strides?(_bytes)?(?:\[\d\])?\s*(?:=|:|is|of|was)?\s*\(?(\d{2,13})\s*(b\b|bytes?)?", re.IGNORECASE
 )
+_ELEMENT_TYPE = re.compile(
+    r"\b(?:(?:bf|fp|f|tf|float|bfloat|int|uint|s|u)(?P<bits>8|16|32|64)|(?P<half>half)|(?P<double>double)|(?P<fp8>e4m3|e5m2))\w*",
+    re.IGNORECASE,
+)
+_PRODUCT_TILE = re.compile(r"\b(\d{2,3})\s*[x*\u00d7]\s*(\d{2,3})\s*[x*\u00d7]\s*(\d{2,3})\b", re.IGNORECASE)
+_TARGET = re.compile(r"\bsm_?(\d{2,3})[af]?\b", re.IGNORECASE)
 _BOX = re.compile(
     r"\b(?:box|boxdim|box_dim|block_shape|box dim(?:ension)?)(?:\[(\d)\])?\s*(?:=|:|is|of|size)*\s*(\d{3,6})\b",
     re.IGNORECASE,
@@ -224,14 +232,71 @@ def _strides(text: str) -> Iterator[str]:
             continue
         above = (whole + 1) * _ALIGNMENT_BYTES
         told = f"A stride of {stride} bytes is {whole} x 16 + {rest}, no multiple of 16: pad the rows to {above} bytes."
-        yield told if of_map or in_bytes or unit else f"{told} {_as_elements(stride)}"
+        if of_map or in_bytes or unit:
+            yield told
+        else:
+            yield f"{told} {_as_elements(stride, _element_bytes(text) or 2)}"
 
 
-def _as_elements(stride: int) -> str:
-    """The same number as elements of 16 bits."""
-    whole, rest = divmod(2 * stride, _ALIGNMENT_BYTES)
+def _as_elements(stride: int, element_bytes: int) -> str:
+    """The same number as a stride in elements."""
+    stride_bytes = stride * element_bytes
+    whole, rest = divmod(stride_bytes, _ALIGNMENT_BYTES)
     said = f"{whole} x 16 + {rest}, none either" if rest else "a multiple"
-    return f"In elements of 2 bytes it is {2 * stride} bytes, {said}."
+    return f"In elements of {counted(element_bytes, 'byte')} it is {stride_bytes} bytes, {said}."
+
+
+def _element_bytes(text: str) -> int | None:
+    """The bytes of an element of the type that a text names.
+
+    >>> _element_bytes("a row of fp32"), _element_bytes("bfloat16 tiles"), _element_bytes("a row")
+    (4, 2, None)
+    """
+    found = _ELEMENT_TYPE.search(text)
+    if found is None:
+        return None
+    if found["bits"]:
+        return int(found["bits"]) // 8
+    if found["half"]:
+        return 2
+    return 8 if found["double"] else 1
+
+
+def _architecture(text: str) -> Arch | None:
+    """The architecture that a text names, or that of a card in it.
+
+    >>> _architecture("on an H100").name, _architecture("for sm_120a").name, _architecture("on my card")
+    ('sm_90', 'sm_120', None)
+    """
+    target = _TARGET.search(text)
+    if target is not None:
+        return ARCH.get(f"sm_{target[1]}")
+    from tilescope.card import CARD  # late: few lines ask for it
+
+    words = set(re.findall(r"\w+", text.casefold()))
+    for name, card in CARD.items():
+        numbered = {word for word in name.casefold().split() if any(letter.isdigit() for letter in word)}
+        if numbered <= words:
+            return card.arch
+    return None
+
+
+def _stages_of_a_tile(text: str) -> Iterator[str]:
+    """How many stages of a product's tile fit into a block: "stages of 128x128x64 fp16 on H100"."""
+    tile = _PRODUCT_TILE.search(text)
+    element_bytes = _element_bytes(text)
+    if tile is None or element_bytes is None or "stage" not in text.casefold():
+        return
+    m, n, k = (int(written) for written in tile.groups())
+    stage_bytes = (m + n) * k * element_bytes
+    arch = _architecture(text) or ARCH["sm_90"]
+    limit_bytes = arch.smem_per_block_bytes
+    fitting = limit_bytes // (stage_bytes + _BARRIER_BYTES_PER_STAGE)
+    yield (
+        f"A stage of {m} x {n} x {k} has ({m} + {n}) x {k} x {element_bytes} = {stage_bytes} bytes: {counted(fitting, 'stage')} "
+        f"with {_BARRIER_BYTES_PER_STAGE} bytes of mbarriers each fit the {limit_bytes} of a block on {arch.name}, "
+        "less what an epilogue takes."
+    )
 
 
 def _boxes(text: str) -> Iterator[str]:
@@ -262,6 +327,7 @@ def _spans(text: str) -> Iterator[str]:
 
 _READERS: tuple[Reader, ...] = (
     _shared_memory,
+    _stages_of_a_tile,
     _dynamic,
     _tensor_memory,
     _remainder,

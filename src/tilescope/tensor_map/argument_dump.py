@@ -134,7 +134,7 @@ _TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # wher
 _START = re.compile(
     r"TMA Desc Addr|Failed to create (?:im2col )?tensor map|tensorDataType\b|tmaFormat:|TMA descriptor creation:|Making (?:\dD )?TMA desc:"
 )
-_FIRST = re.compile(  # what the first line of a dump may have: of a log, most lines have none of it
+_FIRST = re.compile(  # signs that a dump begins; most lines of a log have none
     rf"{_START.pattern}|Failed to initialize the TMA|\b(?:globalDim|gmem_address|tma_format|elemType=|shape=\[)"
     r"|\b(?:format|dim)[ \t]+(?:\d|<?CU)"
 )
@@ -266,9 +266,9 @@ class _Dump:
 
 
 class _ElementSize(NamedTuple):
-    """The size of an element, where a dump has it beside the type or instead of it; and what says so."""
+    """The size of an element, where a dump gives one beside its type or instead of it, and under which name."""
 
-    size_bytes: int  # 0: nothing does
+    size_bytes: int  # 0: the dump gives none
     said_by: str
 
 
@@ -281,7 +281,7 @@ def _element_size(arguments: Mapping[str, Argument]) -> _ElementSize:
 
 
 def _translate_deep_gemm(arguments: dict[str, Argument]) -> None:
-    """What DeepGEMM says otherwise: strides in elements, a swizzle by its width; the strides of a fork are in bytes."""
+    """Turn DeepGEMM's arguments into the driver's: its strides count elements (a fork's, bytes), its swizzle is a width."""
     if "strides_elements" in arguments:
         step_bytes = _number(arguments, "element_bytes", otherwise=1)
         strides = _entries(arguments, "strides_elements")
@@ -321,7 +321,7 @@ def _value(argument: str, written: str) -> Argument | None:
 
 
 def row_name(table: Mapping[str, DriverRow], code: int | str) -> str:
-    """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
+    """Our name of a row, by the driver's number or name; an unknown one stays as it is, for a rule to refuse."""
     if isinstance(code, int):
         return next((row.name for row in table.values() if row.driver_code == code), f"number {code}")
     short = re.sub(r"^(?:DATA_TYPE|INTERLEAVE|SWIZZLE|L2_PROMOTION|FLOAT_OOB_FILL)_", "", code)

@@ -141,7 +141,7 @@ def described(array: object, box_shape: object, address: int | None, options: Ma
 
 
 def _driver_strides(whole: Metadata, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides innermost first, without that of dim 0; the step of a single index is never taken, and rounded up."""
+    """The strides innermost first, without that of dim 0. No copy uses the stride of an extent of 1: it is rounded up."""
     strides = []
     for stride, extent in zip(whole.strides_bytes[-2::-1], dims[1:], strict=True):
         is_free = extent == 1 and stride % WIDE_ALIGNMENT_BYTES

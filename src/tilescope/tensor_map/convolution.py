@@ -177,7 +177,7 @@ def _read(
 
 
 def _forward(read: _Convolution, count: int, direction: Pass) -> Walk:
-    """Over the image: its pixels are the rows of the product, or, for the gradient of the filter, what is summed over."""
+    """Walk the image: its pixels are the rows of the product; for the gradient of the filter, the sum runs over them."""
     pixels = read.n * prod(read.output)
     taken = prod(read.taps) * read.c
     reached = zip(read.taps, read.gaps, strict=True)
@@ -195,7 +195,7 @@ def _forward(read: _Convolution, count: int, direction: Pass) -> Walk:
 
 
 def _backward(read: _Convolution, count: int) -> Walk:
-    """Over the gradient of the output, with corners and taps the other way round."""
+    """Walk the gradient of the output, with corners and taps the other way round."""
     reached = zip(read.taps, read.gaps, strict=True)
     ends = zip(read.pads[::-1], read.reach[::-1], strict=True)
     return Walk(

@@ -92,7 +92,7 @@ _BITS_BEYOND_RANK = DESCRIPTOR_DERIVED.worded(
     found="{count} bits set in fields of dimensions beyond rank {rank}",
     limit="the driver leaves them zero",
 )
-# What bit 21 of word 1 means for a tensor; for one that it does harm, or that nobody knows, it is to be cleared.
+# Bit 21 of word 1: to be cleared where it does harm to the tensor, or where the tensor is not known.
 _SIZE_FLAG_SET = SIZE_FLAG.worded(
     argument="blob", found="word 1 bit 21 is set", limit=SIZE_FLAG_BUG, fix=CLEAR_SIZE_FLAG
 )
@@ -190,10 +190,10 @@ def _unnamed(arguments: Mapping[str, object], values: Mapping[str, int]) -> list
 
 
 def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]:
-    """Bits that are set in no field of the map: in none at all, or in those of dimensions that it does not have."""
+    """Bits that are set outside the fields of the map: in no field at all, or in those of dimensions beyond its rank."""
     unused: tuple[int, ...] = ()
     if not form.field("im2col").extract(word):
-        # Of dimensions that a map does not have the driver sets no bits; tensormap.replace leaves some when it lowers the rank.
+        # The driver sets no bits of dimensions beyond the rank; tensormap.replace leaves some when it lowers the rank.
         unused = ones(word & ~form.covered & FORMATS[False, MAX_RANK].covered)
     strange = [bit for bit in form.reserved_ones(word) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:

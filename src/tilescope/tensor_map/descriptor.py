@@ -37,7 +37,7 @@ DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 _STRIDE_UNIT_BYTES = 16
-_HIGH_STRIDE_BITS = 36  # of a stride in bytes, below those of its high field
+_HIGH_STRIDE_BITS = 36  # the high field of a stride holds its bits from this one on
 _NO_REPEAT_BYTES = 16  # what stands in repeat_bytes without a swizzle
 _ENCODED_ARCH = "sm_90"
 
@@ -58,7 +58,7 @@ _NAMES = {  # in the order of their codes
 
 
 def _coded(names: Sequence[str]) -> Callable[[int], str]:
-    """What a field says that holds a code: the name at that place."""
+    """What a field of codes says: the name at that place."""
 
     def says(code: int) -> str:
         return names[code] if code < len(names) else f"no such code {code}"
@@ -70,28 +70,28 @@ def _repeat_in_words(value: int) -> str:
     return "16: no swizzle" if value == _NO_REPEAT_BYTES else f"{value} bytes until the swizzle repeats"
 
 
-# fmt: off
+# A field: its name, its first and its last bit.
+_IM2COL = WordField("im2col", 64, 64, says=_coded(("tiled", "im2col")))
+_RANK = WordField("rank", 64 + 4, 64 + 6, first=1, says=partial(counted, noun="dimension"))
 _OPTIONS = (
-    #         name            first bit  last bit
-    WordField("im2col",       64,        64,      says=_coded(("tiled", "im2col"))),
-    WordField("rank",         64 + 4,    64 + 6,  first=1, says=partial(counted, noun="dimension")),
-    WordField("data_type",    64 + 7,    64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
-    WordField("interleave",   64 + 11,   64 + 12, says=_coded(_NAMES["interleave"])),
-    WordField("swizzle",      64 + 13,   64 + 14, says=_coded(_NAMES["swizzle"])),
-    WordField("oob_fill",     64 + 15,   64 + 15, says=_coded(_NAMES["oob_fill"])),
-    WordField("tf32",         64 + 16,   64 + 16, says=_coded(("as it is", "rounded to tf32"))),
-    WordField("l2_promotion", 64 + 17,   64 + 18, says=_coded(_NAMES["l2_promotion"])),
-    WordField("repeat_bytes", 9 * 64,    10 * 64 - 1, says=_repeat_in_words),
+    _IM2COL,
+    _RANK,
+    WordField("data_type", 64 + 7, 64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
+    WordField("interleave", 64 + 11, 64 + 12, says=_coded(_NAMES["interleave"])),
+    WordField("swizzle", 64 + 13, 64 + 14, says=_coded(_NAMES["swizzle"])),
+    WordField("oob_fill", 64 + 15, 64 + 15, says=_coded(_NAMES["oob_fill"])),
+    WordField("tf32", 64 + 16, 64 + 16, says=_coded(("as it is", "rounded to tf32"))),
+    WordField("l2_promotion", 64 + 17, 64 + 18, says=_coded(_NAMES["l2_promotion"])),
+    WordField("repeat_bytes", 9 * 64, 10 * 64 - 1, says=_repeat_in_words),
 )
 _NUMBERS = (
-    WordField("address",      0,         56,         says=hex),
-    WordField("box_bytes",    8 * 64,    9 * 64 - 1, says=partial(counted, noun="byte")),
+    WordField("address", 0, 56, says=hex),
+    WordField("box_bytes", 8 * 64, 9 * 64 - 1, says=partial(counted, noun="byte")),
 )
 _COLUMN = (
     WordField("channels_per_pixel", 6 * 64 + 56, 6 * 64 + 63, first=1, says=partial(counted, noun="channel")),
-    WordField("pixels_per_column",  7 * 64 + 32, 7 * 64 + 41, first=1, says=partial(counted, noun="pixel")),
+    WordField("pixels_per_column", 7 * 64 + 32, 7 * 64 + 41, first=1, says=partial(counted, noun="pixel")),
 )
-# fmt: on
 
 
 class _Sequence(NamedTuple):
@@ -295,4 +295,4 @@ def _entry_names(name: str, count: int) -> tuple[str, ...]:
 
 def format_of(bits: int) -> WordFormat:
     """The fields of 1024 bits, whatever they are: by whether they claim to be an im2col map, and of which rank."""
-    return FORMATS[bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1]
+    return FORMATS[bool(_IM2COL.extract(bits)), _RANK.extract(bits)]

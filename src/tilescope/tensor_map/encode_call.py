@@ -175,8 +175,10 @@ def _asked(call: _Call, definitions: list[_Definition], line: int) -> MapArgumen
 
 
 def _comment_as_space(comment: re.Match[str]) -> str:
-    """C puts a space where a comment stood that may end within a line; its line ends stay, so that lines can be counted."""
-    return " " + "\n" * comment[0].count("\n") if comment[0].startswith("/*") else ""
+    """What C reads in place of a comment; line ends stay, so that lines can be counted."""
+    if comment[0].startswith("/*"):
+        return " " + "\n" * comment[0].count("\n")
+    return ""
 
 
 class _Call(NamedTuple):

@@ -53,15 +53,15 @@ ARGUMENT_LENGTH = rule(
     failing=MATRIX | {"strides_bytes": (2, 8192)},
 )
 _STRIDE_OF_DIM_0 = ARGUMENT_LENGTH.worded(fix="strides_bytes leaves out dim 0: drop the first entry.")
-# Sequences: how many entries they have less than the tensor has dimensions …
+# How many entries fewer than dimensions a sequence has …
 _FEWER = {"strides_bytes": 1, "box": 0, "element_strides": 0, "lower_corner": 2, "upper_corner": 2}
-# … and which they are.
+# … and which dimensions have one.
 _WHICH = {
     0: "one for each dimension",
     1: "one for each dimension but the innermost",
     2: "one for each of W, H, D",
 }
-# In place of what could not be read; no check sees them.
+# They stand for what could not be read; no check looks at them.
 _STAND_INS: Mapping[str, object] = {
     "data_type": DATA_TYPE["uint8"],
     "interleave": INTERLEAVE["none"],
@@ -152,10 +152,10 @@ class Examined(NamedTuple):
 class _Settled(NamedTuple):
     """What the options of a map decide."""
 
-    rows: Mapping[str, object]  # of the options that could be read
-    untold: frozenset[str]  # the other ones, and what follows from them
-    left: Mapping[str, Reader]  # of the arguments that are still to be read
-    lengths: Mapping[str, int]  # of the sequences among them, by how much less they have than the rank
+    rows: Mapping[str, object]  # the options that could be read
+    untold: frozenset[str]  # the names of the others, and of what follows from them
+    left: Mapping[str, Reader]  # arguments that are still to be read
+    fewer: Mapping[str, int]  # the sequences among them: how many entries fewer than dimensions they have
     checks: tuple[Check, ...]  # those that concern the map
 
 
@@ -175,7 +175,7 @@ def examined(kind: type[MapRecord], given: Given) -> Examined:
     if fields["element_strides"] is None:
         fields["element_strides"] = (1,) * len(fields["dims"])
     if "dims" not in untold:
-        for wrong in _wrong_lengths(fields, settled.lengths, untold):
+        for wrong in _wrong_lengths(fields, settled.fewer, untold):
             violations.append(wrong)
             untold.add(wrong.argument)
     record = kind(**fields)
@@ -190,11 +190,11 @@ def examined(kind: type[MapRecord], given: Given) -> Examined:
     return Examined(record, fields, tuple(violations))
 
 
-def _wrong_lengths(fields: Given, lengths: Mapping[str, int], untold: set[str]) -> list[Violation]:
+def _wrong_lengths(fields: Given, fewer_entries: Mapping[str, int], untold: set[str]) -> list[Violation]:
     """The sequences that could be read and do not fit the rank."""
     rank = len(fields["dims"])
     wrong = []
-    for name, fewer in lengths.items():
+    for name, fewer in fewer_entries.items():
         entries = len(fields[name])
         if entries != rank - fewer and (entries or rank > fewer) and name not in untold:
             has_dim_0 = name == "strides_bytes" and entries == rank
@@ -205,7 +205,7 @@ def _wrong_lengths(fields: Given, lengths: Mapping[str, int], untold: set[str]) 
 
 
 def _without_entries(record: MapRecord, untold: set[str]) -> set[str]:
-    """What nobody can tell of a record without dims, or of sequences without an entry: which is the first."""
+    """The names of what cannot be known of a record without dims, or with sequences that have no first entry."""
     names = set()
     if "dims" in untold:
         names.add("rank")
@@ -231,7 +231,7 @@ def _settled_by(subject: MapSubject, given: Given) -> _Settled:
 
 @lru_cache(maxsize=4096, typed=True)
 def _settled(subject: MapSubject, *written: object) -> _Settled:
-    """What options written like this decide; those that cannot be read are left, to be refused in their turn."""
+    """What options written like this decide; those that cannot be read stay in `left`, to be refused in their turn."""
     left = dict(READERS[subject])
     rows: dict[str, Any] = {}
     unread = []
@@ -244,12 +244,12 @@ def _settled(subject: MapSubject, *written: object) -> _Settled:
             del left[name]
     options = MapOptions(**rows | {name: _STAND_INS[name] for name in unread})
     checks = tuple(check for check in MAP_CHECKS if check.is_about(subject) and check.concerns(options))
-    lengths = {name: fewer for name, fewer in _FEWER.items() if name in left}
-    return _Settled(rows=rows, untold=_untold(options, unread), left=left, lengths=lengths, checks=checks)
+    fewer = {name: entries for name, entries in _FEWER.items() if name in left}
+    return _Settled(rows=rows, untold=_untold(options, unread), left=left, fewer=fewer, checks=checks)
 
 
 def _untold(options: MapOptions, unread: list[str]) -> frozenset[str]:
-    """The options that could not be read, and what of their consequences cannot be told without them."""
+    """The options that could not be read, and what cannot be known without them."""
     names = set(unread)
     is_type_unread = "data_type" in unread
     if is_type_unread or (options.data_type.name == SIX_BIT_TYPE and "arch" in unread):

@@ -38,7 +38,7 @@ from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, 
 from tilescope.tensor_map.rules.tensor import RANK, STRIDE_RANGE
 from tilescope.value import Value
 
-_PLAIN_PIXEL_BYTES = 256  # that a copy takes of a pixel at most, where no swizzle's span divides its channels
+_PLAIN_PIXEL_BYTES = 256  # most bytes of a pixel in one copy, where no swizzle's span divides its channels
 
 
 @dataclass(frozen=True, init=False, repr=False)

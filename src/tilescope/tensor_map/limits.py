@@ -22,7 +22,7 @@ LARGEST_DIM = 1 << 32
 STRIDE_END_BYTES = 1 << 40
 
 LARGEST_BOX_EXTENT = 256  # elements in one dimension; channels of a pixel take the place of the innermost
-LARGEST_BOX_BYTES = 228 * 1024  # what the driver compares the bytes of a box with
+LARGEST_BOX_BYTES = 228 * 1024  # the driver refuses boxes with more
 LARGEST_ELEMENT_STRIDE = 8
 LARGEST_PIXELS = 1024  # of an im2col column
 ROW_BITS = CHUNK_BYTES * 8  # rows of a box are multiples of this
@@ -38,7 +38,7 @@ HALO_END = {"W": 512, "W128": 32}  # of im2col-wide copies, by mode
 WIDE_OFFSET_END = 32
 GATHERED_ROWS = 4  # of gather4 and scatter4
 SMEM_ALIGNMENT_BYTES = SMEM_LINE_BYTES  # of the shared address of a copy
-TRANSACTION_END_BYTES = 1 << 20  # what an mbarrier counts stays below
+TRANSACTION_END_BYTES = 1 << 20  # an mbarrier counts fewer bytes than this
 
 MAP_ALIGNMENT_BYTES = 64  # of the 128 bytes themselves: what the copy and the documents of the call ask for
 SMALL_TENSOR_BYTES = 128 * 1024  # which drivers mark in a descriptor

@@ -161,14 +161,14 @@ class _Mention(NamedTuple):
 
 
 def _said_of(report: MapReport) -> tuple[object, ...]:
-    """What the rules say of equal maps; remarks on an accepted one may name its address, and are told by their rules."""
+    """What the rules say of a map: of an accepted one their names, since remarks may quote its address."""
     if report.accepted:
         return tuple(remark.rule for remark in report.violations)
     return report.violations
 
 
 def _without_address(asked: MapArguments, report: MapReport) -> str:
-    """What two equal maps share: every argument but the address; of sound ones defaults too, however types are spelled."""
+    """Every argument but the address, which makes two maps equal; a sound map has defaults and plain names too."""
     given = asked.given
     if report.tensor_map is not None:
         given = {name: getattr(report.tensor_map, name) for name in report.tensor_map.readers}
@@ -251,7 +251,7 @@ def _plain_arguments(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    """Names, numbers and sequences of them; anything else, which no map has, as errors print it."""
+    """A name, a number or a sequence of them; anything else, which no map has, as errors print it."""
     if isinstance(value, Row):
         return value.name
     if isinstance(value, list | tuple):

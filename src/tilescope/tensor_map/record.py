@@ -47,7 +47,7 @@ def takes_half_rows(data_type: DataType, arch: Arch) -> bool:
 
 
 def packed_multiple(data_type: DataType, arch: Arch) -> int:
-    """What dims[0] of a packed type is a multiple of; of a padded one, coords[0] of stores too."""
+    """The multiple that dims[0] of a packed type is; of a padded type, coords[0] of a store too."""
     if data_type.smem_bits == data_type.bits:
         return 2
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(data_type, arch) else PADDED_ROW_ELEMENTS
@@ -112,7 +112,7 @@ class MapRecord(MapOptions):
 
     @property
     def derived(self) -> Mapping[str, tuple[str, ...]]:
-        """What a rule may read that follows from arguments, and from which."""
+        """Values that follow from arguments and that a rule may read: by name, the arguments that they follow from."""
         raise NotImplementedError
 
     @property

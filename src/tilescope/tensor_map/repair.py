@@ -7,7 +7,7 @@ A broken rule names the change that cures it. The change of one argument may mak
                                strides (2048, 2097152)     nothing
 
 So errors are cured first, then every warning that the user's own legal values do not cause: one that the map did not have
-before, or that a value causes which was put in the place of the user's. What the user gave and the driver takes stays as it is:
+before, or that is due to a value which replaced one of the user's. What the user gave and the driver takes stays as it is:
 a stride of 0 is a broadcast, a small one a sliding window, and their warnings stay with them.
 """
 
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation
+from tilescope.tensor_map.limits import ALIGNMENT_BYTES, WIDE_ALIGNMENT_BYTES
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.rules.accepted import SIZE_FLAG, SMEM_CAPACITY
 from tilescope.tensor_map.rules.box import INTERLEAVE_SWIZZLE
@@ -135,20 +136,21 @@ class _Repair:
 
 
 def _apart(repair: _Repair, overlap: Violation) -> Arguments | None:
-    """Strides of which one that is too small steps over what the smaller ones cover.
+    """The strides, with one that was too small stepping over what the smaller ones cover.
 
-    Strides that overlap because the user said so, windows and broadcasts, stay as they are. Another one has to step over them
-    only where it was not told of an overlap before.
+    Strides that overlap because the user said so, windows and broadcasts, stay as they are. Another one steps over them
+    only if the user's own arguments had no overlap there.
     """
     dims = repair.asked["dims"]
     strides = repair.asked["strides_bytes"]
     windows = [axis for axis in range(len(strides)) if repair.keeps_window(axis)]
-    multiple, covered_bytes = _row(repair.asked)
+    row = _row(repair.asked)
+    covered_bytes = row.row_bytes
     for stride, axis in sorted((stride, axis) for axis, stride in enumerate(strides)):
         if axis in windows or dims[axis + 1] == 1:
             continue
         if stride < covered_bytes:
-            return {"strides_bytes": _with_entry(strides, axis, rounded_up(covered_bytes, multiple))}
+            return {"strides_bytes": _with_entry(strides, axis, rounded_up(covered_bytes, row.multiple_bytes))}
         covered_bytes += stride * (dims[axis + 1] - 1)
     axis = overlap.values["axis"]
     if axis in windows or (overlap.rule, overlap.argument) in repair.before:
@@ -161,7 +163,7 @@ def _with_entry(entries: tuple[int, ...], place: int, entry: int) -> tuple[int, 
 
 
 def _without_gaps(repair: _Repair, flag: Violation) -> Arguments | None:
-    """Dense strides where those that were put in the place of the user's left gaps."""
+    """Dense strides in place of the user's, where the replaced ones left gaps."""
     if (flag.rule, flag.argument) in repair.before:
         return None
     strides = list(repair.asked["strides_bytes"])
@@ -189,9 +191,11 @@ def _smaller(repair: _Repair, excess: Violation) -> Arguments | None:
 
 
 def _with_allowed_swizzle(repair: _Repair, warning: Violation) -> Arguments | None:
-    """The swizzle that the documents allow, where the one that is there is not the user's."""
+    """The swizzle that the documents allow; None where the user chose the one that is there."""
     change = dict(warning.change or {})
-    return None if repair.keeps("swizzle", "interleave") or not repair.is_sound(change) else change
+    if repair.keeps("swizzle", "interleave") or not repair.is_sound(change):
+        return None
+    return change
 
 
 _CURES: dict[str, Callable[[_Repair, Violation], Arguments | None]] = {
@@ -202,14 +206,26 @@ _CURES: dict[str, Callable[[_Repair, Violation], Arguments | None]] = {
 }
 
 
-def _row(arguments: Arguments) -> tuple[int, int]:
-    """What strides are a multiple of, for loads too, and the bytes of a row of the tensor."""
+class _Row(NamedTuple):
+    """A row of the tensor in global memory."""
+
+    row_bytes: int
+    multiple_bytes: int  # what strides are a multiple of, for loads too
+
+    @property
+    def pitch_bytes(self) -> int:
+        """From one row to the next, without a gap that the driver does not ask for."""
+        return rounded_up(self.row_bytes, self.multiple_bytes)
+
+
+def _row(arguments: Arguments) -> _Row:
     data_type = DataType.named(arguments["data_type"]).tma
     slice_bytes = Interleave.named(arguments.get("interleave", "none")).slice_bytes
     is_padded = data_type.smem_bits > data_type.bits
     elements = max(1, arguments["dims"][0])
     row_bytes = elements * slice_bytes if slice_bytes else rounded_up(elements * data_type.bits, 8) // 8
-    return (32 if is_padded or slice_bytes == 32 else 16), row_bytes
+    needs_wide = is_padded or slice_bytes == WIDE_ALIGNMENT_BYTES
+    return _Row(row_bytes, WIDE_ALIGNMENT_BYTES if needs_wide else ALIGNMENT_BYTES)
 
 
 def _dense_strides(arguments: Arguments) -> tuple[int, ...]:
@@ -218,8 +234,7 @@ def _dense_strides(arguments: Arguments) -> tuple[int, ...]:
     >>> _dense_strides({"data_type": "f16", "dims": (1023, 1024, 4)})
     (2048, 2097152)
     """
-    multiple, row_bytes = _row(arguments)
-    step = rounded_up(row_bytes, multiple)
+    step = _row(arguments).pitch_bytes
     strides = []
     for extent in arguments["dims"][1:]:
         strides.append(step)

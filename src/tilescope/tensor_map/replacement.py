@@ -36,22 +36,38 @@ class ReplaceField(NamedTuple):
 
 
 # PTX ISA, "tensormap.replace".
-# fmt: off
-REPLACE_FIELDS = {row.ptx: row for row in (
-    #            argument           PTX field            width  entries  value
-    ReplaceField("address",         "global_address",    "b64", 0, "byte address"),
-    ReplaceField("dims",            "rank",              "b32", 0, "rank - 1"),
-    ReplaceField("box",             "box_dim",           "b32", 5, "elements"),
-    ReplaceField("dims",            "global_dim",        "b32", 5, "elements; 2^32 does not fit"),
-    ReplaceField("strides_bytes",   "global_stride",     "b64", 4, "bytes (toolkits before 12.5: bytes / 16)"),
-    ReplaceField("element_strides", "element_stride",    "b32", 5, "elements"),
-    ReplaceField("data_type",       "elemtype",          "b32", 0, "PTX type code, immediate; 13..15 from sm_100 on"),
-    ReplaceField("interleave",      "interleave_layout", "b32", 0, "0 none, 1 16B, 2 32B, immediate"),
-    ReplaceField("swizzle",         "swizzle_mode",      "b32", 0, "0 none, 1 32B, 2 64B, 3 128B, immediate; 4 (96B) on sm_103a"),
-    ReplaceField("swizzle",         "swizzle_atomicity", "b32", 0, "0 16B, 1 32B, 2 32B + 8B flip, 3 64B, immediate; from sm_100 on"),
-    ReplaceField("oob_fill",        "fill_mode",         "b32", 0, "0 zero, 1 nan, immediate"),
-)}
-# fmt: on
+_ROWS = (
+    ReplaceField("address", ptx="global_address", width="b64", ordinals=0, value="byte address"),
+    ReplaceField("dims", ptx="rank", width="b32", ordinals=0, value="rank - 1"),
+    ReplaceField("box", ptx="box_dim", width="b32", ordinals=5, value="elements"),
+    ReplaceField("dims", ptx="global_dim", width="b32", ordinals=5, value="elements; 2^32 does not fit"),
+    ReplaceField(
+        "strides_bytes", ptx="global_stride", width="b64", ordinals=4, value="bytes (toolkits before 12.5: bytes / 16)"
+    ),
+    ReplaceField("element_strides", ptx="element_stride", width="b32", ordinals=5, value="elements"),
+    ReplaceField(
+        "data_type", ptx="elemtype", width="b32", ordinals=0, value="PTX type code, immediate; 13..15 from sm_100 on"
+    ),
+    ReplaceField(
+        "interleave", ptx="interleave_layout", width="b32", ordinals=0, value="0 none, 1 16B, 2 32B, immediate"
+    ),
+    ReplaceField(
+        "swizzle",
+        ptx="swizzle_mode",
+        width="b32",
+        ordinals=0,
+        value="0 none, 1 32B, 2 64B, 3 128B, immediate; 4 (96B) on sm_103a",
+    ),
+    ReplaceField(
+        "swizzle",
+        ptx="swizzle_atomicity",
+        width="b32",
+        ordinals=0,
+        value="0 16B, 1 32B, 2 32B + 8B flip, 3 64B, immediate; from sm_100 on",
+    ),
+    ReplaceField("oob_fill", ptx="fill_mode", width="b32", ordinals=0, value="0 zero, 1 nan, immediate"),
+)
+REPLACE_FIELDS = {row.ptx: row for row in _ROWS}
 PUBLISHING = (
     "edit the copy of the map in shared memory (one thread), then __syncwarp()",
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [gmem], [smem], 128;  (whole warp)",

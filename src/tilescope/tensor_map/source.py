@@ -26,7 +26,7 @@ from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.encode_call import encode_calls
 from tilescope.tensor_map.pasted import descriptor_bytes
 
-_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
+_JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # words of C stand in braces too
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")  # colours of a terminal
 MAX_MAPS = 1 << 15  # different maps that are read from one log
 WHOLE_BYTES = 1 << 20  # what is read at once; more is a log
@@ -65,7 +65,7 @@ class MapSource(NamedTuple):
 
     blob: bytes | None
     asked: tuple[MapArguments, ...] = ()  # each once, in the order of the text
-    lines_without_map: tuple[int, ...] = ()  # of a log: calls of the driver whose arguments it does not have whole
+    lines_without_map: tuple[int, ...] = ()  # of a log: calls of the driver with some arguments missing
     is_cut: bool = False  # whether the log holds more maps than are read
 
     @classmethod
@@ -173,7 +173,7 @@ class MapSource(NamedTuple):
 
 
 def _json_record(line: str) -> dict[str, object] | None:
-    """The object that a line of a log is, or the map in it; None for a line that is no object in JSON."""
+    """The JSON object on a line of a log, or the map in it; None for any other line."""
     if not _JSON.match(line):
         return None
     try:

@@ -28,17 +28,17 @@ from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import Bytes, integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tma.searching import Tile, sightings
+from tilescope.tma.searching import Tile, places_in_pattern, sightings
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
 _SAMPLE_ELEMENTS = 256
 _MAX_MISSED_SHARE = 0.8  # of the sample; layouts that miss more are not compared whole
-_CERTAIN_SHARE = 0.9  # of the tile; if so much fits at the dump's first byte, the tile is sought nowhere else
+_CERTAIN_SHARE = 0.9  # of the tile; where this much fits at the dump's first byte, no other place is searched
 _LEAST_SHARE_AT_START = 0.5  # of the elements that must fit for the tile to count as found …
-_LEAST_SHARE_ELSEWHERE = 0.125  # … and where its pieces were recognised one by one, which chance does not do
-_WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
+_LEAST_SHARE_ELSEWHERE = 0.125  # … and elsewhere, where its pieces were recognised one by one, hardly by chance
+_WORD_BYTES = 8  # no swizzle cuts a word, so it is compared whole
 _ELEMENT_BYTES = (1, 2, 4, 8)
 
 DUMP_EXTENT = rule(
@@ -292,20 +292,13 @@ def _sampled_layouts(dump: Bytes, turned: list[Tile], start: int | None) -> Iter
         for swizzle in SWIZZLE.values():
             layouts = list(_layouts(wanted.shape, wanted.itemsize, swizzle))
             logical = [layout.logical(rows, columns) for layout in layouts]
-            for begin in _begins(swizzle, start):
+            for begin in places_in_pattern(swizzle, start):
                 for layout, addresses in zip(layouts, logical, strict=True):
                     number += 1
                     places = swizzle.apply(addresses + begin) - begin
                     if places.min() >= 0 and places.max() + wanted.itemsize <= len(dump):
                         missed = int((_words(dump, places, wanted.dtype) != values).sum())
                         yield _Sampled(missed, number, transposed, layout, begin)
-
-
-def _begins(swizzle: Swizzle, start: int | None) -> list[int]:
-    """Where the dump may start within the swizzle's pattern, in bytes: on any line of it, or on that of its address."""
-    if start is not None:
-        return [swizzle.base_offset(start) * SMEM_LINE_BYTES]
-    return [line * SMEM_LINE_BYTES for line in range(swizzle.period_lines)]
 
 
 def _sample(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -23,11 +23,11 @@ from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle
 _ANCHORS = 48  # pieces that are looked up
 _FEWER_ANCHORS = 16  # in a dump of more bytes than shared memory has
 _LONG_DUMP_BYTES = 1 << 20
-_OCCURRENCES = 4  # of one piece in the dump; a piece with more says little
+_OCCURRENCES = 4  # most places of one piece in the dump; a piece with more says little
 _ENOUGH = 0.9  # share of the anchors that settles the search
 _LEAST = 0.125  # share of the anchors below which nothing was found
 _FEWEST = 3  # anchors that must agree
-_MAX_PHASES = 32
+_MAX_LINES_TRIED = 32  # of a swizzle's pattern, for the dump to start on
 _PAIRED = 6  # pieces behind one that are compared with it for the distance of rows
 _PIECES_BYTES = (16, 8, 4, 2, 1)  # widest first: a swizzle leaves them whole
 _TELLING_BYTES = 4  # narrower pieces occur by chance
@@ -91,6 +91,13 @@ def sightings(dump: npt.NDArray[np.uint8], tile: Tile, start: int | None, forms:
     return best
 
 
+def places_in_pattern(swizzle: Swizzle, start: int | None) -> list[int]:
+    """Where the dump may start within the swizzle's pattern, in bytes: by its address, or on any line where that is unknown."""
+    if start is not None:
+        return [start % (swizzle.period_lines * SMEM_LINE_BYTES)]
+    return [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MAX_LINES_TRIED))]
+
+
 def _piece_widths(tile: Tile) -> list[int]:
     """The pieces that rows of the tile are made of, widest first."""
     row_bytes = tile.shape[1] * tile.itemsize
@@ -148,7 +155,7 @@ def _under(swizzle: Swizzle, found: _Matches, tile: Tile, start: int | None, for
     layouts = list(forms(tile.shape, size, swizzle)) if swizzle.feature is not None else []
     grids = [layout for layout in layouts if layout.atom != layout.shape]
     within = [layout.logical(found.row, found.byte // size) - layout.start for layout in grids]
-    for begin in _begins(swizzle, start):
+    for begin in places_in_pattern(swizzle, start):
         place = swizzle.apply(found.place + begin) - begin
         pitch = _pitch(place - found.byte, found.row, row_bytes)
         if (pitch - row_bytes) % size:
@@ -164,13 +171,6 @@ def _under(swizzle: Swizzle, found: _Matches, tile: Tile, start: int | None, for
             if layout is None:
                 layout = Layout(tile.shape, size * 8, padding_bytes=pitch - row_bytes, swizzle=swizzle)
             yield Sighting(hits, layout.with_start(begin + offset), offset)
-
-
-def _begins(swizzle: Swizzle, start: int | None) -> list[int]:
-    """Where the dump may start within the swizzle's pattern, in bytes."""
-    if start is not None:
-        return [start]
-    return [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MAX_PHASES))]
 
 
 def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:

@@ -17,7 +17,9 @@ from tilescope.smem.report import COUNTER_CAVEAT, AccessCost, BankReport, TileRe
 from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, Tier, bank_of, bank_words, extent, number_span, runs
+from tilescope.view.grid import Cell, Grid, Header, Tier
+from tilescope.view.memory_grid import bank_of, bank_words
+from tilescope.view.number_span import extent, number_span, runs
 
 _MAX_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MAX_COLLISIONS = 2  # of a report that are spelled out

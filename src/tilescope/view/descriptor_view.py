@@ -8,19 +8,21 @@ import numpy as np
 
 from tilescope.bits import Inspection
 from tilescope.layout import Layout, Major
-from tilescope.mma.agreement import Agreement
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, WgmmaLoop
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
 from tilescope.mma.readings import WordReadings, inspect_descriptor
+from tilescope.mma.smem_agreement import Agreement
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
 from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid, Header
+from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes, memory_grid
+from tilescope.view.number_span import extent
 from tilescope.view.palette import Tint
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.step import Step

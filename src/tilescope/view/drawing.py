@@ -74,15 +74,13 @@ class Drawing:
         """
         return self._over((name, part) for name, part in self.named if name not in names)
 
-    def with_parts(self, parts: Parts, *, before: str | None = None) -> Drawing:
-        """The drawing with more parts, at its end or before the part of a name.
+    def with_parts(self, parts: Parts) -> Drawing:
+        """The drawing with more parts at its end.
 
-        >>> Drawing("Two", {"a": "one", "b": "two"}).with_parts({"c": "more"}, before="b").parts
-        ('one', 'more', 'two')
+        >>> Drawing("Two", {"a": "one", "b": "two"}).with_parts({"c": "more"}).parts
+        ('one', 'two', 'more')
         """
-        names = [name for name, _ in self.named]
-        place = len(names) if before is None else names.index(before)
-        return self._over((*self.named[:place], *named_parts(parts), *self.named[place:]))
+        return self._over((*self.named, *named_parts(parts)))
 
     def figures(self) -> Drawing:
         """The grids, the bit rulers and what explains them (legends, and the sentence named "key") alone.

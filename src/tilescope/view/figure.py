@@ -16,8 +16,10 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.parts import Beside, Legend, Part, packed
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.svg_document import bands, fitted, grid_block, laid_out, ruler_keys, ruler_rows
-from tilescope.view.svg_shapes import Block, abreast, below, escaped, moved, number, titled
+from tilescope.view.svg_document import laid_out
+from tilescope.view.svg_grid import bands, grid_block
+from tilescope.view.svg_ruler import ruler_keys, ruler_rows
+from tilescope.view.svg_shapes import Block, abreast, below, escaped, fitted, moved, number, titled
 from tilescope.view.svg_style import figure_style, hatchings
 
 Ground = Literal["light", "dark"]  # what the figure will stand on
@@ -57,7 +59,7 @@ def has_figure(drawing: Drawing) -> bool:
     return any(True for _ in _figures(drawing))
 
 
-def figure_svg(drawings: Sequence[Labelled], *, ground: Ground = "light", pin: Pin | None = None) -> str:
+def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pin: Pin | None) -> str:
     """The figures of drawings as one SVG document with a transparent ground; the pinned cell and its partners are marked.
 
     >>> grid = Grid.of("", ("line", "chunk"), [0], [0, 1], lambda line, chunk: Cell(str(chunk), chunk))

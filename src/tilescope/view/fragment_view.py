@@ -23,7 +23,8 @@ from tilescope.mma.fragment import QUAD_LANES, REGISTER_BITS, Fragment
 from tilescope.mma.sparsity import group_elements
 from tilescope.sentence import by, counted, listed
 from tilescope.view.drawing import Beside, Drawing, Table
-from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
+from tilescope.view.grid import Cell, Grid, Tier
+from tilescope.view.number_span import extent, extents, number_span
 from tilescope.view.step import Step
 
 _MAX_CELLS = 16  # columns of the element grid
@@ -267,6 +268,9 @@ def _facts(fragment: Fragment) -> Table:
         "registers": f"{fragment.registers} of 32 bits a thread; {taken}",
         "exists on": ", ".join(architectures_with(fragment.feature)),
     }
+    if fragment.copies > 1 and fragment.operand != "E":
+        read = extent(0, fragment.values // fragment.copies, " to ")
+        facts["copies"] = f"{fragment.copies} of every element in registers of its thread; values {read} are read"
     return Table(facts)
 
 

@@ -5,67 +5,21 @@
        0  0x00         0  1  2  3  4  5  6  7      a row: two labels, eight cells
        1  0x80         1  0  3  2  5  4  7  6
 
-A grid says what is where, not how it looks: `drawing` prints it, `svg_document` draws it.
+A grid says what is where, not how it looks: `text_lines` prints it, `svg_grid` draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import ceil
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
-from tilescope.smem.op import BANK_BYTES, BANKS
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.view.number_span import extent
 from tilescope.view.palette import Mark, Tint
 
 _DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, have small cells in an SVG
 _DENSE_ROWS = 40
-
-
-def number_span(first: int, last: int, between: str = "-") -> str:
-    """Numbers from `first` to `last` in short.
-
-    >>> number_span(0, 3), number_span(7, 7)
-    ('0-3', '7')
-    """
-    return f"{first}{between}{last}" if last > first else str(first)
-
-
-def extent(first: int, length: int, between: str = "-") -> str:
-    """The `length` numbers from `first` on, in short.
-
-    >>> extent(8, 8), extent(7, 1)
-    ('8-15', '7')
-    """
-    return number_span(first, first + length - 1, between)
-
-
-def extents(starts: range) -> dict[int, str]:
-    """The numbers from each start to the next, or to the end of the range, in short.
-
-    >>> extents(range(0, 20, 8))
-    {0: '0-7', 8: '8-15', 16: '16-19'}
-    """
-    return {start: number_span(start, min(start + starts.step, starts.stop) - 1) for start in starts}
-
-
-def runs(
-    numbers: Iterable[int], step: int = 1, alike: Callable[[int], object] = lambda _: None
-) -> list[tuple[int, int]]:
-    """Numbers `step` apart as first and last; in a run `alike` says the same of all of them.
-
-    >>> runs([0, 1, 2, 5]), runs([0, 2, 4], step=2, alike=lambda number: number > 2)
-    ([(0, 2), (5, 5)], [(0, 2), (4, 4)])
-    """
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + step and alike(number) == alike(found[-1][1]):
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +98,7 @@ class Grid:
     rows: tuple[Row, ...]
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    column_width: float | None = (
-        None  # of an SVG, in pixels, which leaves out texts that need more; None: as texts need
-    )
+    column_width: float | None = None  # pixels in an SVG, which leaves out wider texts; None: as wide as texts need
 
     def __post_init__(self) -> None:
         assert len({*self._line_spans()}) <= 1, self.title
@@ -299,100 +251,6 @@ def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str
     return f"{len(shown)} of {len(entries)} {noun}"
 
 
-def memory_grid(
-    title: str,
-    lines: Iterable[int],
-    cell: Callable[[int], Cell],
-    *,
-    piece_bytes: int = CHUNK_BYTES,
-    most: int | None = None,
-    asked: Collection[int] = (),
-    period: int = 0,
-    numbered: bool = False,
-    notes: Iterable[str] = (),
-) -> Grid:
-    """Shared memory by lines of 128 bytes, cut into pieces under the banks that hold them.
-
-    `cell` draws the piece at an address. `lines` are the addresses of the lines, of which at most `most` are drawn, those
-    that were `asked` for among them. A rule stands above every line that starts a pattern of `period` lines; `numbered`
-    adds the numbers of the pieces. Rows of pieces smaller than a bank are 32 wide.
-
-    >>> grid = memory_grid("Two lines", lines_of_bytes(0x80, 0x110), lambda address: Cell(hex(address)))
-    >>> grid.rows[1].labels, grid.rows[1].cells[2].text
-    (('0x0100',), '0x120')
-    """
-    row_bytes = memory_row_bytes(piece_bytes)
-    places = range(0, row_bytes, piece_bytes)
-    name = "bank" if row_bytes == SMEM_LINE_BYTES else "word"
-    headers: dict[int, object] = {
-        byte: Header.of_numbers(byte // BANK_BYTES, max(1, piece_bytes // BANK_BYTES)) for byte in places
-    }
-    outer: tuple[Tier, ...] = ()
-    if numbered:
-        outer = (Tier.of(name, headers.values()),)
-        name = "chunk"
-        headers = {byte: byte // piece_bytes for byte in places}
-    return Grid.of(
-        title,
-        ("byte", name),
-        {line: f"{line:#06x}" for line in lines},
-        headers,
-        lambda line, byte: cell(line + byte),
-        outer=outer,
-        rule_every=period * row_bytes,
-        notes=notes,
-        most=(most, None),
-        asked=(asked, ()),
-        nouns=("lines", "columns"),
-    )
-
-
-def memory_row_bytes(piece_bytes: int) -> int:
-    """Bytes in a row of a drawing of shared memory: a line, or 32 pieces smaller than a bank.
-
-    >>> memory_row_bytes(16), memory_row_bytes(1)
-    (128, 32)
-    """
-    return min(SMEM_LINE_BYTES, BANKS * piece_bytes)
-
-
-def lines_of_bytes(first: int, end: int) -> range:
-    """The addresses of the lines of shared memory with bytes `first` to below `end`.
-
-    >>> [*lines_of_bytes(0x90, 0x110)]
-    [128, 256]
-    """
-    return range(first // SMEM_LINE_BYTES * SMEM_LINE_BYTES, end, SMEM_LINE_BYTES)
-
-
-def chunk_bytes(address: int) -> str:
-    """The bytes and the banks of a chunk, for its tooltip.
-
-    >>> chunk_bytes(0x90)
-    'bytes 0x90 to 0x9f, banks 4-7'
-    """
-    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, {bank_words(bank_of(address), CHUNK_BYTES)}"
-
-
-def bank_of(address: int) -> int:
-    """The bank of a byte.
-
-    >>> bank_of(0x90)
-    4
-    """
-    return address // BANK_BYTES % BANKS
-
-
-def bank_words(bank: int, length_bytes: int) -> str:
-    """The banks that hold so many bytes from a bank on.
-
-    >>> bank_words(4, 16), bank_words(7, 4)
-    ('banks 4-7', 'bank 7')
-    """
-    count = length_bytes // BANK_BYTES
-    return f"banks {extent(bank, count)}" if count > 1 else f"bank {bank}"
-
-
 Spanning = TypeVar("Spanning", Cell, Header)
 
 
@@ -417,78 +275,3 @@ def _cut(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, 
         has_room = high - low >= len(item.text)  # a column has room for a character
         kept.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
     return tuple(kept)
-
-
-class _Need(NamedTuple):
-    """The width that a cell or header needs."""
-
-    span: int  # columns that it covers
-    start: int  # the first of them
-    width: float
-
-
-def _column_widths(needs: Iterable[_Need], columns: int, least: float) -> list[int]:
-    """All columns as wide as the widest that covers one; those under a wider span share what it needs."""
-    widest = max((need.width for need in needs if need.span == 1), default=0)
-    widths = [ceil(max(widest, least))] * columns
-    for need in sorted(needs):  # narrow spans first
-        end = need.start + need.span
-        for column in range(need.start, end):
-            missing = need.width - sum(widths[need.start : end])
-            widths[column] += max(0, ceil(missing / (end - column)))
-    return widths
-
-
-class Columns(NamedTuple):
-    """Where the labels and the columns of a grid lie."""
-
-    label_widths: list[float]
-    stub: int  # width of the labels and the names of tiers
-    starts: list[float]  # behind the stub
-    ends: list[float]
-
-    @classmethod
-    def of(
-        cls,
-        grid: Grid,
-        *,
-        label: Callable[[str], float],
-        cell: Callable[[Cell], float],
-        header: Callable[[Header], float],
-        least: float,
-        gap: float,
-        unnamed: float,
-        fixed: float | None = None,
-    ) -> Self:
-        """All columns as wide as the widest text of one; those under a wider span share what it needs.
-
-        `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the
-        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers;
-        a `fixed` width is that of all columns, whatever their texts need.
-        """
-        widths: Sequence[float] = [fixed or least] * grid.columns
-        if fixed is None:
-            needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
-            for tier in grid.tiers:
-                needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
-            widths = _column_widths(needs, grid.columns, least)
-        groups = grid.group_starts
-        starts: list[float] = []
-        ends: list[float] = []
-        reached = 0.0
-        for column, width in enumerate(widths):
-            if column in groups:
-                reached += gap
-            starts.append(reached)
-            reached += width
-            ends.append(reached)
-        labelled = [row.labels for row in grid.rows]
-        if grid.label_names:
-            labelled.append(grid.label_names)
-        label_widths = [max(map(label, texts)) for texts in zip(*labelled, strict=True)]
-        names = max((label(tier.name) for tier in grid.tiers if tier.name), default=unnamed)
-        return cls(label_widths, ceil(sum(label_widths) + names), starts, ends)
-
-    def width(self, start: int, stop: int) -> float:
-        """The width of columns `start` to below `stop`."""
-        return self.ends[stop - 1] - self.starts[start]

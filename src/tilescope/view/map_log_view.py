@@ -45,7 +45,10 @@ def _in_full(one: LoggedMap) -> tuple[Part, ...]:
 
 def _one_line_each(maps: Iterable[LoggedMap], title: str, *, are_rules_shown: bool = False) -> Table:
     """A row for each map: how often it is there, its lines, and the map in short."""
-    rows = [(f"x {one.times}" if one.times > 1 else "", _lines(one), _said(one, are_rules_shown)) for one in maps]
+    rows = []
+    for one in maps:
+        times = f"x {one.times}" if one.times > 1 else ""
+        rows.append((times, _lines(one), _said(one, are_rules_shown)))
     return Table(rows, ("", "line", "map"), title, "rl")
 
 

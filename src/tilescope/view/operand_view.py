@@ -16,7 +16,9 @@ from tilescope.mma.canonical import CanonicalLayout
 from tilescope.sentence import by
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, bank_of, extents
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import bank_of
+from tilescope.view.number_span import extents
 from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 
 _NARROW_MAP = 4  # columns of a map of atoms that leave room beside it

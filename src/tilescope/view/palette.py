@@ -43,21 +43,19 @@ CHUNK_COLOURS = tuple(
     for number, (fill, ink) in enumerate(zip(_FILLS, _INKS, strict=True))
 )
 
-# fmt: off
-ROLES: dict[Role, Colour] = {row.name: row for row in (  # type: ignore[misc]
-    #      name          fill       ink        terminal
-    Colour("background", "#ffffff", "#1b1f27", ""),
-    Colour("title",      "#ffffff", "#1b1f27", "bold"),
-    Colour("header",     "#ffffff", "#4a5160", "dim"),
-    Colour("muted",      "#ffffff", "#5b6270", "dim"),
-    Colour("code",       "#ffffff", "#1b1f27", "cyan"),
-    Colour("unused",     "#eef0f3", "#5b6270", "dim"),
-    Colour("gap",        "#ffffff", "#5b6270", "dim", hatched=True),
-    Colour("fill",       "#e7daf3", "#3b2355", "#3b2355 on #e7daf3", hatched=True),
-    Colour("collision",  "#c8102e", "#ffffff", "bold #ffffff on #c8102e"),
-    Colour("focus",      "#111111", "#ffffff", "bold reverse"),
-)}
-# fmt: on
+_ROWS = (
+    Colour("background", fill="#ffffff", ink="#1b1f27", terminal=""),
+    Colour("title", fill="#ffffff", ink="#1b1f27", terminal="bold"),
+    Colour("header", fill="#ffffff", ink="#4a5160", terminal="dim"),
+    Colour("muted", fill="#ffffff", ink="#5b6270", terminal="dim"),
+    Colour("code", fill="#ffffff", ink="#1b1f27", terminal="cyan"),
+    Colour("unused", fill="#eef0f3", ink="#5b6270", terminal="dim"),
+    Colour("gap", fill="#ffffff", ink="#5b6270", terminal="dim", hatched=True),
+    Colour("fill", fill="#e7daf3", ink="#3b2355", terminal="#3b2355 on #e7daf3", hatched=True),
+    Colour("collision", fill="#c8102e", ink="#ffffff", terminal="bold #ffffff on #c8102e"),
+    Colour("focus", fill="#111111", ink="#ffffff", terminal="bold reverse"),
+)
+ROLES: dict[Role, Colour] = {row.name: row for row in _ROWS}  # type: ignore[misc]
 
 MARK_SIGN: dict[Mark, str] = {"": "", "collision": "!", "focus": "*"}
 """What follows the text of a marked cell, so that a mark is seen without colour too."""

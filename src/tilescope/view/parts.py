@@ -95,9 +95,10 @@ class Table:
 
     def lines(self) -> list[list[tuple[str, bool]]]:
         """All rows, the headings first; a text with whether it is a heading, or names the fact beside it."""
-        headings = [[(text, True) for text in self.headings]] if self.headings else []
-        named = 0 if self.headings or len(self.align) == 1 else 1
-        return headings + [[(text, column < named) for column, text in enumerate(row)] for row in self.rows]
+        if self.headings:
+            return [[(text, True) for text in self.headings], *([(text, False) for text in row] for row in self.rows)]
+        is_named = len(self.align) != 1
+        return [[(text, is_named and column == 0) for column, text in enumerate(row)] for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ from tilescope.planner.element_path import ElementPath, fragment_of, row_threads
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, bank_of, extent, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import bank_of, memory_grid
+from tilescope.view.number_span import extent, number_span
 from tilescope.view.palette import Mark
 from tilescope.view.ruler import BitRuler
 from tilescope.view.step import Step

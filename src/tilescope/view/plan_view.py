@@ -11,7 +11,9 @@ from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, extents, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import lines_of_bytes, memory_grid
+from tilescope.view.number_span import extents
 
 _SHOWN_LINES = 8
 _MAX_COPIES = 8  # listed one by one
@@ -246,10 +248,18 @@ def _refusals(report: PlanReport) -> Table:
     for reason, orders_of in by_reason.items():
         sentence = reason.sentence
         if not reason.names_swizzle and not refuses_all:
-            names = [name if len(orders) > 1 else f"{name} {min(orders)}" for name, orders in orders_of.items()]
+            names = [_refused_name(swizzle, orders) for swizzle, orders in orders_of.items()]
             sentence += f" This refuses swizzle {', '.join(names)}."
         sentences.append(sentence)
     return Table.numbered(sentences, "Refused")
+
+
+def _refused_name(swizzle: str, orders: set[str]) -> str:
+    """A swizzle, with the atom order where only one is refused."""
+    if len(orders) > 1:
+        return swizzle
+    (order,) = orders
+    return f"{swizzle} {order}"
 
 
 class _Reason(NamedTuple):

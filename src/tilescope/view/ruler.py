@@ -20,7 +20,8 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import NamedTuple
 
-from tilescope.view.grid import Cell, Grid, extent, number_span
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import extent, number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
 from tilescope.view.parts import Table
 

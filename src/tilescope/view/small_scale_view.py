@@ -10,10 +10,11 @@ from __future__ import annotations
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.scale_packing import ATOM_SCALES, SCALE_ATOM
 from tilescope.view.drawing import Beside, Drawing, Table
-from tilescope.view.grid import Cell, Grid, extent
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import extent
 
 
-def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None = None) -> Drawing:
+def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None) -> Drawing:
     """An 8x4 atom in memory; with `element` (row, k) the scale that it shares is marked and told."""
     row = scales.format
     atom = SCALE_ATOM[scales.atom]

@@ -26,7 +26,8 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, lines_of_bytes
+from tilescope.view.grid import Cell, Grid, Header
+from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes
 from tilescope.view.palette import Tint
 from tilescope.view.parts import Entry, Legend, Part
 

@@ -153,6 +153,14 @@ def abreast(blocks: Sequence[Block], gap: float) -> Block:
     return Block(left - gap, max(block.height for block in blocks), "".join(bodies))
 
 
+def fitted(block: Block, widest: float) -> Block:
+    """The block, made smaller where it is too wide."""
+    if block.width <= widest:
+        return block
+    scale = widest / block.width
+    return Block(widest, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
+
+
 def titled(title: str, blocks: Iterable[Block], notes: Iterable[str], width: float, gap: float = 8) -> Block:
     """Blocks under their title and above their notes."""
     said = [prose(note, width, size=SMALL, classes="small muted") for note in notes]

@@ -11,6 +11,7 @@ SMALL = 12
 TINY = 11
 TITLE = 19
 SUBTITLE = 15
+NARROW_TEXT = 360  # pixels of text beside a grid, and of the title and notes of a narrow grid
 
 _MONO = 'ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono","Liberation Mono",monospace'
 _SANS = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans","Liberation Sans",Arial,sans-serif'

@@ -15,7 +15,8 @@ from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence
 from tilescope.view.drawing import Beside, Drawing, Table
-from tilescope.view.grid import Cell, Grid, Header, Tier, bank_of, bank_words
+from tilescope.view.grid import Cell, Grid, Header, Tier
+from tilescope.view.memory_grid import bank_of, bank_words
 from tilescope.view.step import Step
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so

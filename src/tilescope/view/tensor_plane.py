@@ -22,7 +22,8 @@ from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.sentence import by
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma import Trace
-from tilescope.view.grid import Cell, Grid, number_span, runs
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.number_span import number_span, runs
 
 EXACT_COLUMNS = 16  # drawn cell by cell up to here …
 EXACT_ROWS = 32
@@ -146,7 +147,7 @@ class _Plane(NamedTuple):
         return self.across.exact and self.down.exact
 
 
-def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
+def plane(trace: Trace, exact: tuple[int, int]) -> Grid:
     """The plane of the tensor that the copy's first row lies in, with the copy in it.
 
     Up to `exact` columns and rows are drawn cell by cell.

@@ -9,7 +9,8 @@ from functools import singledispatch
 from itertools import accumulate, zip_longest
 from typing import NamedTuple, TypeAlias
 
-from tilescope.view.grid import Cell, Columns, Grid, Header, placed
+from tilescope.view.columns import Columns
+from tilescope.view.grid import Cell, Grid, Header, placed
 from tilescope.view.palette import MARK_SIGN, Tint
 from tilescope.view.parts import Beside, Entry, Legend, Table, packed, pieces, plain, words
 from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from tilescope.layout import Layout
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
-from tilescope.view.grid import Cell, Grid, bank_of, extent, memory_grid, memory_row_bytes
+from tilescope.view.grid import Cell, Grid
+from tilescope.view.memory_grid import bank_of, memory_grid, memory_row_bytes
+from tilescope.view.number_span import extent
 from tilescope.view.palette import Mark
 
 _MOST = 16  # rows and columns of a tile, in pieces
@@ -150,6 +152,9 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
     rows, columns = addresses.shape
     if columns % count or count * element_bits % 8:
         return False
+    run_bytes = count * element_bits // 8
     runs = addresses.reshape(rows, columns // count, count)
-    expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
-    return bool((runs == expected).all()) and not (runs[:, :, 0] % (count * element_bits // 8)).any()
+    first = runs[:, :, :1]
+    is_contiguous = (runs == first + np.arange(count) * element_bits // 8).all()
+    is_aligned = (first % run_bytes == 0).all()
+    return bool(is_contiguous and is_aligned)

@@ -18,8 +18,9 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma import Identification, Origin, Trace
 from tilescope.tma.place import Place
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
-from tilescope.view.grid import Cell, Grid, bank_of, chunk_bytes, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid
 from tilescope.view.layout_view import draw_layout
+from tilescope.view.memory_grid import bank_of, chunk_bytes, lines_of_bytes, memory_grid
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 from tilescope.view.step import Step
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, chunks_of_row, plane, takes_pixels

@@ -7,7 +7,8 @@ from itertools import groupby
 
 from tilescope.bits import DescriptorField, Inspection
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
-from tilescope.view.grid import Grid, runs
+from tilescope.view.grid import Grid
+from tilescope.view.number_span import runs
 from tilescope.view.ruler import BitField, BitRuler, byte_grid
 
 _SHOWN_NAME = {  # of fields that are not shown by their own names

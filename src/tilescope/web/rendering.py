@@ -25,7 +25,8 @@ from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, Part, packed, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_document import DENSE, ROOMY, TIGHT, Density, GridBlocks, grid_blocks, grid_width, ruler_rows
+from tilescope.view.svg_grid import DENSE, ROOMY, TIGHT, Density, GridBlocks, grid_blocks, grid_width
+from tilescope.view.svg_ruler import ruler_rows
 from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.comparison import Comparison, saved_drawing, saved_json

@@ -9,6 +9,7 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
     cvt of bf16 to f16      cvt                          the same
     mul.f32                 slct by its sign             takes a square for a number, though it may be NaN
     cnot                    cvt                          takes the bits of 1 for the number 1, whatever their type
+    cnot                    atom of two halves           takes all bits set, the NaN of both halves, for 1
     mul.f32                 fp8 mma.sync, as C           adds the product unrounded: this mma ends in additions of f32
     mul of f16 or bf16      add or sub, and others do    adds the product unrounded, though the rounded one is needed too
     cvt to two fp8          mov.b32 {it, other}          packs into the register of `other`, which is still needed
@@ -147,6 +148,7 @@ _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_converts_between_halves, _converts),
     (_multiplies_floats, _selects),
     (_makes_truth, _converts),
+    (_makes_truth, _adds_half_pairs_in_memory),
     (_makes_single_product, _multiplies_fp8),
     (_converts_to_fp8_pair, _moves_32_bits),
     (_moves_64_bits, _adds_half_pairs_in_memory),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tilescope.data_type import DataType
 from tilescope.gpu.programs.grower import Grower, NoRoomError, names
 from tilescope.gpu.programs.program import Register, in_braces
-from tilescope.gpu.suites.tensor_cores import opcodes
+from tilescope.gpu.suites.products import opcodes
 from tilescope.layout import Major
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.fragment import fragment

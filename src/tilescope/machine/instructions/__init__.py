@@ -21,6 +21,7 @@ from tilescope.machine.instructions import (
     tensormap,
     warp,
     wgmma,
+    wmma,
 )
 from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.program import Assembler, Decoder
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Decoder] = {
     **tensormap.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,
+    **wmma.FAMILIES,
 }
 
 

@@ -114,6 +114,8 @@ class ClusterArrive:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and let go whom that frees."""
         barriers = schedule.barriers
+        if not self.is_relaxed:
+            self._release_inits(schedule.cluster, front)
         if schedule.cluster.order is not None:
             phase = barriers.cluster_phase
             schedule.cluster.order.mbarriers.publish(front.lanes)
@@ -123,6 +125,14 @@ class ClusterArrive:
             schedule.cluster.log.add(MetCluster(front.pc, front.lanes, waits=False))
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
+
+    def _release_inits(self, cluster: Cluster, front: Front) -> None:
+        """A release covers all that the threads did before it, so their mbarrier.init needs no fence of its own."""
+        if cluster.order is None:
+            return
+        makers = cluster.order.mbarriers.fence_init(front.lanes)
+        if makers and cluster.log is not None:
+            cluster.log.add(Fenced(front.pc, np.array(makers), "mbarrier_init"))
 
 
 def _bar(assembler: Assembler, instruction: Instruction) -> Turn:

@@ -20,7 +20,7 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.register_tile import LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
-from tilescope.mma.instruction import ROW_BYTES, MatrixForm, named_form
+from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, named_form
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.tma.elements import unpacked
 

@@ -7,6 +7,7 @@ low bits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -264,38 +265,49 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
 
 def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
     """The address of the same variable in another block of the cluster."""
-    words = Words(instruction)
-    space = words.space()
-    words.type()
-    words.done()
-    target = assembler.written(instruction.operands[0])
-    source = assembler.source(instruction.operands[1], "u64")
+    shared = _shared_address(assembler, instruction)
     rank = assembler.source(instruction.operands[2], "u32")
-    wanted = assembler.dtype(target)
-    window = SHARED_WINDOW if space == "generic" else 0
+    wanted = assembler.dtype(shared.target)
 
     def map_address(cluster: Cluster, at: Lanes) -> None:
-        offset = (cluster.registers[source][at].astype(np.int64) - window) & SHARED_OFFSET_MASK
-        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + window
-        cluster.registers[target][at] = address.astype(wanted)
+        offset = shared.in_window(cluster, at) & SHARED_OFFSET_MASK
+        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + shared.window
+        cluster.registers[shared.target][at] = address.astype(wanted)
 
     return map_address
 
 
 def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
+    """The rank of the block whose shared memory an address lies in."""
+    shared = _shared_address(assembler, instruction)
+
+    def rank(cluster: Cluster, at: Lanes) -> None:
+        ranks = shared.in_window(cluster, at) >> SHARED_RANK_SHIFT
+        cluster.registers[shared.target][at] = ranks.astype(np.uint32)
+
+    return rank
+
+
+class _SharedAddress(NamedTuple):
+    """A shared address that an instruction reads, and the register that gets what is made of it."""
+
+    target: int
+    source: int
+    window: int  # where shared memory begins among generic addresses; 0: the address is no generic one
+
+    def in_window(self, cluster: Cluster, at: Lanes) -> Addresses:
+        """The addresses from the window's beginning on."""
+        return cluster.registers[self.source][at].astype(np.int64) - self.window
+
+
+def _shared_address(assembler: Assembler, instruction: Instruction) -> _SharedAddress:
     words = Words(instruction)
     space = words.space()
     words.type()
     words.done()
     target = assembler.written(instruction.operands[0])
     source = assembler.source(instruction.operands[1], "u64")
-    window = SHARED_WINDOW if space == "generic" else 0
-
-    def rank(cluster: Cluster, at: Lanes) -> None:
-        address = cluster.registers[source][at].astype(np.int64) - window
-        cluster.registers[target][at] = (address >> SHARED_RANK_SHIFT).astype(np.uint32)
-
-    return rank
+    return _SharedAddress(target, source, SHARED_WINDOW if space == "generic" else 0)
 
 
 def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:

@@ -27,7 +27,7 @@ from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, 
 from tilescope.machine.step import Lanes, RefusedError, Turn
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
-from tilescope.mma.scale_layout import ScaleLanes
+from tilescope.mma.scale_lanes import ScaleLanes
 from tilescope.mma.scale_packing import SCALE_FORMATS, ScaleFormat
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.ptx.syntax import Instruction, Operand

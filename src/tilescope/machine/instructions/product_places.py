@@ -16,35 +16,23 @@ from tilescope.machine.tensor_memory import COLUMN_MASK, LANE_SHIFT, Places
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_copy import DECOMPRESSIONS
-from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
 _CACHED_LAYOUTS = 64
 PADDED_TYPES = {4: "16u4_align16b", 6: "16u6_align16b"}  # of elements of 4 and 6 bits that have a byte of their own
 _WORD_BYTES = 4  # scale factors in a cell
 
 
-class DKey(NamedTuple):
-    """A D: shape, type, form of the instruction, and its address word."""
+class MatrixKey(NamedTuple):
+    """A matrix in tensor memory: shape, type, form of the instruction, and its address word."""
 
     m: int
-    n: int
+    columns: int  # n of D; k of A and of its metadata
     data_type: str
     cta_group: int
     ws: bool
     word: int
-    sparse: bool = False  # whether its A is
-
-
-class AKey(NamedTuple):
-    """An A in tensor memory, or the metadata of one."""
-
-    m: int
-    k: int
-    data_type: str
-    cta_group: int
-    ws: bool
-    word: int
-    sparse: bool = False
+    sparse: bool  # whether A is
 
 
 class ScaleKey(NamedTuple):
@@ -59,8 +47,8 @@ class ScaleKey(NamedTuple):
     scales: int
 
 
-class ACells(NamedTuple):
-    """The cells of A, (rows, k, copies), and where in them its elements are."""
+class MatrixCells(NamedTuple):
+    """The cells of A or its metadata, (rows, k, copies), and where in them the elements are."""
 
     cells: Places
     bits: npt.NDArray[np.uint32]
@@ -68,58 +56,49 @@ class ACells(NamedTuple):
     lowest_bit: int  # of the element in its container
 
 
-def _cells_of(bit_addresses: npt.NDArray[np.int64]) -> Places:
-    """Lane * 512 + column of bit addresses."""
-    return np.asarray(bit_addresses // LANE_BITS * TMEM_COLUMNS + bit_addresses % LANE_BITS // CELL_BITS)
-
-
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def accumulator_places(key: DKey) -> Places:
+def accumulator_places(key: MatrixKey) -> Places:
     """The cells of D, (rows of a block, n)."""
-    layout = tmem_layout(
-        (key.m, key.n),
-        data_type=key.data_type,
-        cta_group=key.cta_group,
-        ws=key.ws,
-        sparse=key.sparse,
-        address=key.word,
-    )
-    return _cells_of(layout.bit_addresses()[..., 0])
+    return _cells_of(_layout("D", key).bit_addresses()[..., 0])
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def a_cells(key: AKey) -> ACells:
+def a_cells(key: MatrixKey) -> MatrixCells:
     """The cells of A, with the bits in which its elements stand."""
-    layout = tmem_layout(
-        (key.m, key.k),
-        operand="A",
-        data_type=key.data_type,
-        cta_group=key.cta_group,
-        ws=key.ws,
-        sparse=key.sparse,
-        address=key.word,
-    )
-    addresses = layout.bit_addresses()
     lowest_bit = 0
     for spread in DECOMPRESSIONS.values():
         if key.data_type == PADDED_TYPES.get(spread.bits):
             lowest_bit = spread.lowest_bit
-    return ACells(_cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, lowest_bit)
+    return _matrix_cells(_layout("A", key), lowest_bit)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def metadata_cells(key: AKey) -> ACells:
+def metadata_cells(key: MatrixKey) -> MatrixCells:
     """The cells of metadata: an entry for every element of k."""
-    layout = tmem_layout(
-        (key.m, key.k),
-        operand="metadata",
+    return _matrix_cells(_layout("metadata", key), lowest_bit=0)
+
+
+def _layout(operand: Literal["D", "A", "metadata"], key: MatrixKey) -> TmemLayout:
+    return tmem_layout(
+        (key.m, key.columns),
+        operand=operand,
         data_type=key.data_type,
         cta_group=key.cta_group,
         ws=key.ws,
+        sparse=key.sparse,
         address=key.word,
     )
+
+
+def _matrix_cells(layout: TmemLayout, lowest_bit: int) -> MatrixCells:
     addresses = layout.bit_addresses()
-    return ACells(_cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, 0)
+    bits = (addresses % CELL_BITS).astype(np.uint32)
+    return MatrixCells(_cells_of(addresses), bits, layout.element_bits, lowest_bit)
+
+
+def _cells_of(bit_addresses: npt.NDArray[np.int64]) -> Places:
+    """Lane * 512 + column of bit addresses."""
+    return np.asarray(bit_addresses // LANE_BITS * TMEM_COLUMNS + bit_addresses % LANE_BITS // CELL_BITS)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)

@@ -19,8 +19,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
 from tilescope.machine.instructions.product_places import (
     PADDED_TYPES,
-    AKey,
-    DKey,
+    MatrixKey,
     ScaleKey,
     a_cells,
     accumulator_places,
@@ -109,10 +108,10 @@ class TensorProduct(NamedTuple):
         return self.descriptor.m // len(self.ranks)
 
     @property
-    def d_key(self) -> DKey:
+    def d_key(self) -> MatrixKey:
         """What says where D lies."""
         word = self.descriptor
-        return DKey(word.m, word.n, word.d_type.name, self.form.cta_group, self.form.ws, self.d, self.form.sparse)
+        return MatrixKey(word.m, word.n, word.d_type.name, self.form.cta_group, self.form.ws, self.d, self.form.sparse)
 
     @property
     def a_read(self) -> SmemRead:
@@ -281,12 +280,12 @@ class TensorProduct(NamedTuple):
         copies = [np.ascontiguousarray(entries[..., copy]) for copy in range(entries.shape[-1])]
         return [nibbles_of_entries(copy, self._held_type) for copy in copies]
 
-    def _metadata_key(self) -> AKey:
+    def _metadata_key(self) -> MatrixKey:
         assert self.metadata is not None
         word = self.descriptor
         # An even column and the selector; kinds without a choice have both columns.
         address = self.metadata + word.sparsity_selector
-        return AKey(word.m, self.k, self._held_type.name, self.form.cta_group, self.form.ws, address, sparse=True)
+        return MatrixKey(word.m, self.k, self._held_type.name, self.form.cta_group, self.form.ws, address, sparse=True)
 
     def _before(self, cluster: Cluster, rank: int, places: Places) -> Matrix:
         """D before, or zeros."""
@@ -336,11 +335,11 @@ class TensorProduct(NamedTuple):
         negated = _negated(narrow, element, self.descriptor.negate_a)
         return [np.ascontiguousarray(negated[..., copy]) for copy in range(negated.shape[-1])]
 
-    def _a_key(self) -> AKey:
+    def _a_key(self) -> MatrixKey:
         assert self.a_tmem is not None
         word = self.descriptor
         form = self.form
-        return AKey(word.m, word.k, self._held_type.name, form.cta_group, form.ws, self.a_tmem, form.sparse)
+        return MatrixKey(word.m, word.k, self._held_type.name, form.cta_group, form.ws, self.a_tmem, form.sparse)
 
     @property
     def _held_type(self) -> DataType:

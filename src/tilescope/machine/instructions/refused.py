@@ -14,7 +14,6 @@ _TEXTURES = (
 )
 _STACK = "the size of a thread's stack frame is fixed before the kernel runs; use a .local array"
 _VIDEO = "video instructions are left out; use vector forms such as add.u16x2, or dp4a"
-_FRAGMENTS = "where elements of a wmma fragment lie is known to no document; use mma.sync with ldmatrix, whose fragments are documented"
 _REASONS: dict[str, tuple[str, ...]] = {
     _TEXTURES: ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
     _STACK: ("stacksave", "stackrestore", "alloca"),
@@ -23,7 +22,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *("vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2"),
         *("vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4"),
     ),
-    _FRAGMENTS: ("wmma",),
 }
 REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.errors import RuleError
 from tilescope.machine.address import PARAM_WINDOW, SHARED_RANK_SHIFT, is_in_window
@@ -274,7 +275,7 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     note(cluster, _record(cluster, lane, copy, map_number, None), copy)
     if cluster.order is not None:
         group = int(cluster.pending.open_groups["bulk"][lane])
-        cluster.order.bulk.store(lane, _shared_cells(cluster.order.witness, copy), group)
+        cluster.order.bulk.store(lane, _stored_cells(cluster.order.witness, copy), group)
         is_reduction = copy.reduce is not None
         cluster.order.bulk.write_memory(
             lane, _global_cells(cluster.order.witness, copy), group, is_reduction=is_reduction
@@ -307,11 +308,34 @@ def _shared_cells(witness: Witness, copy: Copy) -> Cells:
     if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
         return witness.cells_at(copy.smem_address, walked.rows * row_bytes)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
+    return _cells_of_pieces(witness, copy, placed.places, placed.piece_bytes)
+
+
+def _stored_cells(witness: Witness, copy: Copy) -> Cells:
+    """The cells of shared memory that a store takes from: nothing of its box that lies outside the tensor.
+
+    So the columns that pad a tile against bank conflicts need not be written, where the box is wider than the tensor.
+    """
+    tensor_map: AnyMap = copy.tensor_map
+    walked = walk(copy)
+    is_dense = walked.row_bytes == tensor_map.inner_bytes and not tensor_map.interleave.slice_bytes
+    is_whole = walked.all_inside and walked.low_bytes == 0 and walked.reach_bytes == walked.row_bytes
+    if is_whole or not is_dense:
+        return _shared_cells(witness, copy)
+    placed = placement(tensor_map, walked.rows, copy.smem_address)
+    pieces = placed.places.reshape(walked.rows, -1)
+    starts = np.arange(pieces.shape[1]) * placed.piece_bytes
+    is_in_reach = (starts < walked.reach_bytes) & (starts + placed.piece_bytes > walked.low_bytes)
+    return _cells_of_pieces(witness, copy, pieces[walked.inside[:, None] & is_in_reach], placed.piece_bytes)
+
+
+def _cells_of_pieces(witness: Witness, copy: Copy, pieces: npt.NDArray[np.intp], piece_bytes: int) -> CellNumbers:
+    """The cells of some pieces, which are counted from the copy's first byte of shared memory on."""
     first = witness.cells_at(copy.smem_address, 1).start
-    per_piece = placed.piece_bytes // witness.cell_bytes
+    per_piece = piece_bytes // witness.cell_bytes
     if per_piece <= 1:
-        return np.unique(first + placed.places * placed.piece_bytes // witness.cell_bytes)
-    cells: CellNumbers = (first + placed.places[:, None] * per_piece + np.arange(per_piece)).ravel()
+        return np.unique(first + pieces * piece_bytes // witness.cell_bytes)
+    cells: CellNumbers = (first + pieces[:, None] * per_piece + np.arange(per_piece)).ravel()
     return cells
 
 

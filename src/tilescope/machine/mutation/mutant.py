@@ -74,7 +74,6 @@ def _named(change: Change) -> str:
 
 def _mutant(kernel: Kernel, text: KernelText, change: Change, name: str) -> Mutant:
     instruction = change.instruction
-    source = None if instruction is None else instruction.source
 
     def make() -> Kernel:
         mutated = Kernel(edited(text.short, change.edits), entry=kernel.entry)
@@ -85,7 +84,7 @@ def _mutant(kernel: Kernel, text: KernelText, change: Change, name: str) -> Muta
         name=name,
         kind=change.kind,
         line=None if instruction is None else instruction.line,
-        source_line=None if source is None else str(source),
+        source_line=None if instruction is None else instruction.source_line,
         _make=make,
         _write=lambda: edited(kernel.ptx, change.edits),
     )

@@ -6,8 +6,8 @@
     wgmma.fence;                       redundant: since the fence before it nothing but wgmma has touched %f1, …
     wgmma.mma_async {%f1, …}, …;
 
-`fence.mbarrier_init` tells the other blocks of a cluster of new mbarriers: it is redundant in a kernel that has nothing to do
-with them.
+`fence.mbarrier_init` lets a relaxed arrival at the cluster's barrier tell the other blocks of new mbarriers: it is redundant in a
+kernel without such an arrival. One that releases tells them anyway.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ from tilescope.ptx.syntax import (
     Label,
     Operand,
     Register,
-    SpecialRegister,
     Vector,
     nested_operands,
 )
 
 _LEAVES = frozenset({"bra", "brx", "call", "ret", "exit", "trap"})
-_OF_CLUSTERS = ("mapa", "getctarank", "barrier.cluster", "clusterlaunchcontrol")
-_WORDS_OF_CLUSTERS = frozenset({"multicast::cluster", "cta_group::2"})
 
 
 def redundant_fences(text: KernelText) -> set[int]:
     """The fences of a kernel that order nothing, by where they begin in the text."""
     redundant = {fence.start for function in text.functions for fence in _doubled_wgmma_fences(function)}
-    if not _is_of_a_cluster(text):
+    if not any(_is_relaxed_arrival(one) for one in text.instructions):
         redundant |= {one.start for one in text.instructions if one.opcode.startswith("fence.mbarrier_init")}
     return redundant
 
@@ -72,15 +69,5 @@ def _registers(operands: Sequence[Operand]) -> set[int]:
     return {one.number for operand in operands for one in nested_operands(operand) if isinstance(one, Register)}
 
 
-def _is_of_a_cluster(text: KernelText) -> bool:
-    """Whether anything in a kernel speaks of other blocks of its cluster."""
-    if any(function.required_cluster is not None for function in text.functions):
-        return True
-    return any(_speaks_of_clusters(one) for one in text.instructions)
-
-
-def _speaks_of_clusters(instruction: Instruction) -> bool:
-    if instruction.opcode.startswith(_OF_CLUSTERS) or _WORDS_OF_CLUSTERS & {*instruction.modifiers}:
-        return True
-    nested = [one for operand in instruction.operands for one in nested_operands(operand)]
-    return any(isinstance(one, SpecialRegister) and one.name.startswith("%cluster") for one in nested)
+def _is_relaxed_arrival(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith("barrier.cluster.arrive") and "relaxed" in instruction.modifiers

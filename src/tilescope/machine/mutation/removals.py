@@ -68,6 +68,7 @@ _WORK = frozenset(
         "cp",
         "wgmma",
         "mma",
+        "wmma",
         "tcgen05",
         "ldmatrix",
         "stmatrix",

@@ -51,7 +51,7 @@ class MbarrierOrder:
     column: int
     init: Side | None = None
     init_epoch: int = 0
-    is_fenced: bool = False  # by fence.mbarrier_init of the thread that made it
+    is_fenced: bool = False  # by fence.mbarrier_init, or a release at the cluster's barrier, of the thread that made it
     is_published: bool = False  # by a barrier of the cluster behind that fence
     phases: int = 0  # that have ended
     first_phase: int = 0  # how many had ended at its init
@@ -213,11 +213,18 @@ class Mbarriers:
             pcs = {pc for _, pc in self.at[address].users.values()}
             self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
-    def fence_init(self, lanes: LaneNumbers) -> None:
-        """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster."""
+    def fence_init(self, lanes: LaneNumbers) -> list[int]:
+        """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster.
+
+        The answer is the lanes that have made an mbarrier since their last such fence.
+        """
+        makers: set[int] = set()
         for barrier in self.at.values():
-            if barrier.init is not None and barrier.init.lane in lanes:
+            maker = None if barrier.init is None else barrier.init.lane
+            if maker is not None and maker in lanes and not barrier.is_fenced:
                 barrier.is_fenced = True
+                makers.add(maker)
+        return sorted(makers)
 
     def publish(self, lanes: LaneNumbers) -> None:
         """A barrier of the cluster behind the fence of those who made mbarriers."""

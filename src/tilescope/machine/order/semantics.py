@@ -19,6 +19,7 @@ _KINDS: dict[str, AccessKind] = {
     "red": "atomic",
     "tensormap": "write",
 }
+_KINDS_OF_WMMA: dict[str, AccessKind] = {"load": "read", "store": "write"}
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _WIDEST_CELL_BYTES = 16
 _SHARED = ("shared", "shared::cta", "shared::cluster")
@@ -43,7 +44,7 @@ def meaning_of(instruction: Instruction | None) -> Meaning | None:
     """What an instruction does to memory by the generic proxy; None where it does nothing, or later (.async)."""
     if instruction is None or "async" in instruction.modifiers:
         return None
-    kind = _KINDS.get(instruction.name)
+    kind = _kind_of(instruction)
     if kind is None:
         return None
     words = instruction.modifiers
@@ -54,6 +55,12 @@ def meaning_of(instruction: Instruction | None) -> Meaning | None:
         releases="release" in words or "acq_rel" in words,
         reach=reach_of(instruction),
     )
+
+
+def _kind_of(instruction: Instruction) -> AccessKind | None:
+    if instruction.name == "wmma":
+        return _KINDS_OF_WMMA.get(instruction.modifiers[0])
+    return _KINDS.get(instruction.name)
 
 
 def reach_of(instruction: Instruction) -> int:
@@ -70,7 +77,7 @@ def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:
     """The narrowest access of a program to a space, at most 16 bytes."""
     sizes = [_WIDEST_CELL_BYTES]
     for instruction in program.instructions:
-        if instruction is not None and instruction.name in ("ld", "ldu", "st", "atom", "red"):
+        if instruction is not None and instruction.name in ("ld", "ldu", "st", "atom", "red", "wmma"):
             size_bytes = _access_bytes(instruction, space)
             if size_bytes is not None:
                 sizes.append(size_bytes)

@@ -79,9 +79,7 @@ class Recorded(NamedTuple):
     def place(self, pc: int) -> str:
         """The source line of an instruction, or the line of the PTX text."""
         instruction = self.instructions[pc]
-        if instruction is None:
-            return ""
-        return f"PTX line {instruction.line}" if instruction.source is None else str(instruction.source)
+        return "" if instruction is None else instruction.line_name
 
     def words(self, pc: int) -> tuple[str, ...]:
         """The modifiers of an instruction."""

@@ -40,7 +40,7 @@ def of_swizzle(mode: Swizzle, address: int) -> FirstLine:
     )
 
 
-def of_layout(layout: Layout, element: tuple[int, int] | None = None) -> FirstLine:
+def of_layout(layout: Layout, element: tuple[int, int] | None) -> FirstLine:
     """Where one element of a layout lies, or all of them."""
     if element is not None:
         return element_line(element, layout.address(*element))

@@ -12,12 +12,12 @@ from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
 
 if TYPE_CHECKING:
-    from tilescope.mma.agreement import Agreement
     from tilescope.mma.descriptor_loop import DescriptorLoop
     from tilescope.mma.fragment import Fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.readings import WordReadings
     from tilescope.mma.scale_layout import ScaleLayout
+    from tilescope.mma.smem_agreement import Agreement
     from tilescope.mma.tmem_budget import TmemBudget
     from tilescope.mma.tmem_layout import TmemLayout
     from tilescope.mma.tmem_load import LoadedElement
@@ -109,9 +109,7 @@ def _bits(first: int, count: int, whole: int = CELL_BITS) -> str:
     return "" if count >= whole else f"bits {first} to {first + count - 1}"
 
 
-def of_tmem(
-    matrix: TmemLayout, element: tuple[int, int] | None = None, loaded: LoadedElement | None = None
-) -> FirstLine:
+def of_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded: LoadedElement | None) -> FirstLine:
     """Where a matrix or an element of it lies in tensor memory, and who gets the element by a load."""
     first, second = matrix.names[:2]
     if element is None:

@@ -60,13 +60,13 @@ def _im2col_ranks(a: ColumnRecord) -> Iterator[Violation]:
 
 
 def _too_many_dimensions_apart(a: TiledRecord) -> Iterator[Violation]:
-    """More dimensions than a map has, of which no two make one."""
+    """More dimensions than a map has, and no two that can be merged."""
     if not _runs(a):
         yield RANK.violation(rank=a.rank, least=1, most=MAX_RANK)
 
 
 def _too_many_dimensions_in_runs(a: TiledRecord) -> Iterator[Violation]:
-    """More dimensions than a map has, of which two lie without a gap."""
+    """More dimensions than a map has, and two without a gap between them, which can be merged."""
     runs = _runs(a)
     if not runs:
         return
@@ -93,7 +93,7 @@ def _too_many_dimensions_in_runs(a: TiledRecord) -> Iterator[Violation]:
 
 
 def _runs(a: TiledRecord) -> list[int]:
-    """The dimensions, outermost first, that make one with the next: the box covers them, or one index of the next."""
+    """The dimensions, outermost first, that can be merged with the next: the box covers them, or one index of the next."""
     runs = []
     for axis in range(a.rank - 2, 0, -1):
         has_no_gap = a.strides_bytes[axis] == a.strides_bytes[axis - 1] * a.dims[axis]
@@ -124,7 +124,7 @@ INTERLEAVE_RANK = rule(
 
 
 def _without_channel_slices(a: TiledRecord) -> Iterator[Violation]:
-    """A map with too few dimensions; those of extent 1 are added, and their strides are never taken."""
+    """A map with too few dimensions; the cure adds some of extent 1, whose strides no copy uses."""
     missing = LEAST_INTERLEAVED_RANK - a.rank
     ones = (1,) * missing
     reach_bytes = a.strides_bytes[-1] * a.dims[-1] if a.strides_bytes else a.row_bytes
@@ -262,7 +262,7 @@ _FAR_STRIDE = "Use several maps, each with strides below 2^40 bytes."
 
 
 def _stride_fix(a: MapRecord, axis: int) -> str | None:
-    """What helps a stride that is no matter of padding; None where it is one."""
+    """The fix of a stride that padding does not cure; None where padding does."""
     if a.dims[axis + 1] == 1:
         return _STRIDE_OF_ONE
     if a.strides_bytes[axis] < 0:

@@ -1,0 +1,217 @@
+"""How a question describes a tensor map: by options, by fields of a page, or by what SOURCE holds.
+
+    --type bf16 --dims 4096,4096 --box 64,128      options: every argument by its name
+    'CUtensorMap … dims 4096 4096 …' --box 64,64   a text, of which an option replaces one argument
+    /tensor-map?kind=tensor_map&dims=4096,4096     the fields of a page, which say what the options say
+
+Commands that check, load, compare or emit a map take the same words, so all of them ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilescope.arch import ARCH
+from tilescope.errors import TensorMapError
+from tilescope.questions.call import Call
+from tilescope.questions.inputs import TYPE
+from tilescope.questions.page import address
+from tilescope.questions.question import Asked, Input, defaults, in_words, refuse
+from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapArguments, TensorMap, inspect_tensor_map
+from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tensor_map.source import MapSource
+from tilescope.written import number, numbers
+
+_WIDE = defaults(Im2colWideMap)
+DIMS = Input("dims", "--dims", "Extents", "elements, innermost first.", read=numbers)
+STRIDES = Input("strides_bytes", "--strides", "Strides in bytes", "of dims 1, 2, …", read=numbers, unsaid="dense")
+BOX = Input("box", "--box", "Box", "elements, innermost first.", read=numbers)
+LOWER_CORNER = Input("lower_corner", "--lower", "Lower corner", "im2col maps only; W first.", read=numbers)
+UPPER_CORNER = Input("upper_corner", "--upper", "Upper corner", "im2col maps only; W first.", read=numbers)
+CHANNELS = Input(
+    "channels_per_pixel",
+    "--channels",
+    "Channels of a pixel",
+    "im2col maps only; how many one copy brings.",
+    read=number,
+)
+PIXELS = Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", read=number)
+WIDE_MODE = Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128"))
+MAP_OPTIONS = (
+    Input("element_strides", "--element-strides", "Element strides", "1 to 8.", read=numbers, unsaid="1"),
+    Input("interleave", "--interleave", "Interleave", choices=tuple(INTERLEAVE)),
+    Input(
+        "swizzle",
+        "--swizzle",
+        "Swizzle",
+        f"the default of im2col-wide maps is {_WIDE['swizzle']}.",
+        choices=tuple(SWIZZLE),
+    ),
+    Input("l2_promotion", "--l2", "L2 promotion", choices=tuple(L2_PROMOTION)),
+    Input("oob_fill", "--fill", "Fill outside", "zero is the driver's NONE.", choices=tuple(OOB_FILL)),
+    Input("address", "--address", "Global address", read=number, is_hex=True),
+    Input(
+        "arch",
+        "--arch",
+        "Architecture",
+        f"the default of im2col-wide maps is {_WIDE['arch']}.",
+        choices=tuple(ARCH),
+    ),
+)
+MAP_INPUTS = (
+    TYPE,
+    DIMS,
+    STRIDES,
+    BOX,
+    LOWER_CORNER,
+    UPPER_CORNER,
+    CHANNELS,
+    PIXELS,
+    WIDE_MODE,
+    *MAP_OPTIONS,
+)
+SOURCE = Input("words", read=str, is_many=True, is_required=False, shown_as="[SOURCE]...")
+FROM_JSON = Input("from_json", "--from-json", "SOURCE as JSON; - is stdin", file="input", shown_as="FILE")
+DESCRIBED_MAP = (SOURCE, *MAP_INPUTS, FROM_JSON)  # of a question about a map: `source` is what SOURCE gives
+
+
+def map_arguments(asked: Asked) -> MapArguments | None:
+    """The arguments of a map that inputs say; None if nobody says one.
+
+    The width of an im2col-wide map is its only corner.
+    """
+    said = asked.options(MAP_INPUTS)
+    if not said and "kind" not in asked:
+        return None
+    if "mode" in said:
+        for corner, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
+            if corner in said:
+                ends = said.pop(corner)
+                said[width] = ends[0] if isinstance(ends, tuple) and len(ends) == 1 else ends
+    kind = {"kind": asked["kind"]} if "kind" in asked else {}
+    return MapArguments.of(kind | said)
+
+
+def described(asked: Asked) -> MapSource:
+    """The map that SOURCE gives, with the options' arguments in place of its own."""
+    options = map_arguments(asked)
+    source: MapSource | None = asked.get("source")
+    if source is None:
+        return _complete(MapSource(None, ((options or MapArguments.of({})).completed(),)))
+    refuse(
+        source.blob is not None and options is not None,
+        "options replace arguments, not the bytes of a descriptor.",
+    )
+    if source.blob is not None:
+        return source
+    if options is not None:
+        source = source._replace(asked=tuple(options.completed(base) for base in source.asked))
+    return _complete(source)
+
+
+def _complete(source: MapSource) -> MapSource:
+    """These arguments, or everything they lack; strides follow from the rest."""
+    lacking = [arguments.lacking() for arguments in source.asked]
+    if not all(lacking):  # of several maps, a report says what one lacks
+        return source
+    raise TensorMapError([violation for missing in lacking for violation in missing])
+
+
+def map_taken(asked: Asked) -> Mapping[str, object]:
+    """What a map of that kind takes if nobody says it; --wide is always said: a command has the kind from it."""
+    if "mode" in asked:
+        return {name: value for name, value in _WIDE.items() if name != "mode"}
+    return defaults(TensorMap)  # as an im2col map
+
+
+def map_call(maps: MapSource) -> Call[AnyMap] | None:
+    """The call that makes the map; None for the bytes of one."""
+    if not maps.asked:
+        return None
+    given = maps.asked[0].given
+    positional = [name for name in ("data_type", "dims", "strides_bytes", "box") if name in given]
+    options = {name: value for name, value in given.items() if name not in positional}
+    return Call(maps.asked[0].map_class, tuple(given[name] for name in positional), options, "tensor_map")
+
+
+def encode_call(tensor_map: AnyMap) -> str:
+    """The call of the driver in C++ that makes a map."""
+    from tilescope.emitter import snippet  # which a check starts without
+
+    return snippet(tensor_map, "encode")
+
+
+# The width of an im2col-wide map is its only corner.
+_LOWER_WIDTH = replace(LOWER_CORNER, name="lower_width", read=number, hint="")
+_UPPER_WIDTH = replace(UPPER_CORNER, name="upper_width", read=number, hint="")
+MAP_FIELDS = {
+    TensorMap.kind: (TYPE, DIMS, STRIDES, BOX, *MAP_OPTIONS),
+    Im2colMap.kind: (TYPE, DIMS, STRIDES, LOWER_CORNER, UPPER_CORNER, CHANNELS, PIXELS, *MAP_OPTIONS),
+    Im2colWideMap.kind: (
+        TYPE,
+        DIMS,
+        STRIDES,
+        _LOWER_WIDTH,
+        _UPPER_WIDTH,
+        CHANNELS,
+        PIXELS,
+        WIDE_MODE,
+        *MAP_OPTIONS,
+    ),
+}
+_IMAGE = {
+    "data_type": "bf16",
+    "dims": "64,16,16,2",
+    "channels_per_pixel": "64",
+    "pixels_per_column": "64",
+    "swizzle": "128B",
+}
+MAP_PRESETS = {
+    TensorMap.kind: {"data_type": "bf16", "dims": "72,16", "box": "64,8", "swizzle": "128B"},
+    Im2colMap.kind: _IMAGE | {"lower_corner": "-1,-1", "upper_corner": "-1,-1"},
+    Im2colWideMap.kind: _IMAGE | {"lower_width": "-1", "upper_width": "0", "mode": "W", "arch": "sm_100"},
+}
+
+
+def asking_map(asked: Asked) -> Asked:
+    """What the fields of a map say, as the options of a command say it."""
+    if asked["kind"] != Im2colWideMap.kind:
+        return asked
+    asked = asked.saying(mode=asked.get("mode", _WIDE["mode"]))
+    for width, corner in (("lower_width", "lower_corner"), ("upper_width", "upper_corner")):
+        if width in asked:
+            asked = asked.saying(**{corner: (asked[width],)})
+    return asked
+
+
+def written_map(arguments: Mapping[str, object]) -> dict[str, str]:
+    """The arguments of a map as the fields of a page hold them."""
+    said = {name: in_words(value) for name, value in arguments.items() if value is not None}
+    at = arguments.get("address")
+    return said | ({"address": hex(at)} if isinstance(at, int) else {})
+
+
+def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:
+    """The query that a pasted map turns into: its arguments, or its bytes where they are no sound map."""
+    if "paste" not in query:
+        return None
+    source = MapSource.read(query["paste"].encode("utf-8", errors="replace"))
+    if source.blob is None:
+        return {"kind": source.asked[0].map_class.kind} | written_map(source.asked[0].given)
+    tensor_map = inspect_tensor_map(source.blob).tensor_map
+    if tensor_map is None:
+        return {"kind": "bytes", "hex": source.blob.hex()}
+    return page_fields(tensor_map)
+
+
+def page_fields(tensor_map: AnyMap) -> dict[str, str]:
+    """The query of a page that shows a map."""
+    given = {name: getattr(tensor_map, name) for name in tensor_map.readers}
+    return {"kind": tensor_map.kind} | written_map(given)
+
+
+def page_of(tensor_map: AnyMap) -> str:
+    """The page of a map, with its arguments in the fields."""
+    return address("tensor-map", page_fields(tensor_map))

@@ -1,0 +1,55 @@
+"""Numbers in short, as labels and tooltips say them: 0-3 for 0 to 3.
+
+>>> number_span(0, 3), extent(8, 8), extents(range(0, 20, 8))
+('0-3', '8-15', {0: '0-7', 8: '8-15', 16: '16-19'})
+>>> runs([0, 1, 2, 5])
+[(0, 2), (5, 5)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+
+def number_span(first: int, last: int, between: str = "-") -> str:
+    """Numbers from `first` to `last` in short.
+
+    >>> number_span(0, 3), number_span(7, 7)
+    ('0-3', '7')
+    """
+    return f"{first}{between}{last}" if last > first else str(first)
+
+
+def extent(first: int, length: int, between: str = "-") -> str:
+    """The `length` numbers from `first` on, in short.
+
+    >>> extent(8, 8), extent(7, 1)
+    ('8-15', '7')
+    """
+    return number_span(first, first + length - 1, between)
+
+
+def extents(starts: range) -> dict[int, str]:
+    """The numbers from each start to the next, or to the end of the range, in short.
+
+    >>> extents(range(0, 20, 8))
+    {0: '0-7', 8: '8-15', 16: '16-19'}
+    """
+    return {start: number_span(start, min(start + starts.step, starts.stop) - 1) for start in starts}
+
+
+def runs(
+    numbers: Iterable[int], step: int = 1, alike: Callable[[int], object] = lambda _: None
+) -> list[tuple[int, int]]:
+    """Numbers `step` apart as first and last; in a run `alike` says the same of all of them.
+
+    >>> runs([0, 1, 2, 5]), runs([0, 2, 4], step=2, alike=lambda number: number > 2)
+    ([(0, 2), (5, 5)], [(0, 2), (4, 4)])
+    """
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + step and alike(number) == alike(found[-1][1]):
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found

@@ -1,0 +1,264 @@
+"""wmma runs as an H200 ran it: every form, bit for bit (golden/wmma.md); a kernel of nvcuda::wmma, and its mistakes."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from wmma_recording import (
+    BITS,
+    CASES,
+    MEMORY_BYTES,
+    MOVES,
+    PRODUCTS,
+    STRIDED,
+    WARP,
+    digest,
+    extents,
+    move_entry,
+    numbered_memory,
+    numbered_registers,
+    operands,
+    packed,
+    product_entry,
+    register_bits,
+    registers,
+)
+
+from tilescope import Kernel, RuleError, fragment
+from tilescope.mma.wmma_access import wmma_accesses
+
+HERE = Path(__file__).parent
+RECORDED = np.load(HERE.parent / "golden" / "wmma.npz")
+HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
+DIGEST_OF_MOVE = dict(zip([form.name for form in MOVES], RECORDED["digests"].tolist(), strict=False))
+DIGESTS_OF_PRODUCTS = RECORDED["digests"][len(MOVES) :].reshape(len(PRODUCTS), CASES).tolist()
+GENERIC = [form for form in MOVES if form.space == "generic"]
+
+
+def held_by(form):
+    return fragment(f"wmma.{form.shape}", form.operand.upper(), form.data_type)
+
+
+def numbers_in_memory(form):
+    """Which element of memory each element of the matrix is."""
+    row, column = np.indices(extents(form.shape, form.operand))
+    return row * form.stride + column if form.layout == "row" else column * form.stride + row
+
+
+def loaded_by_fragment(form):
+    """The registers after a load, made of `fragment` alone."""
+    bits = BITS[form.data_type]
+    numbers = held_by(form).distribute(numbers_in_memory(form)).astype(np.uint64)
+    if bits >= 32:
+        return np.ascontiguousarray(numbers.T.astype(f"u{bits // 8}")[None])
+    digits = [numbers >> np.uint64(bits * step) & np.uint64((1 << bits) - 1) for step in range(form.passes)]
+    return np.ascontiguousarray(np.stack([packed(digit, bits).T for digit in digits]))
+
+
+def stored_by_fragment(form):
+    """The memory after a store, made of `fragment` alone."""
+    held = held_by(form)
+    memory = np.full((1, MEMORY_BYTES), 0xFF, np.uint8)
+    elements = memory.view(f"u{BITS[form.data_type] // 8}")[0]
+    elements[numbers_in_memory(form)] = held.collect(np.arange(WARP * held.values).reshape(WARP, -1))
+    return memory
+
+
+def moved_by_machine(form):
+    memory = numbered_memory(form)
+    words = np.zeros((form.passes, form.registers, WARP), f"u{register_bits(form.data_type) // 8}")
+    if form.operand == "d":
+        words = numbered_registers(form)
+    run = Kernel(HEADER + move_entry(form)).run(form.passes, WARP, [memory, form.stride, words])
+    assert run.outcome == "finished", run.findings
+    return memory if form.operand == "d" else words
+
+
+def multiplied_by_machine(form):
+    d = np.zeros((CASES, registers(form.shape, "d", form.d), WARP), f"u{register_bits(form.d) // 8}")
+    run = Kernel(HEADER + product_entry(form)).run(CASES, WARP, [*operands(form), d])
+    assert run.outcome == "finished", run.findings
+    return d
+
+
+def test_the_recording_is_of_these_forms():
+    assert str(RECORDED["forms"]).split("\n") == [form.name for form in (*MOVES, *PRODUCTS)]
+    assert len(RECORDED["digests"]) == len(MOVES) + CASES * len(PRODUCTS) == 3234
+
+
+@pytest.mark.parametrize("operand", "abcd")
+def test_every_fragment_is_the_cards(operand):
+    made_by = stored_by_fragment if operand == "d" else loaded_by_fragment
+    forms = [form for form in GENERIC if form.operand == operand]
+    assert len(forms) >= 66
+    assert [form.name for form in forms if digest(made_by(form)) != DIGEST_OF_MOVE[form.name]] == []
+
+
+@pytest.mark.parametrize("form", MOVES[::257], ids=lambda form: form.name)
+def test_some_forms_move_as_recorded(form):
+    assert digest(moved_by_machine(form)) == DIGEST_OF_MOVE[form.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operand", "abcd")
+def test_every_form_moves_as_recorded(operand):
+    forms = [form for form in MOVES if form.operand == operand]
+    assert [form.name for form in forms if digest(moved_by_machine(form)) != DIGEST_OF_MOVE[form.name]] == []
+
+
+def assert_multiplies_as_recorded(number):
+    form = PRODUCTS[number]
+    assert [digest(case) for case in multiplied_by_machine(form)] == DIGESTS_OF_PRODUCTS[number], form.name
+
+
+@pytest.mark.parametrize("number", range(5, len(PRODUCTS), 53), ids=lambda number: PRODUCTS[number].name)
+def test_some_forms_multiply_as_recorded(number):
+    assert_multiplies_as_recorded(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(PRODUCTS)), ids=lambda number: PRODUCTS[number].name)
+def test_every_form_multiplies_as_recorded(number):
+    assert_multiplies_as_recorded(number)
+
+
+def test_accesses_are_as_wide_as_alignment_shows():
+    """An address, or a stride in shared memory, that is less aligned than the widest access is misaligned on the card."""
+    wrong = []
+    for line in str(RECORDED["alignments"]).split("\n"):
+        entry, offset, stride, answer = line.split()
+        form = STRIDED[entry]
+        by_ldmatrix = form.space == "shared" and form.operand in "ab"
+        accesses = wmma_accesses(held_by(form), form.layout, by_ldmatrix=by_ldmatrix)
+        widest_bytes = accesses[0].elements * BITS[form.data_type] // 8
+        is_aligned = int(offset) % widest_bytes == 0
+        if by_ldmatrix or BITS[form.data_type] in (8, 64):  # elsewhere the card rounds the stride down
+            is_aligned = is_aligned and int(stride) * BITS[form.data_type] // 8 % widest_bytes == 0
+        if is_aligned != (answer == "ok"):
+            wrong.append(line)
+    assert wrong == []
+
+
+def load(stride, space, opcode="wmma.load.a.sync.aligned.row.m16n16k16", data_type="f16"):
+    """A kernel that loads one matrix; of shared memory all is written first."""
+    where = "%d" if space == "global" else "s"
+    held = ", ".join(f"%r{number}" for number in range(8))
+    return Kernel(
+        f"{HEADER}.visible .entry k(.param .u64 a) {{ .shared .align 128 .b8 s[8192]; .reg .b32 %r<8>; .reg .b32 %t<2>;"
+        " .reg .b64 %d; .reg .pred %p; ld.param.u64 %d, [a]; mov.u32 %t0, %tid.x; shl.b32 %t0, %t0, 2; mov.u32 %t1, s;"
+        " add.u32 %t0, %t0, %t1; add.u32 %t1, %t1, 8192; FILL: st.shared.b32 [%t0], 0; add.u32 %t0, %t0, 128;"
+        f" setp.lt.u32 %p, %t0, %t1; @%p bra FILL; bar.sync 0; {opcode}.{space}.{data_type} {{{held}}}, [{where}], {stride};"
+        " ret; }"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stride", "wavefronts"),
+    [(64, 32), (72, 4), (24, 4), (32, 16)],  # ldmatrix.x4: rows of 128, 144, 48 and 64 bytes
+)
+def test_a_load_from_shared_memory_costs_what_its_ldmatrix_costs(stride, wavefronts):
+    run = load(stride, "shared").run(1, 32, [np.zeros(4096, np.uint8)])
+    row = next(row for row in run.instructions if "wmma.load" in row.ptx_text)
+    assert (row.wavefronts, row.least_wavefronts) == (wavefronts, 4)
+
+
+def test_a_load_from_global_memory_costs_its_sectors():
+    run = load(16, "global").run(1, 32, [np.zeros(4096, np.uint8)])
+    row = next(row for row in run.instructions if "wmma.load" in row.ptx_text)
+    assert (row.sectors, row.least_sectors) == (4 * 8, 4 * 4)  # a word of each of 8 rows is half of its sector
+
+
+@pytest.mark.parametrize(
+    ("stride", "space", "reason"),
+    [
+        (
+            17,
+            "global",
+            "a stride of 17 elements of 16 bits, which is no multiple of the 4 bytes that a lane takes at once",
+        ),
+        (
+            20,
+            "shared",
+            "a stride of 20 elements of 16 bits, which is no multiple of the 16 bytes that a lane takes at once",
+        ),
+    ],
+)
+def test_a_stride_that_tears_words_apart_is_misaligned(stride, space, reason):
+    run = load(stride, space).run(1, 32, [np.zeros(4096, np.uint8)])
+    assert run.outcome == "fault"
+    assert [finding.rule for finding in run.findings] == ["run-misaligned"]
+    assert reason in run.findings[0].found
+
+
+def test_a_matrix_that_ends_behind_its_array_is_out_of_bounds():
+    run = load(16, "global").run(1, 32, [np.zeros(500, np.uint8)])
+    assert [finding.rule for finding in run.findings] == ["run-out-of-bounds"]
+
+
+GEMM = (HERE / "wmma_gemm.ptx").read_text()
+BARRIER = re.compile(r"\tbar\.sync \t0;\n")
+
+
+def gemm_run(kernel):
+    """What came out, and what should have."""
+    random = np.random.default_rng(7)
+    a = random.integers(-4, 5, (64, 48)).astype(np.float16)
+    b = random.integers(-4, 5, (48, 32)).astype(np.float16)
+    c = random.integers(-9, 10, (64, 32)).astype(np.float32)
+    expected = 2 * (a.astype(np.float32) @ b.astype(np.float32)) + c
+    run = kernel.run((1, 2), 128, [a, b, c, 64, 32, 48, 2.0, 1.0], remedies=False)
+    assert run.outcome == "finished", run.findings
+    return run, np.array_equal(c, expected)
+
+
+def test_a_gemm_of_nvcuda_wmma_is_right():
+    run, is_right = gemm_run(Kernel(GEMM))
+    assert (is_right, run.findings) == (True, ())
+
+
+@pytest.mark.parametrize("barrier", [0, 1])
+def test_a_gemm_without_a_barrier_has_its_race(barrier):
+    places = [found.span() for found in BARRIER.finditer(GEMM)]
+    start, end = places[barrier]
+    run, _ = gemm_run(Kernel(GEMM[:start] + GEMM[end:]))
+    assert [finding.rule for finding in run.findings] == ["run-race", "run-race"]
+    assert ["a_tile" in run.findings[0].found, "b_tile" in run.findings[1].found] == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
+def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, compiler):
+    from tilescope.machine.compiled import cuda_compiler
+
+    require("gxx" if compiler == "nvcc" else "nvrtc")
+    require(compiler)
+    if compiler == "nvrtc":
+        monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
+    run, is_right = gemm_run(Kernel.from_cuda(HERE / "wmma_gemm.cu"))
+    assert (is_right, run.findings) == (True, ())
+
+
+EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"
+FLOATS = "{%f, %f, %f, %f, %f, %f, %f, %f}"
+REFUSED = {
+    f"wmma.load.a.sync.aligned.row.m16n8k16.f16 {EIGHT}, [%d]": "has no shape that wmma has",
+    f"wmma.load.a.sync.aligned.row.m16n16k8.f16 {EIGHT}, [%d]": "wmma.m16n16k8 has no operand A of f16",
+    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r}, [%d]": "operand A takes 8 registers, not 1",
+    f"wmma.load.a.sync.aligned.m16n16k16.f16 {EIGHT}, [%d]": "has no layout: .row or .col",
+    "wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r}, [%d]": "operand A of s4 is .row, not .col",
+    f"wmma.load.d.sync.aligned.row.m16n16k16.f32 {EIGHT}, [%d]": "has no operand: .a or .b or .c",
+    f"wmma.store.d.sync.aligned.row.m16n16k16.bf16 [%d], {EIGHT}": "has no operand D of bf16",
+    f"wmma.mma.sync.aligned.row.col.m16n16k16.f32.satfinite.f32 {FLOATS}, {EIGHT}, {EIGHT}, {FLOATS}": "does not multiply f16",
+    f"wmma.mma.sync.aligned.row.col.m16n16k16.f32 {FLOATS}, {EIGHT}, {EIGHT}, {FLOATS}": "names the types of D and C",
+    "wmma.mma.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r, %r}, {%r}, {%r}, {%r, %r}": "is .xor.popc or .and.popc",
+    "wmma.fill.sync.aligned {%r}": "wmma is wmma.load, wmma.mma or wmma.store",
+}
+
+
+@pytest.mark.parametrize("instruction", REFUSED)
+def test_what_no_card_has_is_refused_with_its_reason(instruction):
+    body = f".reg .f32 %f; .reg .b32 %r; .reg .b64 %d; {instruction}; ret;"
+    with pytest.raises(RuleError) as refused:
+        Kernel(f"{HEADER}.visible .entry k() {{ {body} }}")
+    assert REFUSED[instruction] in refused.value.violations[0].limit
