@@ -30,7 +30,9 @@ from tilescope.extras import extra_of
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
+from tilescope.questions.plain_argument import said_plainly
 from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
+from tilescope.sentence import saying_arguments
 
 COMMAND_GROUPS = {  # by what people want, and what the list of commands says of each
     "Something fails, hangs or is wrong": {
@@ -194,7 +196,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(page, nl=False)
         return 0
     try:
-        with tilescope.make_context("tilescope", arguments) as context:
+        with saying_arguments(said_plainly), tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         is_quiet = "-q" in arguments or "--quiet" in arguments

@@ -40,7 +40,7 @@ from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
-from tilescope.sentence import by, counted, printed
+from tilescope.sentence import argument_said, by, counted, printed
 
 if TYPE_CHECKING:
     from tilescope.machine.mutation.mutant import Mutant
@@ -55,7 +55,7 @@ ENTRY = rule(
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
-    fix='Name one of them, or a part of only one name[[: entry="{nearest}", on the command line --entry {nearest}]].',
+    fix='Name one of them, or a part of only one name[[: {entry:="{nearest}"}]].',
     source="PTX ISA, .entry",
     passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
     failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
@@ -389,7 +389,7 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
             argument="blocks",
             found=printed(blocks),
             limit="a sequence of blocks, each by its coordinates",
-            fix="Use blocks=[(0, 0, 0)].",
+            fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
         )
     wanted = []
     for index in listed:
@@ -401,7 +401,7 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
                 argument="blocks",
                 found=f"block {coordinates}",
                 limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
-                fix="Use blocks=[(0, 0, 0)].",
+                fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
             )
         wanted.append((x, y, z))
     return wanted

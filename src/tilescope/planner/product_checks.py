@@ -41,6 +41,7 @@ from tilescope.planner.product import (
 )
 from tilescope.planner.schedule import Schedule
 from tilescope.rule import rule
+from tilescope.sentence import argument_said
 from tilescope.swizzle import CHUNK_BYTES
 
 _TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer
@@ -66,7 +67,7 @@ GEMM_TYPE = rule(
     argument="data_type",
     found="{data_type} on {arch}",
     limit="mma on {arch}, fed by ldmatrix in 32-bit registers, multiplies {known:, }",
-    fix='Use data_type="bfloat16"[[, or arch="{elsewhere}"]].',
+    fix='Use {data_type:="bfloat16"}[[, or {arch:="{elsewhere}"}]].',
     source='PTX ISA, "mma", "tcgen05.mma"; cuda.h, CUtensorMapDataType',
     passing='ts.plan_gemm(256, 256, 256, "bf16", arch="sm_80")',
     failing='ts.plan_gemm(256, 256, 256, "e4m3", arch="sm_80")',
@@ -83,7 +84,7 @@ BITS_NOT_MOVED = GEMM_TYPE.worded(
 RESULT_BITS_NOT_MOVED = GEMM_TYPE.worded(
     argument="output_type",
     limit="TMA moves {data_type} as {moved}, {together} to an element",
-    fix='Use output_type="int32".',
+    fix='Use {output_type:="int32"}.',
 )
 PACKED_NOT_MOVED = GEMM_TYPE.worded(
     argument="{argument}",
@@ -93,7 +94,7 @@ PACKED_NOT_MOVED = GEMM_TYPE.worded(
 RESULT_NOT_STORED = GEMM_TYPE.worded(
     argument="output_type",
     limit="TMA cannot store {data_type}",
-    fix='Use output_type="bfloat16".',
+    fix='Use {output_type:="bfloat16"}.',
 )
 GEMM_MAJOR = rule(
     "gemm-major",
@@ -101,7 +102,7 @@ GEMM_MAJOR = rule(
     argument="{argument}",
     found="{operand} MN-major, of {data_type}",
     limit="{instruction} reads MN-major elements of {widths:, } bits",
-    fix='Use {argument}="K": transpose {operand} once, or while copying.',
+    fix="Use {k_major}: transpose {operand} once, or while copying.",
     source='PTX ISA, "wgmma.mma_async", "tcgen05.mma", "ldmatrix"',
     passing='ts.plan_gemm(256, 256, 256, "bf16", b_major="MN")',
     failing='ts.plan_gemm(256, 256, 256, "e4m3", b_major="MN")',
@@ -188,6 +189,7 @@ def _unread_majors(product: Product) -> Iterator[Broken]:
                 GEMM_MAJOR,
                 change={argument: "K"},
                 argument=argument,
+                k_major=argument_said(argument, "K"),
                 operand=operand,
                 element_bits=element.bits,
                 data_type=element.name,
@@ -441,7 +443,7 @@ GEMM_SCHEDULE = rule(
     argument="split",
     found="swapped, split, parts, tail or dependent with {consumer}",
     limit="they are planned for wgmma",
-    fix='Leave them out, or use consumer="wgmma" on sm_90.',
+    fix='Leave them out, or use {consumer:="wgmma"} on sm_90.',
     source="tilescope's kernels",
     passing='ts.plan_gemm(16, 4096, 4096, "bf16", swapped=True, split=2)',
     failing='ts.plan_gemm(16, 4096, 4096, "bf16", arch="sm_80", split=2)',
@@ -450,13 +452,13 @@ TAIL_BESIDE_SPLIT = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail} with split = {split}, parts = {parts}",
     limit="blocks that share every tile have no last round of their own",
-    fix="Use tail=1, or split=1 and parts=1.",
+    fix="Use {tail:=1}, or {split:=1} and {parts:=1}.",
 )
 NO_TAIL = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail}, with {tiles:tile} of C for {sms:SM}",
     limit="the last round leaves {tail_tiles:tile}, of which each can be shared by at most {most:block}",
-    fix="Use tail={most}.",
+    fix="Use {tail:={most}}.",
 )
 PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
     argument="split",

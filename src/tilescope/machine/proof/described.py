@@ -28,6 +28,7 @@ from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.pipeline.threads import BARS
 from tilescope.ptx.syntax import Instruction
 from tilescope.rule import rule
+from tilescope.sentence import argument_said
 
 _HEAD = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"
 _BARRIER = f"{_HEAD} {{ bar.sync 0; ret; }}"
@@ -92,7 +93,7 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
     log = recorded.log
     problem = _problem(recorded)
     if log is None or problem is not None:
-        what, fix = problem or ("nothing was recorded", "Run it with record=True.")
+        what, fix = problem or ("nothing was recorded", f"Run it with {argument_said('record', True)}.")
         raise NOT_RECORDED.error(entry=recorded.entry, what=what, fix=fix, most=most)
     try:
         for reason, pc in log.refused.items():
@@ -113,7 +114,7 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
     """Why there is no whole record, and what to do."""
     log = recorded.log
     if log is None:
-        return "nothing was recorded", "Run it with record=True."
+        return "nothing was recorded", f"Run it with {argument_said('record', True)}."
     if recorded.outcome not in ("finished", "hang"):
         return f"the run ended otherwise: {recorded.outcome}", "Look at its findings first."
     if log.hangs_elsewhere:
