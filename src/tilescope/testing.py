@@ -20,10 +20,10 @@ import numpy.typing as npt
 from tilescope.machine.last_writer import LastWriter
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import ArgumentArray, InstructionCount, KernelRun
-from tilescope.sentence import counted, shortened
+from tilescope.ptx.syntax import place_in_words
+from tilescope.sentence import counted
 
 Array = npt.NDArray[Any]
-_TEXT_CHARACTERS = 80  # of an instruction
 _ROWS_TOLD = 8
 
 
@@ -122,8 +122,7 @@ def _access(row: InstructionCount) -> _Access | None:
 
 
 def _place(row: InstructionCount | LastWriter) -> str:
-    ptx = f"PTX line {row.ptx_line} ({shortened(row.ptx_text, _TEXT_CHARACTERS)})"
-    return ptx if row.source_line is None else f"{row.source_line}, {ptx}"
+    return place_in_words(row.source_line, row.ptx_line, row.ptx_text)
 
 
 def _is_at(row: InstructionCount, place: int | str | None) -> bool:

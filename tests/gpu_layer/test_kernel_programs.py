@@ -53,7 +53,17 @@ def test_together_programs_use_all_kinds_of_instructions():
     text = "".join(grown(seed).text() for seed in range(60))
     for word in ("shfl", "vote", "match", "redux", "elect", "bar.red", "mbarrier", "atom.shared", "red.global"):
         assert word in text, word
-    for word in ("cp.async.c", "cp.async.bulk.tensor", "cp.reduce", "ldmatrix", "stmatrix", "mma.sync", "wgmma"):
+    for word in (
+        "cp.async.c",
+        "cp.async.bulk.tensor",
+        "cp.reduce",
+        "ldmatrix",
+        "stmatrix",
+        "mma.sync",
+        "wgmma",
+        "wmma.load",
+        "wmma.store",
+    ):
         assert word in text, word
 
 
@@ -138,6 +148,7 @@ def program_of(*steps, kept=()):
     [
         ("abs.s32 %r1, %r0;", "cvt.rm.f32.u32 %r2, %r1;"),
         ("abs.s32 %r1, %r0;", "sub.cc.s32 %r2, %r0, %r1;"),
+        ("abs.s32 %r1, %r0;", "rem.s32 %r2, %r1, %r0;"),
         ("cvt.rm.bf16.f16 %r1, %r0;", "cvt.rzi.sat.s32.f16 %r2, %r1;"),
         ("cvt.f16.bf16 %r1, %r0;", "cvt.rzi.sat.u64.f16 %r2, %r1;"),
         ("mul.f32 %r1, %r0, %r0;", "slct.u32.f32 %r2, %r0, %r0, %r1;"),

@@ -476,5 +476,5 @@ def test_unknown_forms_say_what_is_not_understood(opcode, reason):
 
 def test_a_wrong_number_of_operands_is_refused():
     assert len(operation("add", ("u32",), 2).source_types) == 2
-    with pytest.raises(UnknownForm, match=r"add\.u32 takes 2 operands, not 3"):
+    with pytest.raises(UnknownForm, match=r"add\.u32 takes 2 source operands, not 3"):
         operation("add", ("u32",), 3)

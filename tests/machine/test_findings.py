@@ -87,7 +87,7 @@ def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
     assert finding.argument.startswith("scale.cu:14, PTX line ")
     assert finding.found == (
         f"{finding.argument}: thread (4, 4, 0) of block (1, 0, 0): an access of 4 bytes at 0x7f0000000190, where no array "
-        "lies, directly behind the array of 400 bytes at 0x7f0000000000, args[0]"
+        "lies, directly past the end of the array of 400 bytes at 0x7f0000000000, args[0]"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
     ("offset", "said"),
     [
         (-12, "12 bytes before the array of 16 bytes"),
-        (24, "8 bytes behind the array of 16 bytes"),
+        (24, "8 bytes past the end of the array of 16 bytes"),
         (1 << 40, "far from every array"),
     ],
 )
@@ -115,7 +115,7 @@ def test_of_two_arrays_the_nearer_one_is_named():
     finding = only_finding(
         "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
     )
-    assert "8 bytes behind the array of 32 bytes" in finding.found
+    assert "8 bytes past the end of the array of 32 bytes" in finding.found
 
 
 def test_an_access_across_the_end_of_an_array_is_told_as_such():
@@ -128,7 +128,7 @@ def test_a_variable_of_the_text_has_its_name():
     finding = only_finding(
         "mov.u64 %d1, table; ld.global.u32 %r1, [%d1+16];", [], before=".global .align 4 .b32 table[4];"
     )
-    assert "directly behind the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
+    assert "directly past the end of the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
 
 
 def test_a_long_instruction_is_shortened():
@@ -529,3 +529,19 @@ def test_a_relaxed_wait_is_told_as_one():
     assert findings[0].rule == "run-copy-wait"
     assert "by a relaxed wait" in findings[0].limit
     assert ring_findings(wait_full=f"{relaxed} fence.acq_rel.cta;") == ("finished", [])
+
+
+def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
+    body = """
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [maximum], %r1;
+        bar.sync 0;
+        ld.shared.u32 %r2, [maximum];
+        @%p1 st.shared.u32 [maximum], 7;
+        ret;
+    """
+    run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], remedies=False)
+    (finding,) = run.findings
+    assert ", which thread (32, 0, 0) reads" in finding.found
+    assert finding.fix == "Put bar.sync (__syncthreads) between them."

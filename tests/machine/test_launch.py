@@ -94,6 +94,22 @@ def test_an_argument_that_does_not_fit_its_parameter_is_refused(parameter, argum
     assert rules_broken(lambda: kernel("ret;", parameter).run(1, 1, [argument])) == ["kernel-argument"]
 
 
+def test_a_pointer_to_a_map_is_where_its_bytes_lie():
+    copy_of_map = kernel(
+        """
+        ld.param.u64 %d1, [map];
+        ld.global.u64 %d2, [%d1+64];
+        ld.param.u64 %d3, [out];
+        st.global.u64 [%d3], %d2;
+        """,
+        ".param .u64 map, .param .u64 out",
+    )
+    tensor_map = ts.TensorMap("f16", (64, 64), (128,), (64, 8), address=0x1000)
+    out = np.zeros(1, np.uint64)
+    copy_of_map.run(1, 1, [tensor_map, out])
+    assert out.tobytes() == tensor_map.encode()[64:72]
+
+
 def test_a_map_is_128_bytes_of_the_driver():
     memory_of_map = kernel(
         """
@@ -118,6 +134,49 @@ def test_an_entry_is_found_by_a_part_of_its_name():
     assert Kernel(TWO_ENTRIES, entry="_Z3addPf").entry == "_Z3addPf"
     assert rules_broken(lambda: Kernel(TWO_ENTRIES)) == ["kernel-entry"]
     assert rules_broken(lambda: Kernel(TWO_ENTRIES, entry="Pf")) == ["kernel-entry"]
+
+
+INSTANCES = HEADER + "".join(
+    f".visible .entry {name}() {{ ret; }} "
+    for name in ("_Z4scanPj", "_Z5scan2Pj", "_ZN2ns4gemmILi128ELb1EfEEvPT1_", "_ZN2ns4gemmILi64ELb0EfEEvPT1_")
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "entry"),
+    [
+        ("scan", "_Z4scanPj"),  # although scan2 has it, too
+        ("scan2", "_Z5scan2Pj"),
+        ("ns::gemm<128, true, float>", "_ZN2ns4gemmILi128ELb1EfEEvPT1_"),
+        ("gemm<64,false,float>", "_ZN2ns4gemmILi64ELb0EfEEvPT1_"),
+        ("<64", "_ZN2ns4gemmILi64ELb0EfEEvPT1_"),
+    ],
+)
+def test_an_entry_is_found_as_the_source_writes_it(asked, entry):
+    assert Kernel(INSTANCES, entry=asked).entry == entry
+
+
+def test_entries_are_told_as_the_source_writes_them():
+    with pytest.raises(RuleError) as caught:
+        Kernel(INSTANCES, entry="gemm")
+    assert str(caught.value) == (
+        "kernel-entry: entry = 'gemm'; the text has ns::gemm<128, true, float>, ns::gemm<64, false, float>. Name one of "
+        'them, or a part of only one name: entry="ns::gemm<128, true, float>", on the command line '
+        "--entry 'ns::gemm<128, true, float>'."
+    )
+
+
+def test_two_entries_of_one_name_are_told_as_ptx_writes_them():
+    with pytest.raises(RuleError, match="the text has _Z3addPf, _Z3addPd"):
+        Kernel(HEADER + ".visible .entry _Z3addPf() { ret; } .visible .entry _Z3addPd() { ret; }", entry="add")
+
+
+def test_a_kernel_is_shown_as_the_source_writes_it():
+    text = HEADER + ".visible .entry _Z3addILi4EEvPf(.param .u64 _Z3addILi4EEvPf_param_0) { ret; }"
+    assert repr(Kernel(text)) == "<Kernel add<4>(.u64 param_0): 1 instruction, 0 bytes of static shared memory>"
+    with pytest.raises(RuleError, match=r"; param_0 is a \.u64") as caught:
+        Kernel(text).run(1, 1, ["seven"])
+    assert "_Z3add" not in str(caught.value)
 
 
 def test_all_that_cannot_be_run_is_told_with_its_line():

@@ -95,7 +95,7 @@ def test_an_argument_is_read(text, described):
         ("f16:0x8", "has the shape '0x8'"),
         ("f16:8y8", "has the shape '8y8'"),
         ("f16:8:zeroes", "Did you mean zeros?"),
-        ("map:", "names no array; the number of an argument"),
+        ("map:", "names no array; map: takes the number of an argument"),
         ("map:0,box", "argument 3: 'box' in map:0,box; options of a map are NAME=VALUE"),
         ("ptr:a", "argument 3: ptr:a names no array"),
         ("ptr:0+x", "Write ptr:0+1024, for example."),

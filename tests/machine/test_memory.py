@@ -26,6 +26,11 @@ def test_an_array_keeps_its_address_and_its_parts_lie_inside_it():
     assert memory.place(matrix.copy()) != address
 
 
+def test_an_array_of_objects_is_refused():
+    with pytest.raises(RuleError, match="an array of Python objects; an array of numbers"):
+        Memory().place(np.zeros(3, object))
+
+
 def test_an_array_whose_bytes_do_not_follow_each_other_is_refused():
     with pytest.raises(RuleError, match="ascontiguousarray"):
         Memory().place(np.zeros((8, 16), np.float32)[:, ::2])

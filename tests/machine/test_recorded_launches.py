@@ -90,19 +90,17 @@ def test_memory_of_a_launch_file_is_written_and_read_again():
 
 @pytest.mark.parametrize("address", [0x7C00_0000_0000 - 4, 0x7D00_1000_0000, 0x7E00_0000_0000])
 def test_memory_in_a_window_of_the_machine_is_refused(address):
-    launch = LaunchDescription(grid=(1,), block=(1,), memory=(MemoryDescription(address=address, file="a"),))
+    memory = (MemoryDescription(address=address, file="a"),)
+    launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=memory)
     with pytest.raises(ts.RuleError, match="launch-memory"):
         launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
 def test_memory_that_overlaps_is_refused():
     both = tuple(MemoryDescription(address=POINTER + offset, file="a") for offset in (0, 63))
+    launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=both)
     with pytest.raises(ts.RuleError, match=r"launch-memory: 64 bytes at .*; other memory of the launch lies there"):
-        launched(
-            ts.Kernel(ADD_ONE),
-            LaunchDescription(grid=(1,), block=(1,), memory=both),
-            lambda _: np.zeros(64, np.uint8),
-        )
+        launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
 def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused():

@@ -83,6 +83,12 @@ def test_a_tile_that_is_awaited_once_is_no_ring():
     assert ts.Kernel(constant).run(1, 1, [tensor_map, 1], memory=memory).findings == ()
 
 
+def test_a_tile_that_is_awaited_before_the_loop_is_no_ring():
+    ring = ts.RULES["run-ring-not-wrapped"].failing  # its loop goes round once
+    assert len(eval(ring, {"ts": ts, "np": np})) == 1
+    assert eval(ring.replace("@%p2 bra LOOP;", ""), {"ts": ts, "np": np}) == ()
+
+
 @pytest.mark.parametrize("name", ["emitted_gemm_f16", "triton_persistent"])
 def test_recorded_rings_that_wrap_are_not_told(name):
     run, _ = run_with(recorded_kernel(name), name)

@@ -118,6 +118,13 @@ def test_what_names_no_moment_is_refused(at):
         written(smem_at=at)
 
 
+def test_a_file_that_no_instruction_comes_from_is_named_with_what_to_do():
+    with pytest.raises(
+        ts.RuleError, match=r"no instruction comes from other\.cu; .*Use a PTX line such as \d+, or compile"
+    ):
+        written(smem_at="other.cu:5")
+
+
 @pytest.mark.parametrize("at", ["a:1" * 1_000_000, "a:1" * 1650 + "x"], ids=["too long", "just not too long"])
 def test_long_texts_are_refused(at):
     with pytest.raises(ts.RuleError, match="smem-moment"):

@@ -69,7 +69,7 @@ REFUSED = {
         "the sparsity selector of wgmma.sp.m64n8k64 with A of e4m3 is the constant 0"
     ),
     f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {FOUR}, %d, %d, 0": (
-        "behind B stand the metadata and the sparsity selector"
+        "after B come the metadata and the sparsity selector"
     ),
 }
 

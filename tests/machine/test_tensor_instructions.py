@@ -368,7 +368,7 @@ REFUSED = {
         "operand D takes registers of 64 bits, unlike %f"
     ),
     "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
-        "kind::f8f6f4 is of sm_120, and the text is for sm_90a"
+        "kind::f8f6f4 exists on sm_120, and the text is for sm_90a"
     ),
     "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r, %r, %r}, [%r]": ".x1, .x2 or .x4",
     "movmatrix.sync.aligned.m8n8.b16 %r, %r": "has no .trans",
@@ -376,7 +376,7 @@ REFUSED = {
         "imm-scale-a is the constant -1 or 1"
     ),
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, 1, 1, 1": (
-        "scale-d, imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b, not 3 of them"
+        "scale-d, imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b, not 3 of these"
     ),
     "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%f, %f, %f, %f}, %d, %d, 1": "does not multiply s8 by s8",
 }

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.machine.compiled.argument_signature import signature_of
 from tilescope.machine.compiled.triton_host import Scratch, TritonDescriptor, TritonHost, bound_number, bound_value
 from tilescope.machine.compiled.triton_signature import parameter_of, read_signature
 from tilescope.machine.host_array import host_array
+from tilescope.machine.launch_description import ArrayArgument, PointerArgument
 
 MAP_OF_64 = TritonDescriptor("float16", (64, 64), "128B", 2, is_im2col=False, is_padded=False)
 
@@ -67,8 +69,15 @@ def test_a_parameter_that_is_1_is_compiled_in_and_still_an_argument():
     read = read_signature(["n", "stride"], "i32, i32:1")
     assert (read.types(), read.values()) == ({"n": "i32", "stride": "constexpr"}, {"stride": 1})
     assert bound(host("i32", "i32:1"), [7, 1], 1 + 2).values[0] == (7).to_bytes(4, "little")
-    with pytest.raises(ts.RuleError, match="p1 = 2; Triton compiled it in as 1"):
+    with pytest.raises(ts.RuleError, match="p1 = 2; the kernel was compiled for the constant 1"):
         bound(host("i32", "i32:1"), [7, 2], 1 + 2)
+
+
+@pytest.mark.parametrize("place", [2, 7, -1])
+def test_an_address_in_no_argument_has_no_type(place):
+    array = ArrayArgument(data_type="f16", shape=(4,))
+    with pytest.raises(ts.RuleError, match="argument 1 has no type that Triton knows"):
+        signature_of([array, PointerArgument(array=place)])
 
 
 def test_defaults_of_constexprs_are_taken():
@@ -79,7 +88,7 @@ def test_defaults_of_constexprs_are_taken():
 @pytest.mark.parametrize(
     ("signature", "constexprs", "said"),
     [
-        ("*fp16", {}, "1 types: '*fp16'; a type for each of a, n"),
+        ("*fp16", {}, "1 type: '*fp16'; a signature has a type for each of a, n"),
         ("*fp16, i33", {}, 'Did you mean "i32"'),
         ("*fp16, i32:8", {}, "multiple of 16"),
         ("*fp16, fp32:16", {}, "multiple of 16"),
@@ -142,7 +151,7 @@ def test_a_pointer_takes_arrays_addresses_and_none():
 def test_an_array_whose_address_triton_may_not_count_on_is_refused():
     memory, array = ts.Memory(), np.zeros(8, np.float16)
     memory.place(array)
-    with pytest.raises(ts.RuleError, match=r'count on a multiple of 16\. .*"\*fp16:1"'):
+    with pytest.raises(ts.RuleError, match=r'compiled for a multiple of 16\. .*"\*fp16:1"'):
         bound_value(parameter_of("a", "*fp16"), array[1:], memory)
     assert bound_value(parameter_of("a", "*fp16:1"), array[1:], memory) % 16 == 2
 

@@ -1,25 +1,25 @@
 """wmma runs as an H200 ran it: every form, bit for bit (golden/wmma.md); a kernel of nvcuda::wmma, and its mistakes."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
+from sparse_products import BITS, digest, packed
 from wmma_recording import (
-    BITS,
     CASES,
     MEMORY_BYTES,
     MOVES,
     PRODUCTS,
     STRIDED,
     WARP,
-    digest,
     extents,
     move_entry,
     numbered_memory,
     numbered_registers,
     operands,
-    packed,
     product_entry,
     register_bits,
     registers,
@@ -33,6 +33,8 @@ RECORDED = np.load(HERE.parent / "golden" / "wmma.npz")
 HEADER = ".version 8.5\n.target sm_90a\n.address_size 64\n"
 DIGEST_OF_MOVE = dict(zip([form.name for form in MOVES], RECORDED["digests"].tolist(), strict=False))
 DIGESTS_OF_PRODUCTS = RECORDED["digests"][len(MOVES) :].reshape(len(PRODUCTS), CASES).tolist()
+QUICKLY = {"findings": False, "record": False}
+EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"
 GENERIC = [form for form in MOVES if form.space == "generic"]
 
 
@@ -65,19 +67,24 @@ def stored_by_fragment(form):
     return memory
 
 
-def moved_by_machine(form):
+@lru_cache(maxsize=2)
+def moving_kernel(text):
+    return Kernel(HEADER + text)
+
+
+def moved_by_machine(form, **options):
     memory = numbered_memory(form)
     words = np.zeros((form.passes, form.registers, WARP), f"u{register_bits(form.data_type) // 8}")
     if form.operand == "d":
         words = numbered_registers(form)
-    run = Kernel(HEADER + move_entry(form)).run(form.passes, WARP, [memory, form.stride, words])
+    run = moving_kernel(move_entry(form)).run(form.passes, WARP, [memory, form.stride, words], **options)
     assert run.outcome == "finished", run.findings
     return memory if form.operand == "d" else words
 
 
-def multiplied_by_machine(form):
+def multiplied_by_machine(form, **options):
     d = np.zeros((CASES, registers(form.shape, "d", form.d), WARP), f"u{register_bits(form.d) // 8}")
-    run = Kernel(HEADER + product_entry(form)).run(CASES, WARP, [*operands(form), d])
+    run = Kernel(HEADER + product_entry(form)).run(CASES, WARP, [*operands(form), d], **options)
     assert run.outcome == "finished", run.findings
     return d
 
@@ -104,12 +111,13 @@ def test_some_forms_move_as_recorded(form):
 @pytest.mark.parametrize("operand", "abcd")
 def test_every_form_moves_as_recorded(operand):
     forms = [form for form in MOVES if form.operand == operand]
-    assert [form.name for form in forms if digest(moved_by_machine(form)) != DIGEST_OF_MOVE[form.name]] == []
+    wrong = [form.name for form in forms if digest(moved_by_machine(form, **QUICKLY)) != DIGEST_OF_MOVE[form.name]]
+    assert wrong == []
 
 
-def assert_multiplies_as_recorded(number):
+def assert_multiplies_as_recorded(number, **options):
     form = PRODUCTS[number]
-    assert [digest(case) for case in multiplied_by_machine(form)] == DIGESTS_OF_PRODUCTS[number], form.name
+    assert [digest(case) for case in multiplied_by_machine(form, **options)] == DIGESTS_OF_PRODUCTS[number], form.name
 
 
 @pytest.mark.parametrize("number", range(5, len(PRODUCTS), 53), ids=lambda number: PRODUCTS[number].name)
@@ -120,7 +128,7 @@ def test_some_forms_multiply_as_recorded(number):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PRODUCTS)), ids=lambda number: PRODUCTS[number].name)
 def test_every_form_multiplies_as_recorded(number):
-    assert_multiplies_as_recorded(number)
+    assert_multiplies_as_recorded(number, **QUICKLY)
 
 
 def test_accesses_are_as_wide_as_alignment_shows():
@@ -226,6 +234,17 @@ def test_a_gemm_without_a_barrier_has_its_race(barrier):
     assert ["a_tile" in run.findings[0].found, "b_tile" in run.findings[1].found] == [True, True]
 
 
+@pytest.mark.parametrize(("between", "rules"), [("", ["run-race"]), ("bar.warp.sync 0xffffffff;", [])])
+def test_a_store_orders_nothing_for_other_lanes(between, rules):
+    text = (
+        f"{HEADER}.visible .entry k() {{ .shared .align 128 .b8 s[1024]; .reg .b32 %r; .reg .b32 %t<2>; mov.u32 %t0, %tid.x;"
+        f" shl.b32 %t0, %t0, 2; mov.u32 %t1, s; add.u32 %t0, %t0, %t1; mov.u32 %r, 0;"
+        f" wmma.store.d.sync.aligned.col.m16n16k16.shared.f32 [s], {EIGHT}; {between} ld.shared.b32 %r, [%t0]; ret; }}"
+    )
+    run = Kernel(text).run(1, 32, remedies=False)
+    assert [finding.rule for finding in run.findings if finding.severity == "error"] == rules
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, compiler):
@@ -239,7 +258,42 @@ def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, c
     assert (is_right, run.findings) == (True, ())
 
 
-EIGHT = "{%r, %r, %r, %r, %r, %r, %r, %r}"
+# Shape, least and largest element, type of the elements, of the sums
+TYPES = {
+    "of_bf16": ((32, 8, 16), -4, 4, ml_dtypes.bfloat16, np.float32),
+    "of_f16": ((16, 16, 16), -4, 4, np.float16, np.float16),
+    "of_f64": ((8, 8, 4), -4, 4, np.float64, np.float64),
+    "of_s8": ((8, 32, 16), -128, 127, np.int8, np.int32),
+    "of_tf32": ((16, 16, 8), -4, 4, np.float32, np.float32),
+    "of_s4": ((8, 8, 32), -8, 7, None, np.int32),
+    "of_b1": ((8, 8, 128), 0, 1, None, np.int32),
+}
+NARROW_BITS = {"of_s4": 4, "of_b1": 1}
+
+
+@pytest.mark.slow
+def test_every_type_of_cuda_is_compiled_and_right(require):
+    from tilescope.machine.compiled.cuda_compiler import by_nvrtc
+
+    require("nvrtc")
+    file = HERE / "wmma_types.cu"
+    ptx = by_nvrtc(file.read_bytes(), file.name, "sm_90a").ptx
+    random = np.random.default_rng(3)
+    for name, ((m, n, k), least, largest, element, of_sums) in TYPES.items():
+        a = random.integers(least, largest + 1, (m, k))
+        b = random.integers(least, largest + 1, (k, n))
+        d = np.zeros((m, n), of_sums)
+        if element is None:  # A by rows, B by columns
+            bits = NARROW_BITS[name]
+            parts = [np.ascontiguousarray(part) & (1 << bits) - 1 for part in (a, b.T)]
+            stored = [packed(part, bits) for part in parts]
+        else:  # A by columns, B by rows
+            stored = [np.ascontiguousarray(part).astype(element) for part in (a.T, b)]
+        run = Kernel(ptx, name).run(1, 32, [*stored, d])
+        assert (name, run.outcome, run.basis) == (name, "finished", "measured")
+        assert np.array_equal(d, a @ b), name
+
+
 FLOATS = "{%f, %f, %f, %f, %f, %f, %f, %f}"
 REFUSED = {
     f"wmma.load.a.sync.aligned.row.m16n8k16.f16 {EIGHT}, [%d]": "has no shape that wmma has",

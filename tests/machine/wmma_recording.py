@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from sparse_products import BITS, FLOATS, KINDS, Random, codes, digest, packed
 
 WARP = 32
 MEMORY_BYTES = 8192
 NUMBER_BITS = 16  # of an element's own number
 CASES = 16
-BITS = {"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
-FLOATS = {"f64": (11, 52), "f32": (8, 23), "tf32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
 SHAPES = {
     "m16n16k16": (16, 16, 16),
     "m32n8k16": (32, 8, 16),
@@ -45,7 +44,6 @@ ROWS = (
     (("b1",), ("m8n8k128",), ("s32",)),
 )
 SPACES = ("generic", "global", "shared")
-KINDS = ("close", "wide", "few", "bits")
 
 
 def extents(shape, operand):
@@ -330,47 +328,6 @@ def numbered_registers(form):
     return np.ascontiguousarray(words.T)[None]
 
 
-class Random:
-    """Words of a seed; PCG64's own stream does not change between versions of numpy."""
-
-    def __init__(self, seed):
-        self.bits = np.random.PCG64(seed)
-
-    def words(self, *shape):
-        return self.bits.random_raw(int(np.prod(shape))).reshape(shape)
-
-    def chosen(self, pool, *shape):
-        return np.array(pool, np.uint64)[self.words(*shape) % np.uint64(len(pool))]
-
-
-def codes(random, data_type, kind, shape):
-    """Codes of elements: their exponents close, few values, all but infinities and NaN, or any bits."""
-    bits = BITS[data_type]
-    words = random.words(*shape) >> np.uint64(64 - bits)
-    if data_type not in FLOATS or kind == "bits":
-        return words
-    exponent_bits, fraction_bits = FLOATS[data_type]
-    sign = words & np.uint64(1 << bits - 1)
-    fraction = words & np.uint64((1 << fraction_bits) - 1)
-    bias = (1 << exponent_bits - 1) - 1
-    if kind == "close":
-        exponent = random.chosen(range(bias - 2, bias + 3), *shape)
-        return sign | exponent << np.uint64(fraction_bits) | fraction
-    if kind == "few":
-        exponent = random.chosen((0, bias - 1, bias, bias), *shape)
-        return sign | exponent << np.uint64(fraction_bits)
-    exponent = random.words(*shape) % np.uint64((1 << exponent_bits) - 1)
-    return sign | exponent << np.uint64(fraction_bits) | fraction
-
-
-def packed(elements, bits):
-    """Elements (…, n) as words of 32 bits, the first in the lowest."""
-    per_word = 32 // bits
-    parts = elements.reshape(*elements.shape[:-1], elements.shape[-1] // per_word, per_word).astype(np.uint64)
-    shifts = np.arange(per_word, dtype=np.uint64) * np.uint64(bits)
-    return (parts << shifts).sum(axis=-1, dtype=np.uint64).astype(np.uint32)
-
-
 def operand_words(random, data_type, kind, count):
     bits = BITS[data_type]
     if bits == 64:
@@ -387,11 +344,6 @@ def operands(form):
         cases = [operand_words(random, data_type, KINDS[case % len(KINDS)], count) for case in range(CASES)]
         made.append(np.stack(cases))
     return made
-
-
-def digest(result):
-    """Eight bytes that stand for the bits of a result."""
-    return np.frombuffer(hashlib.sha256(result.tobytes()).digest()[:8], np.uint64)[0]
 
 
 def moved_by_card(cupy, module, form):

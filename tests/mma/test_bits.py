@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.bits import WordField, WordFormat
-from tilescope.mma.descriptor import WGMMA_FORM
+from tilescope.mma.descriptor_form import WGMMA_FORM
 
 SAMPLE = WordFormat("sample", 32, (WordField("low", 0, 3), WordField("middle", 8, 15, 16), WordField("high", 31, 31)))
 

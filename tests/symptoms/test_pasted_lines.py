@@ -14,6 +14,7 @@ from tilescope.errors import RuleError
 from tilescope.questions import topics
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS, Diagnosis, diagnose
 from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.question import is_certain
 
 LINES = [line.split("\t") for line in Path(__file__).with_name("pasted_lines.tsv").read_text("utf-8").splitlines()[1:]]
 WITH_NUMBERS = [
@@ -272,6 +273,48 @@ def test_the_command_prints_the_arithmetic_above_the_causes(capsys):
     assert run(["explain", "out of resource: shared memory, Required: 131072, Hardware limit: 101376"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.index("3 instead of 4") < said.index("1. shared-memory-cap")
+
+
+@pytest.mark.parametrize(
+    ("typed", "cause", "said"),
+    [
+        ("can I use TMA with stride 24 bytes", "stride-16-bytes", "24 bytes is 1 x 16 + 8"),
+        ("a tensor map whose box is 512", "box-limits", "more than 256"),
+    ],
+)
+def test_numbers_that_break_a_limit_of_maps_go_before_the_terms_around_them(typed, cause, said):
+    found = topics.find(typed)
+    assert found.named[0].name == cause
+    assert said in found.arithmetic[0]
+
+
+def test_a_stride_of_shared_memory_breaks_no_limit_of_maps():
+    assert not is_certain("ldmatrix from rows with a stride 72")
+
+
+def test_a_term_has_what_the_numbers_beside_it_come_to(capsys):
+    assert run(["explain", "what is a box of 512"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("box")
+    assert "A box of 512 elements is more than 256" in said
+
+
+def test_a_number_of_cublas_is_none_of_cuda():
+    line = "!!!! kernel execution error. (batch: 60, m: 64, n: 1025, k: 1025, error: 14)"
+    assert topics.find(line).symptoms[0].name == "a status of cuBLAS or cuDNN"
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("my TMA store writes wrong rows", "the result is wrong"),
+        ("TMA with fp4 padded operands: multiply the coordinate by 2", "coordinate-16-bytes"),
+        ("Invalid __shared__ write of size 16 bytes, address is misaligned", "misaligned address (716)"),
+        ("a module emits block-scaled MMA that non-a targets do not support on sm_120", "architecture"),
+    ],
+)
+def test_what_a_line_says_goes_before_what_stands_around_it(typed, first):
+    assert first in answered_first(typed)
 
 
 def test_an_invalid_argument_of_no_call_says_what_it_can_be(capsys):

@@ -12,6 +12,7 @@ right, 74 of 85 in round 2, 43 of 49 in round 3, 23 of 24 in round 4, 56 of 70 i
 round 7: of titles that nobody has seen nine of ten are right, of error lines and sentences from the middle of a thread about eight.
 """
 
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from tilescope.cli import run
 from tilescope.errors import RuleError
 from tilescope.questions import topics
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import CAUSE, SEEN, TERMS, Diagnosis
-from tilescope.symptoms.ranking import is_about_a_fault
+from tilescope.symptoms import CAUSE, SEEN, TERMS, Diagnosis, question, words
+from tilescope.symptoms.question import question_words
+from tilescope.symptoms.ranking import closeness, is_about_a_fault
 from tilescope.symptoms.tables import table
-from tilescope.symptoms.words import words_of
+from tilescope.symptoms.words import SAME, folded, words_of
 
 TABLE = Path(__file__).with_name("titles_and_error_lines.tsv")
 LINES = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
@@ -145,6 +147,62 @@ def test_filler_leaves_no_phrase_a_single_common_word():
 )
 def test_what_is_one_word_and_what_is_none(typed, word, is_there):
     assert (word in words_of(typed)) == is_there
+
+
+@pytest.mark.parametrize(
+    ("typed", "no_word"),
+    [
+        ("a model of language", "mode"),
+        ("third_party/tlx/tutorials", "parity"),
+        ("Expose mbarrier_inval", "invalid"),
+        ("all existing kernels", "exit"),
+        ("the handle-exchange path", "swapped"),
+    ],
+)
+def test_a_word_of_its_own_is_no_misspelling(typed, no_word):
+    assert no_word not in question_words(typed)
+
+
+def test_words_that_are_no_misspellings_are_like_a_known_word():
+    """Others have no place in that list: they would be left as they are anyway."""
+    listed = table("words")["unlike"]["words"].split()
+    known = {*question._weights(), *SAME}
+    alike = {word for word in listed if get_close_matches(folded(word), known, n=1, cutoff=words._ALIKE)}
+    assert set(listed) - alike == set()
+
+
+@pytest.mark.parametrize(
+    ("phrase", "typed", "is_said"),
+    [
+        ({"not", "match"}, "the results do not match the reference", True),
+        ({"not", "match"}, "it matches any future target with a higher number, not just this one", False),
+        ({"out", "smem"}, "out of shared memory", True),
+        ({"out", "smem"}, "move the padding of shared memory to the caller and carry the result out", False),
+    ],
+)
+def test_a_word_that_belongs_to_its_neighbour_says_nothing_far_from_it(phrase, typed, is_said):
+    assert (closeness(frozenset(phrase), typed) > 0) == is_said
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("Use Tensor Memory Accelerator on new cards", "TMA"),  # not tensor memory, which stands inside it
+        ("what is Swizzle<3,4,3> against Swizzle<2,4,3>", "swizzle"),  # not 2:4
+        ("Add update_tensor_descriptor operation to Triton/Gluon", "device descriptor"),
+        ("Fix runtime bugs in TMA support, and support TMA masks", "TMA"),
+        ("Change the tile_scheduler of the mainloop", "persistent kernel"),
+    ],
+)
+def test_a_title_is_about_the_longest_name_that_it_spells(typed, name):
+    assert topics.find(typed).name == name
+
+
+@pytest.mark.parametrize("typed", ["Add SM90 kernels", "[Bwd,Sm100] Add varlen", "SM90 FA4 compatibility"])
+def test_targets_alone_make_no_symptom_likely(typed):
+    found = topics.find(typed)
+    assert found.symptoms == ()
+    assert found.named[0].name == "architecture"
 
 
 def test_who_asks_for_a_difference_gets_the_first_of_the_two():

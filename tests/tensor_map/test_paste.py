@@ -490,8 +490,8 @@ def test_any_text_gives_arguments_or_a_reason(text):
     ).map(json.dumps)
 )
 def test_any_json_gives_arguments_or_a_reason(text):
-    asked = ts.tensor_map.MapArguments.from_json
-    assert rules_broken(lambda: [found for each in asked(text) for found in each.check()]) <= {
+    read = ts.tensor_map.source.MapSource.from_json
+    assert rules_broken(lambda: [found for each in read(text).asked for found in each.check()]) <= {
         "argument-json",
         "unknown-name",
     }

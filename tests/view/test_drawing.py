@@ -44,7 +44,7 @@ def test_parts_are_left_out_and_added_by_name():
     drawing = Drawing("", {"a": "1", "b": "2", "c": "3"})
     assert names(drawing.without("a", "c")) == ["b"]
     assert names(drawing.with_parts({"d": "4"})) == ["a", "b", "c", "d"]
-    assert names(drawing.with_parts({"d": ("4", "5")}, before="b")) == ["a", "d", "d", "b", "c"]
+    assert names(drawing.with_parts({"d": ("4", "5")})) == ["a", "b", "c", "d", "d"]
     assert names(drawing) == ["a", "b", "c"]
 
 

@@ -53,8 +53,7 @@ class Card(Row):
     memory_gb_per_s: int
     tflop_per_s: Mapping[str, float] = field(repr=False, hash=False)  # dense, by data type, summed in 32 bits
     tma: TmaRates | None = field(repr=False)
-    # names of the measured cells, and of the data types whose tflop_per_s is measured; the rest is documented
-    measured: frozenset[str] = field(repr=False)
+    measured: frozenset[str] = field(repr=False)  # names of cells, and types of tflop_per_s; the rest is documented
     source: str
 
     @classmethod

@@ -259,7 +259,7 @@ class _ShapeCommand(ManualCommand):
 def click_command(question: Question, gather: Gather | None) -> click.Command:
     """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
-    What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that
+    What the command line leaves out is not passed on: the library has its defaults. `gather` reads the files that
     were named.
     """
 
@@ -328,7 +328,13 @@ def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
 
 def parameters(inputs: Iterable[Input], functions: Iterable[Function]) -> list[click.Parameter]:
     """The arguments and options of a table; the signatures of the functions have the defaults."""
-    return [_option(row, default_of(row, functions)) if row.option else _argument(row) for row in inputs]
+    listed: list[click.Parameter] = []
+    for row in inputs:
+        if row.option:
+            listed.append(_option(row, default_of(row, functions)))
+        else:
+            listed.append(_argument(row))
+    return listed
 
 
 def output_options(*, is_drawn: bool = True, makes: str = "") -> list[click.Parameter]:

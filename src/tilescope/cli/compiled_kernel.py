@@ -60,7 +60,7 @@ def kernel_place(place: str) -> tuple[Path, str]:
 
 
 def _only_kernel(module: ModuleType, path: Path) -> str:
-    """The one kernel of a module, if nobody says which."""
+    """The only kernel of a module, where none is named."""
     from tilescope.machine.compiled.triton_compiler import kernel_names
 
     names = kernel_names(module)

@@ -1,9 +1,9 @@
-"""What a report of a mistake has to say about the machine: versions, cards, extras. Nothing on a card is started.
+"""The versions, cards and extras of a machine, for bug reports. Nothing is started on a card.
 
     tilescope verify --environment
 
 Versions of packages come from their metadata, those of the driver from its management library. Of programs only nvcc is
-started, to print its version. A missing one is no mistake: it is listed as missing. Folders and names of users are left out.
+started, to print its version. What is missing is listed as missing. Folders and names of users are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Emitted GEMMs and cuBLAS on the card, one beside the other: inputs rotated past the L2, graphs replayed in turns.
 
-one graph a contender    launch on inputs 0, launch on inputs 1, …      so many inputs that the L2 holds none of them
+one graph a contender    launch on inputs 0, launch on inputs 1, …      enough inputs that the L2 holds none of them
 replays                  ours, cuBLAS, cublasLt, ours, cuBLAS, …        power and clocks are shared
 the answer               the median of a contender's replays, divided by its launches
 """
@@ -163,7 +163,7 @@ class GemmTiming:
         self.device.launch("normal:fill_normal", address, words, kind, data_type.bits, seed, blocks=528, threads=256)
 
     def graph(self, call: Call, matrices: Sequence[Matrices], launches: int) -> object:
-        """A graph of so many products, one after another, each on the next matrices."""
+        """A graph of products, one after another, each on the next matrices."""
         driver = self.driver
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         answered(driver.cuStreamBeginCapture(self.stream, mode))

@@ -76,7 +76,7 @@ class ChildEndedError(Exception):
 
 
 class Child:
-    """A process with the card; DeviceError where it has none. `facts` are what the card says of itself."""
+    """A process with the card; a DeviceError if there is no card. `facts` are those that the driver reports of it."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the child
@@ -104,7 +104,7 @@ class Child:
         self.facts = greeting["ready"]
 
     def results(self, suite: str, cases: Sequence[Case], seconds: float) -> list[bytes]:
-        """What the card gave; ChildEndedError where the child dies, fails, or takes longer than `seconds`."""
+        """The results from the card; a ChildEndedError if the child dies, fails, or takes longer than `seconds`."""
         with suppress(OSError):  # it is gone: its answer tells
             self._connection.send((suite, cases))
         answer = self._answer(seconds)
@@ -187,7 +187,7 @@ class CardInChildren:
 
 @contextmanager
 def card_in_children() -> Iterator[CardInChildren]:
-    """The card of this machine; DeviceError where there is none."""
+    """The card of this machine; a DeviceError if there is none."""
     if not sys.platform.startswith("linux"):
         raise DeviceError("This needs Linux: the card is asked in child processes that share a pipe with this one.")
     with tempfile.TemporaryDirectory() as folder:

@@ -60,7 +60,7 @@ def stream(
 ) -> Case:
     """A case: `boxes` of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
 
-    `issuers` are warps of a stream (None: so many that issuing does not bound it); `sms` None: all.
+    `issuers` are warps of a stream (None: enough that issuing does not limit it); `sms` None: all.
     """
     if issuers is None:
         issuers = 1 if direction == "store" else issuing_warps(len(boxes), spread.streams)

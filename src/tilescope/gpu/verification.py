@@ -101,7 +101,7 @@ class Capture:
 
     @classmethod
     def read(cls, path: Path) -> Capture:
-        """The capture in a file; what is no capture is refused."""
+        """The capture in a file; any other file is refused."""
         try:
             with np.load(path) as arrays:
                 header = json.loads(arrays["header"].tobytes())
@@ -197,7 +197,7 @@ def verify(
 
 
 def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, error: DeviceError) -> DeviceError:
-    """The card was there when the run began, and then was not: what is known so far, and how to go on."""
+    """The error for a card that was lost during the run: the results so far, and how to go on."""
     cases = sum(result.cases for result in done)
     equal = sum(result.equal for result in done)
     before = f" In the suites before it the card did what tilescope says in {equal} of {cases} cases." if done else ""

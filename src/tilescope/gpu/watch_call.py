@@ -1,4 +1,4 @@
-"""What the injection library sends of a call, what the rules say of it, and whether driver and rules agree.
+"""The packets that the injection library sends for calls, and whether driver and rules agree about each call.
 
 A packet comes for each call that differs from those before it. Two calls are alike when caller, result and all arguments
 but the address are the same. Further calls of the kind are counted, in memory that the first packet of a process brings
@@ -49,9 +49,9 @@ _ANY_MAP = {"data_type": "uint8", "dims": (16,), "strides_bytes": (), "box": (16
 LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
 NULL_POINTER = rule(
     "null-pointer",
-    "Every pointer that a call of the driver takes is one that can be read.",
+    "Every pointer that is passed to the driver can be read.",
     argument="{pointer}",
-    found="{pointer} points nowhere",
+    found="{pointer} is null, or cannot be read",
     limit="the driver reads it",
     fix="Pass an array of {entries:entry|entries}.",
     source="CUDA driver API, cuTensorMapEncodeTiled",
@@ -330,7 +330,7 @@ def judged(call: Call) -> Verdict:
         difference = _difference(call, report.tensor_map)
         return Verdict(call, report, "disagreement" if difference else "accepted", difference)
     if call.result != INVALID_VALUE:
-        default = "The driver answers so before it looks at a map's arguments, or for reasons beside them."
+        default = "The driver gives this answer before it checks a map's arguments, or for another reason."
         return Verdict(call, report, "failed", WHY_FAILED.get(call.result, default))
     if not report.accepted:
         return Verdict(call, report, "refused", "")
@@ -352,7 +352,7 @@ def _report(call: Call) -> MapReport:
 
 
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
-    """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
+    """The violations for pointers, by cuda.h's names, that a call passed and the driver cannot read."""
     fewer = {pointer.name: pointer.fewer for pointer in POINTERS.values()}
     violations = []
     for name in names:

@@ -126,7 +126,7 @@ class Recording:
 
 
 def default_path(kernel: str) -> Path:
-    """Where a recording is written if nobody says it.
+    """Where a recording is written if the user names no file.
 
     >>> default_path("ns::matmul<float>").name
     'ns_matmul_float.launch'

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import ceil_div
 from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
 from tilescope.layout.modes import IntTree, Modes, Pairs, Strides, coalesced, steps_of
 from tilescope.layout.terms import AddressTerms
@@ -145,8 +146,9 @@ class Layout(Value):
         """The layout that `to_dict` described."""
         nesting = data.get("nesting") if isinstance(data, Mapping) else None
         if nesting is None:
-            plain = {name: data[name] for name in data if name != "nesting"} if isinstance(data, Mapping) else data
-            return super().from_dict(plain)
+            if isinstance(data, Mapping):
+                data = {name: data[name] for name in data if name != "nesting"}
+            return super().from_dict(data)
         rest = super().from_dict({name: data[name] for name in data if name not in _TOLD_BY_MODES} | {"shape": (8, 8)})
         modes = Modes.from_dict(nesting)
         return cls.from_modes(modes, rest.element_bits, unit_bits=1, swizzle=rest.swizzle, start=rest.start)
@@ -198,7 +200,7 @@ class Layout(Value):
         if self.tiling is not None:
             return self.tiling.size_bytes
         last = sum((extent - 1) * stride for extent, stride in chain(*self.pairs))
-        return -(-(last + self.element_bits) // self.unit_bits)
+        return ceil_div(last + self.element_bits, self.unit_bits)
 
     @property
     def alignment_bytes(self) -> int:

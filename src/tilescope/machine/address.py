@@ -6,7 +6,7 @@
     elsewhere          global memory, which exists only where an array was placed
 
 Inside a window addresses are what ld.shared, ld.local and ld.param take. In a block's shared memory the first KiB is the
-system's; static variables follow from 0x400 on, dynamic memory behind them (measured on sm_90).
+system's; static variables follow from 0x400 on, dynamic memory after them (measured on sm_90).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ NO_FILL = ARGUMENT_TEXT.worded(
 )
 NO_REFERENCE = ARGUMENT_TEXT.worded(
     found="argument {index}: {text} names no array",
-    limit="the number of an argument that has an array, counted from 0; or, for a map, an array: map:f16:64x64,box=64x64",
+    limit="{kind}: takes the number of an argument that is an array, from 0 on; map: also an array, such as map:f16:64x64,box=64x64",
     fix="Write {kind}:0{rest}, for example.",
 )
 NO_OPTION = ARGUMENT_TEXT.worded(
@@ -67,7 +67,7 @@ NO_OPTION = ARGUMENT_TEXT.worded(
     fix="Write box=64x128, for example.",
 )
 NO_ARRAY = ARGUMENT_TEXT.worded(
-    found="argument {index} means the array of argument {reference}",
+    found="argument {index} refers to the array of argument {reference}",
     limit="arguments with arrays: {known:, }",
     fix="Use {example}.",
 )
@@ -99,21 +99,21 @@ def read_argument(text: str, index: int = 0) -> ArgumentDescription:
     >>> read_argument("0x40").value, read_argument("1e-3").value
     (64, 0.001)
     """
-    said = text.strip()
-    value = _plain_number(said)
+    stripped = text.strip()
+    value = _plain_number(stripped)
     if value is not None:
         return NumberArgument(value=value)
-    if said.startswith("map:"):
-        return _map(said, index)
-    if said.startswith("ptr:"):
-        return _pointer(said, index)
-    if said.startswith("bytes:"):
-        return _bytes(said, index)
-    return _array(said, index)
+    if stripped.startswith("map:"):
+        return _map(stripped, index)
+    if stripped.startswith("ptr:"):
+        return _pointer(stripped, index)
+    if stripped.startswith("bytes:"):
+        return _bytes(stripped, index)
+    return _array(stripped, index)
 
 
 def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
-    """The arguments of a launch in their order; a RuleError names all that say none.
+    """The arguments of a launch in their order; a RuleError names every text that is not an argument.
 
     >>> [one.kind for one in read_arguments(["f32:1000", "7"])]
     ['array_argument', 'number_argument']
@@ -126,7 +126,7 @@ def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
             arguments[index] = read_argument(text, index)
         except RuleError as error:
             problems += error.violations
-    unread = [index for index in range(len(listed)) if index not in arguments]  # of which nobody knows what they are
+    unread = [index for index in range(len(listed)) if index not in arguments]  # these may have been meant as arrays
     problems += missing_arrays(arguments, unread)
     raise_all(problems)
     return tuple(arguments.values())
@@ -158,7 +158,7 @@ def _words(one: ArgumentDescription, numbers: Mapping[str, int]) -> str:
 
 
 def _reference(array: int | str, numbers: Mapping[str, int]) -> str:
-    """The number of the argument that is meant; a name that nobody has stays."""
+    """The number of the argument that has this name, as text; a name that no argument has is kept."""
     return str(numbers.get(array, array) if isinstance(array, str) else array)
 
 
@@ -176,7 +176,7 @@ def _option_words(value: object) -> str:
 
 
 def missing_arrays(arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()) -> Iterator[Violation]:
-    """What is wrong with the arguments that mean the array of another one, by its number or its name."""
+    """What is wrong with arguments that refer to the array of another one, by its number or its name."""
     known = tuple(index for index, one in arguments.items() if own_array(one) is not None)
     names = {one.name: index for index, one in arguments.items() if one.name}
     for index, one in arguments.items():

@@ -92,7 +92,8 @@ class Parameters:
         for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
             held = self._bytes_of(parameter, argument)
             if held is None:
-                problems.append(_misfit(index, parameter, argument))
+                name = parameter_name(entry.name, parameter.name)
+                problems.append(_misfit(index, parameter, name, argument))
                 continue
             start = self._program.param_offsets[parameter.number]
             self.content[start : start + len(held)] = np.frombuffer(held, np.uint8)
@@ -113,16 +114,24 @@ class Parameters:
 
     def _bytes_of(self, parameter: Variable, argument: Argument) -> bytes | None:
         size_bytes = parameter.size_bytes or 0
+        bits = BITS_OF_TYPE[parameter.type]
+        is_scalar = size_bytes * 8 == bits
         if isinstance(argument, AnyMap):
-            return self._map_bytes(argument) if size_bytes == DESCRIPTOR_BYTES else None
+            return self._given_map(argument, size_bytes, is_address=is_scalar and bits == 64)
         if isinstance(argument, bytes | bytearray | memoryview):
             return bytes(argument) if len(bytes(argument)) == size_bytes else None
-        bits = BITS_OF_TYPE[parameter.type]
-        if size_bytes * 8 != bits:
+        if not is_scalar:
             return None
         if is_array(argument):
             return self._memory.place(argument).to_bytes(8, "little") if bits == 64 else None
         return _number_bytes(parameter.type, bits, argument)
+
+    def _given_map(self, tensor_map: AnyMap, size_bytes: int, *, is_address: bool) -> bytes | None:
+        """A map as a parameter takes it: its bytes, or for a CUtensorMap* where they lie in global memory."""
+        if is_address:
+            held = np.frombuffer(self._map_bytes(tensor_map), np.uint8).copy()
+            return self._memory.place(held).to_bytes(8, "little")
+        return self._map_bytes(tensor_map) if size_bytes == DESCRIPTOR_BYTES else None
 
     def _map_bytes(self, tensor_map: AnyMap) -> bytes:
         """The 128 bytes of a map; one that no driver here encodes gets bytes that stand for it."""
@@ -159,13 +168,13 @@ def _float_bytes(number: float, bits: int) -> bytes | None:
         return None
 
 
-def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:
+def _misfit(index: int, parameter: Variable, name: str, argument: Argument) -> Violation:
     size_bytes = parameter.size_bytes or 0
     if isinstance(argument, bytes | bytearray | memoryview):
         layout = argument.layout if isinstance(argument, PackedStruct) else None
         given_bytes = len(bytes(argument))
         return OTHER_SIZE.violation(
-            index=index, name=parameter.name, given_bytes=given_bytes, wanted_bytes=size_bytes, layout=layout
+            index=index, name=name, given_bytes=given_bytes, wanted_bytes=size_bytes, layout=layout
         )
     bits = BITS_OF_TYPE[parameter.type]
     if size_bytes * 8 != bits:
@@ -177,4 +186,4 @@ def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:
         declared = f"a .{parameter.type}"
         wanted = "an array or an address" if bits == 64 else f"a number of {bits} bits"
     shown = printed(argument)
-    return ARGUMENT_KIND.violation(index=index, shown=shown, name=parameter.name, declared=declared, wanted=wanted)
+    return ARGUMENT_KIND.violation(index=index, shown=shown, name=name, declared=declared, wanted=wanted)

@@ -61,7 +61,7 @@ def meetings(lanes: LaneNumbers, addresses: Addresses) -> list[Meeting]:
 
 
 def barrier_at(cluster: Cluster, address: int, lane: int) -> Mbarrier:
-    """The state of the barrier at a shared address; a fault where there is none that could be one."""
+    """The state of the barrier at a shared address; a fault if the word in memory is no barrier."""
     state = cluster.mbarriers.get(address)
     if state is not None:
         return state
@@ -73,7 +73,7 @@ def barrier_at(cluster: Cluster, address: int, lane: int) -> Mbarrier:
 
 
 def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
-    """mbarrier.init; a count that does not fit 20 bits is cut without a word, and gives a broken barrier."""
+    """mbarrier.init; the card cuts a count to 20 bits and reports nothing, and the barrier is broken."""
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     arrivals = count % ARRIVALS_END
     if cluster.log is not None:

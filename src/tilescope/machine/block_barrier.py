@@ -1,7 +1,7 @@
 """Barriers of a block (bar.sync, bar.arrive, bar.red) and of a cluster (barrier.cluster).
 
-A barrier of a block ends when as many threads have come as it was told, or all that still live where it was told no
-number. bar.arrive comes without waiting. Whole warps count where the instruction is .aligned, as all of them do here.
+A barrier of a block ends when the number of threads have come that the instruction names; without a number, all threads that
+have not ended. bar.arrive counts its threads, which do not wait. Whole warps count if the instruction is .aligned, as here.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class BlockBarriers:
         self.cluster_arrived[lanes] = 1
 
     def cluster_ended(self) -> list[Front]:
-        """End the phase of the cluster's barrier if every thread that lives has come; whom that lets go."""
+        """End the phase of the cluster's barrier if every thread that lives has come; the fronts that then go on."""
         live = self.cluster.live
         if not self.cluster_arrived.any() or (live & (self.cluster_arrived == 0)).any():
             return []

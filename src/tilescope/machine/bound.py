@@ -1,4 +1,4 @@
-"""Arguments of a launch as the parameters of the PTX take them, beside those that the caller gave."""
+"""Arguments of a launch as the parameters of the PTX take them, beside the arguments of the caller."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from tilescope.machine.operand_reads import Marks
 from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
+from tilescope.machine.order.warp_sums import differ_by_rounding
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.records import RunningPhase
@@ -184,7 +185,7 @@ class Cluster:
             loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
 
     def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
-        """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
         count = values.shape[1] if values.ndim > 1 else 1
         self._require_aligned(at, addresses, values.dtype.itemsize * count)
         if space == "generic":
@@ -210,7 +211,7 @@ class Cluster:
             order.fences.early.overwritten(order.fences.shared_flags, places, held)
         if space == "shared" and self.costs is not None:
             self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
-        if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
+        if np.array_equal(held, values):  # a store of the same values changes nothing for threads that wait
             return
         self.version += 1
         words[chosen] = values
@@ -218,7 +219,9 @@ class Cluster:
             stored = words[chosen]
             if (stored != values).any():
                 lost = int(np.argmin(_sameness(stored, values)()))
-                order.touching.two_values("shared", int(self.lanes(at)[lost]), int(places[lost]))
+                is_rounding = differ_by_rounding(stored, values)
+                lane = int(self.lanes(at)[lost])
+                order.touching.two_values("shared", lane, int(places[lost]), differ_by_rounding=is_rounding)
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -232,7 +235,9 @@ class Cluster:
             self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
             if (stored != values).any():
                 lost = int(np.argmin(_sameness(stored, values)()))
-                self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))
+                is_rounding = differ_by_rounding(stored, values)
+                address = int(addresses[lost])
+                self.order.touching.two_values("global", int(lanes[lost]), address, differ_by_rounding=is_rounding)
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""
@@ -321,7 +326,7 @@ class Cluster:
 
 
 class _LaneNames:
-    """Inside: a fault of global memory, which counts the entries of an access, gets the lane's number instead."""
+    """A fault of global memory inside this context has the number of an entry of the access; it gets the lane's number."""
 
     def __init__(self, cluster: Cluster, at: Lanes) -> None:
         self.cluster = cluster

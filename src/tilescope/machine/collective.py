@@ -48,7 +48,7 @@ class Collective:
         schedule.go_on(front, pc + 1)
 
     def _tell_order(self, cluster: Cluster, order: Order, lanes: LaneNumbers) -> None:
-        """Lanes that wait for each other: whoever goes on knows that the waits of the others are over."""
+        """Lanes wait for each other here: one that goes on knows that the waits of the others are over."""
         if not order.witness.knowledge.has_news(lanes, self.group_lanes):
             return
         groups = cluster.grouping(self.group_lanes).of_lane[lanes]

@@ -1,11 +1,11 @@
-"""Which change of a tile's addresses leaves no bank conflict, for all instructions that were seen at it.
+"""Which change of a tile's addresses leaves no bank conflict, for all instructions of a run that access the tile.
 
-A swizzle exchanges pieces of 16 bytes; a padding puts bytes behind every row. Either is a new place for every byte, for
-those who write the tile and for those who read it, so that what helps one may hurt the other: all are counted again.
+A swizzle exchanges pieces of 16 bytes; a padding puts bytes after every row. Either gives every byte a new place, for writers
+and readers of the tile alike. What helps one may hurt the other, so all of them are counted again.
 
     ld.b32 down a column, rows of 128 bytes        32 wavefronts
         swizzle 128B                                4
-        4 bytes behind every 128                    1     and the stores along rows still take 1: the cure
+        4 bytes after every 128                     1     and the stores along rows still take 1: the cure
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PADDINGS_BYTES = (4, 8, 16, 32)
 
 
 class Cure(NamedTuple):
-    """A swizzle, or bytes behind every row of some length."""
+    """A swizzle, or bytes after every row of some length."""
 
     swizzle: str | None = None
     row_bytes: int | None = None

@@ -104,7 +104,7 @@ class Costs:
         self.wavefronts.add(_execution(cluster, kind, at, own))
 
     def charge_box(self, copy: Copy, map_number: int) -> None:
-        """Count a tensor copy, whoever receives it."""
+        """Count a tensor copy once, also if several blocks receive it."""
         walked = walk(copy)
         rows = walked.rows if walked.all_inside else int(np.count_nonzero(walked.inside))
         self._traffic(map_number, copy.direction).add(rows, walked.high_bytes - walked.low_bytes)

@@ -4,7 +4,7 @@
     global address 0x7f…d4     element [3, 5] of args[2]
 
 The map of a copy says which element lies where, swizzled or not. Boxes of im2col maps are left out: which pixels they hold
-depends on offsets that nobody wrote down.
+depends on offsets that the run does not record.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def elements_named(first: Origin, last: Origin, traced: Trace) -> str | None:
         box = f"the rows {traced.coords[1:]} from column {traced.coords[0]} on"
     if len(low) == 2 and len(traced.coords) == 2:
         columns = f"column {low[0]}" if low == high else f"columns {low[0]} to {high[0]}"
-        said = f"row {low[1]}, {columns} of {box}"
+        named = f"row {low[1]}, {columns} of {box}"
     elif low == high:
-        said = f"element {_shown(low)} of {box}"
+        named = f"element {_shown(low)} of {box}"
     else:
-        said = f"elements {_shown(low)} to {_shown(high)} of {box}"
-    return f"{said} (fill, outside the tensor)" if first.holds == "fill" else said
+        named = f"elements {_shown(low)} to {_shown(high)} of {box}"
+    return f"{named} (fill, outside the tensor)" if first.holds == "fill" else named
 
 
 def _in_box(coords: tuple[int, ...], corner: tuple[int, ...]) -> tuple[int, ...]:
@@ -97,8 +97,8 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
     if traced is None:
         return None
     first_origin = traced.element_at(offset)
-    said = elements_named(first_origin, traced.element_at(last), traced)
-    if said is None:
+    named = elements_named(first_origin, traced.element_at(last), traced)
+    if named is None:
         return None
     owner = map_owner(launch, tensor_map)
     facts = {
@@ -108,7 +108,7 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
         "map_number": record.map_number,
         "tensor": owner,
     }
-    return Element(f"{said} of {owner}", facts)
+    return Element(f"{named} of {owner}", facts)
 
 
 def map_owner(launch: Launch, tensor_map: AnyMap) -> str:
@@ -155,17 +155,17 @@ def _is_one_cluster(launch: Launch, block: BlockIndex, other: BlockIndex) -> boo
 
 
 def array_element(launch: Launch, region: Region, address: int, size_bytes: int) -> Element:
-    """The elements of an array that some bytes from an address on are."""
+    """The elements of an array that `size_bytes` bytes from an address on belong to."""
     array = region.array
     first = (address - region.address) // array.dtype.itemsize
     last = (min(address + size_bytes, region.end) - 1 - region.address) // array.dtype.itemsize
     owner = owner_named(launch, region)
     facts = {"index": _index(region, first), "elements": last - first + 1, "array": owner}
     name = array_named(launch, region) if owner is None else owner
-    said = f"element {_bracketed(_index(region, first))}"
+    elements = f"element {_bracketed(_index(region, first))}"
     if first != last:
-        said = f"elements {_bracketed(_index(region, first))} to {_bracketed(_index(region, last))}"
-    return Element(f"{said} of {name}", facts)
+        elements = f"elements {_bracketed(_index(region, first))} to {_bracketed(_index(region, last))}"
+    return Element(f"{elements} of {name}", facts)
 
 
 def _index(region: Region, number: int) -> tuple[int, ...]:

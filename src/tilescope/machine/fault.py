@@ -1,4 +1,4 @@
-"""What kills a kernel: the faults of the card, with the instruction and the thread that caused them."""
+"""Faults of the card, which end a kernel, with the instruction and the thread that caused them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KernelFaultError(Exception):
     reason: str
     lane: int | None = None
     address: int | None = None
-    rule: str | None = None  # of tilescope, where one says more
+    rule: str | None = None  # of tilescope, if one explains the fault
     is_global: bool = False  # `address` is one of global memory
     missing_bytes: int | None = None  # of an mbarrier that has too many arrivals: what its phase still waits for
 
@@ -33,7 +33,7 @@ class KernelFaultError(Exception):
 def fault_of(
     error: RuleError, lane: int, address: int | None = None, code: int = ILLEGAL_INSTRUCTION
 ) -> KernelFaultError:
-    """The fault that broken rules of tilescope are: with their own code, or `code` where they have none."""
+    """The fault for broken rules of tilescope: with their own error number, or `code` if they have none."""
     first = error.violations[0]
     return KernelFaultError(
         error.code if isinstance(error, FaultError) else code,

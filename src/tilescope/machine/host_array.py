@@ -26,7 +26,7 @@ HOST_ARRAY = rule(
     argument="array",
     found="{shown}",
     limit="a numpy array, or a torch tensor on the CPU",
-    fix="Use np.array(…), and keep it.",
+    fix="Use np.array(…), and keep that array: the kernel writes to it.",
     source="numpy, the array interface; torch.Tensor.data_ptr",
     passing="ts.Memory().place(np.zeros((4, 8)))",
     failing="ts.Memory().place(np.zeros((4, 8)).T)",
@@ -34,12 +34,17 @@ HOST_ARRAY = rule(
 NOT_CONTIGUOUS = HOST_ARRAY.worded(
     found="an array of shape {shape}, {data_type}, whose bytes do not follow each other",
     limit="a C-contiguous array of numbers",
-    fix="Use np.ascontiguousarray(array), and look for the results there.",
+    fix="Use np.ascontiguousarray(array), and read the results from that copy.",
+)
+NOT_NUMBERS = HOST_ARRAY.worded(
+    found="an array of Python objects",
+    limit="an array of numbers",
+    fix="Give it a type of numbers: array.astype(np.float32), for example.",
 )
 OTHER_DEVICE = HOST_ARRAY.worded(
     found="a tensor on {device}",
     limit="a tensor on the CPU",
-    fix="Use tensor.cpu(), and look for the results there.",
+    fix="Use tensor.cpu(), and read the results from that copy.",
 )
 
 
@@ -62,13 +67,15 @@ def is_tensor(argument: object) -> bool:
 
 
 def host_array(argument: Any) -> Array:
-    """The argument as a C-contiguous numpy array that shares its bytes; a refusal where there is none."""
+    """The argument as a C-contiguous numpy array that shares its bytes; a RuleError if it cannot be one."""
     if is_tensor(argument):
         return _tensor_array(argument)
     if not isinstance(argument, np.ndarray) and not hasattr(argument, "__array__"):
         raise HOST_ARRAY.error(shown=printed(argument))
     held = np.asarray(argument)
-    if not held.flags.c_contiguous or held.dtype.hasobject:
+    if held.dtype.hasobject:
+        raise NOT_NUMBERS.error()
+    if not held.flags.c_contiguous:
         raise NOT_CONTIGUOUS.error(shape=held.shape, data_type=str(held.dtype))
     return held
 

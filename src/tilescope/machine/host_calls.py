@@ -1,6 +1,6 @@
 """Functions that the driver provides: vprintf and __assertfail.
 
-vprintf(format, arguments)     both generic pointers; the arguments lie behind each other, each at a multiple of its size
+vprintf(format, arguments)     both generic pointers; the arguments follow each other, each at a multiple of its size
 __assertfail(message, file, line, function, character bytes)
 """
 
@@ -144,7 +144,7 @@ def string_at(cluster: Cluster, lane: int, address: int) -> str:
 
 
 def _failing(offsets: list[int]) -> Step:
-    """__assertfail: the kernel ends with error 710, and the words that CUDA prints."""
+    """__assertfail: the kernel ends with error 710, and the sentence that CUDA prints."""
 
     def fail(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)[:1]

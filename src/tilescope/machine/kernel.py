@@ -37,6 +37,7 @@ from tilescope.machine.run import KernelRun, with_memory
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
+from tilescope.ptx.source_name import parameter_name, source_name, template_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -51,7 +52,7 @@ _MOST_SECONDS = 1 << 32  # a century
 
 ENTRY = rule(
     "kernel-entry",
-    "The text has an entry of the name that is asked for, or exactly one that contains it.",
+    "The text has an entry of the name that is asked for, in PTX or in its source, or exactly one that contains it.",
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
@@ -137,7 +138,8 @@ class Kernel:
     ) -> Kernel:
         """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
 
-        `entry` is its name in the source, or a part of it, where the file has several. `options` are the compiler's:
+        `entry` is its name in the source, or a part of it, where the file has several; for an instance of a template
+        "gemm<128, 64>". `options` are the compiler's:
         "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
 
             kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
@@ -152,8 +154,9 @@ class Kernel:
         size = counted(len(self.instructions), "instruction")
         if self.host is not None:
             return f"<Kernel {self.entry}({self.host.declared}), {self.host}: {size}>"
-        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
-        return f"<Kernel {self.entry}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
+        parameters = ", ".join(_declared(parameter, self.entry) for parameter in self.parameters)
+        name = template_name(self.entry)
+        return f"<Kernel {name}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
     @property
     def entry(self) -> str:
@@ -311,30 +314,68 @@ class Kernel:
         return mutants_of(self)
 
 
-def _declared(parameter: Variable) -> str:
+def _declared(parameter: Variable, entry: str) -> str:
     """A parameter as PTX declares it.
 
-    >>> _declared(Variable("m", 0, "param", "b8", 64, 128))
+    >>> _declared(Variable("m", 0, "param", "b8", 64, 128), "k")
     '.b8 m[128]'
     """
+    name = parameter_name(entry, parameter.name)
     bits = BITS_OF_TYPE[parameter.type]
     is_scalar = parameter.size_bytes == bits // 8
-    return f".{parameter.type} {parameter.name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
+    return f".{parameter.type} {name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
 
 
 def _chosen(module: Module, entry: str | None) -> Function:
-    """The entry of a name, or of a part that no other name has; without a name, the only entry."""
+    """The entry that a name means; without a name, the only entry."""
     functions = module.entries
-    if entry is None and len(functions) == 1:
-        return functions[0]
-    if isinstance(entry, str):
-        named = [function for function in functions if function.name == entry]
-        partly = named or [function for function in functions if entry in function.name]
-        if len(partly) == 1:
-            return partly[0]
-    asked = "no entry is named" if entry is None else f"entry = {printed(entry)}"
-    names = [function.name for function in functions]
-    raise ENTRY.error(asked=asked, known=names or ["no entry"], nearest=names[0] if names else None)
+    found = functions if entry is None else _named(functions, entry)
+    if len(found) == 1:
+        return found[0]
+    names = [_telling_name(function.name, functions) for function in found or functions]
+    raise ENTRY.error(
+        asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
+        known=names or ["no entry"],
+        nearest=names[0] if names else None,
+    )
+
+
+def _named(functions: Sequence[Function], entry: object) -> Sequence[Function]:
+    """The kernels that a name may mean: its own name first, then that in the source, then a part of either."""
+    if not isinstance(entry, str):
+        return ()
+    asked = entry.replace(" ", "")
+    for is_meant in (_is_own_name, _is_template, _is_in_source, _is_part):
+        found = [function for function in functions if is_meant(function.name, asked)]
+        if found:
+            return found
+    return ()
+
+
+def _is_own_name(name: str, asked: str) -> bool:
+    return name == asked
+
+
+def _is_template(name: str, asked: str) -> bool:
+    """Whether a kernel is gemm<128,64>, with its scope or without."""
+    written = template_name(name).replace(" ", "")
+    return asked in (written, written.removeprefix(source_name(name).rpartition("::")[0]).removeprefix("::"))
+
+
+def _is_in_source(name: str, asked: str) -> bool:
+    written = source_name(name)
+    return asked in (written, written.rpartition("::")[-1])
+
+
+def _is_part(name: str, asked: str) -> bool:
+    return asked in name or asked in template_name(name).replace(" ", "")
+
+
+def _telling_name(name: str, functions: Sequence[Function]) -> str:
+    """The name that a kernel has in its source, or in PTX where the source gives the same name to another one."""
+    written = template_name(name)
+    same = [function for function in functions if template_name(function.name) == written]
+    return written if len(same) == 1 else name
 
 
 def _memory(memory: object) -> Memory:

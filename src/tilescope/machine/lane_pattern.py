@@ -1,7 +1,7 @@
-"""Under which swizzles the lanes of an access go straight: what addresses say of a tile that nobody describes.
+"""Under which swizzles the lanes of an access go straight: the swizzle of a tile that only addresses show.
 
 Threads write and read tiles by rows and columns. So in the tile, before its swizzle, every bit of a lane's number moves the lane
-by one fixed distance: so many chunks, or so many rows. Under another swizzle than that of the tile it does not:
+by one fixed distance: a number of chunks, or of rows. Under another swizzle than that of the tile it does not:
 
     lane          0    1    2  …    8    9   10  …          8 lanes a row, 4 rows of 128 bytes
     address       0   16   32     144  128  176              bit 0 of the lane: +16 in row 0, -16 in row 1
@@ -79,7 +79,7 @@ def lane_pattern(offsets: Offsets) -> LanePattern:
 
 
 def lane_groups(lanes: npt.NDArray[np.intp], block_lanes: int) -> tuple[int, ...]:
-    """How many lanes to look at together, the most first: all of a block, then a warp; nothing where lanes are missing.
+    """How many lanes to look at together, the most first: all of a block, then a warp; empty if lanes are missing.
 
     >>> lane_groups(np.arange(128), 128), lane_groups(np.arange(32, 64), 128), lane_groups(np.arange(5), 128)
     ((128, 32), (32,), ())
@@ -112,7 +112,7 @@ def _is_whole(number: int) -> bool:
 
 
 def _distances(logical: Offsets) -> Offsets | None:
-    """(groups, bits): how far each bit of a lane's number moves it; None where that depends on the others."""
+    """(groups, bits): how far each bit of a lane's number moves it; None if that depends on the other bits."""
     bits = logical.shape[1].bit_length() - 1
     distances: Offsets = logical[:, 1 << np.arange(bits)] - logical[:, :1]
     for bit in range(bits):  # the lanes with this bit, and none above it, follow those below them

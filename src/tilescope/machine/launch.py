@@ -95,7 +95,7 @@ class Launch:
 
     @property
     def shared_stride(self) -> int:
-        """How far the shared memory of one block lies behind that of the block before it, in a cluster's array."""
+        """Bytes from the shared memory of one block to that of the next, in a cluster's array."""
         return rounded_up(self.shared_end, BUFFER_ALIGNMENT_BYTES)
 
     @property
@@ -151,12 +151,12 @@ class Launch:
         self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
 
     def known_map(self, content: bytes) -> AnyMap | None:
-        """The map that some bytes are, if a copy went through it."""
+        """The map that some bytes hold, if a copy went through it."""
         number = self._map_numbers.get(content)
         return None if number is None else self.maps[number]
 
     def map_number(self, content: bytes) -> int:
-        """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none.
+        """The number in `maps` of the map that 128 bytes hold; each is decoded once, and refused if it is not a map.
 
         A kernel may edit maps without end: those beyond the first MAPS_KEPT share the last number.
         """

@@ -38,7 +38,7 @@ class LaunchArchive(NamedTuple):
     files: Mapping[str, bytes]
 
     def array(self, name: str) -> Array:
-        """The array of a file; an OSError where there is none."""
+        """The array of a file; an OSError if the archive does not have the file."""
         if name not in self.files:
             raise FileNotFoundError(2, "not in the archive", name)
         held: Array = np.load(BytesIO(self.files[name]), allow_pickle=False)

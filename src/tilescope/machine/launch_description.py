@@ -29,7 +29,7 @@ ALL = "all"
 class ArrayArgument(Value):
     """An array in global memory; the parameter gets its address.
 
-    With a `file` its numbers come from there, and so do the type and the shape that are not said.
+    With a `file` its numbers come from there, and so do the type and the shape if they are left out.
     """
 
     name: str = ""  # of the argument, by which maps and pointers may call it
@@ -93,13 +93,13 @@ class MemoryDescription(Value):
 
     address: int = hex_field()
     file: str
-    after: str = ""  # nobody knows
+    after: str = ""  # empty: not recorded
     missing_bytes: int = 0  # of the allocation, which the recording left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDescription(Value):
-    """What a launch file says; None and empty: nobody said it.
+    """What a launch file says; None and empty: it does not say it.
 
     >>> launch = LaunchDescription(grid=(2, 2), block=(256,), arguments=(NumberArgument(value=7),))
     >>> LaunchDescription.from_dict(launch.to_dict()) == launch

@@ -20,7 +20,7 @@ from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_acces
 
 
 def run_of(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
-    """The run of a launch that has ended; `notes` stand behind its findings."""
+    """The run of a launch that has ended; `notes` come after its findings."""
     _end_log(result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted

@@ -36,7 +36,7 @@ class LineCount(Value):
 
 
 def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
-    """The lines of which anything ran, those that ran most first; instructions where the text names no source.
+    """The lines that ran, those that ran most first; if the text names no source, its instructions.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }"
@@ -46,8 +46,12 @@ def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
     has_source = any(row.source_line is not None for row in run.instructions)
     rows_of_line: dict[str, list[InstructionCount]] = {}
     for row in run.instructions:
-        unsaid = "no source line" if has_source else f"PTX line {row.ptx_line}: {shortened(row.ptx_text, _SHOWN_TEXT)}"
-        rows_of_line.setdefault(unsaid if row.source_line is None else row.source_line, []).append(row)
+        line = row.source_line
+        if line is None and has_source:
+            line = "no source line"
+        elif line is None:
+            line = f"PTX line {row.ptx_line}: {shortened(row.ptx_text, _SHOWN_TEXT)}"
+        rows_of_line.setdefault(line, []).append(row)
     in_all = sum(row.warps for row in run.instructions) or 1
     counts = [_line_count(line, rows, in_all) for line, rows in rows_of_line.items()]
     return tuple(sorted((count for count in counts if count.warps), key=lambda count: -count.warps))

@@ -42,16 +42,16 @@ class Region:
 
     @property
     def end(self) -> int:
-        """The address behind the last byte."""
+        """The address after the last byte."""
         return self.address + len(self.content)
 
     def words(self, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-        """The bytes as words; a rest that is no word is left out."""
+        """The bytes as words; bytes after the last whole word are left out."""
         whole = len(self.content) // dtype.itemsize * dtype.itemsize
         return self.content[:whole].view(dtype)
 
     def copied(self) -> Region:
-        """The same bytes at the same address, held once more unless nobody may write them."""
+        """The same bytes at the same address, copied unless they are read-only."""
         if not self.content.flags.writeable:
             return self
         content = self.content.copy()
@@ -98,7 +98,7 @@ class GlobalMemory:
         return address
 
     def place_at(self, address: int, placed: npt.NDArray[np.generic]) -> bool:
-        """Let a C-contiguous array lie at an address that is not ours to choose; False where another one lies there.
+        """Place a C-contiguous array at this address; False if another array overlaps it.
 
         >>> memory = GlobalMemory()
         >>> memory.place_at(0x1000, np.zeros(16, np.uint8)), memory.place_at(0x1008, np.zeros(16, np.uint8))
@@ -126,9 +126,9 @@ class GlobalMemory:
         return self._regions[index]
 
     def copied(self, most_bytes: int) -> GlobalMemory | None:
-        """Memory with the same bytes at the same addresses, which the user's arrays do not see; read-only arrays are shared.
+        """A copy of all arrays at the same addresses; read-only arrays are shared.
 
-        None where that is more than `most_bytes`, or where two arrays share bytes, which copies of them would not.
+        None if that is more than `most_bytes`, or if two arrays share bytes, which copies of them would not.
 
         >>> memory = GlobalMemory()
         >>> address = memory.place(np.arange(4, dtype=np.uint8))
@@ -172,7 +172,7 @@ class GlobalMemory:
         return result
 
     def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
-        """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
         for piece in self._written_pieces(addresses, values):
             piece.words[piece.places] = values[piece.lanes]
 
@@ -276,7 +276,7 @@ class Memory:
 
 
 def contents_of(memory: Memory) -> GlobalMemory:
-    """What the machine works on."""
+    """The contents of a Memory, which the machine loads from and stores to."""
     return memory._contents
 
 

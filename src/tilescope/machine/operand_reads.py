@@ -1,12 +1,12 @@
 """What wgmma and tcgen05.mma read from shared memory, and whether the copy that wrote it there swizzled it alike.
 
-Every 16 bytes of shared memory remember the tensor copy that wrote them last; a store by threads, or a bulk copy, makes them
-forget it: how threads swizzle is theirs to know.
+Every 16 bytes of shared memory remember the tensor copy that wrote them last. A store by threads, or a bulk copy, makes them
+forget it, since the swizzle of threads is not known here.
 
     cp.async.bulk.tensor through a map of swizzle 128B     0x400-0x43ff  ← copy 1
     wgmma, descriptor of swizzle 64B at 0x400              copy 1 wrote its first element, with another swizzle
 
-The first element of an operand is asked alone: rows behind the tile may be anybody's, if their results are thrown away.
+Only the first element of an operand is checked: rows past the end of the tile may hold anything, if their results are not used.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReadKey(NamedTuple):
     word: int  # the descriptor, its start and what belongs to no field taken out
 
     def end(self, start: int) -> int:
-        """The first byte behind what is read from a start on; the swizzle's pattern does not move with the start."""
+        """The first byte after what is read from a start on; the swizzle's pattern does not move with the start."""
         in_pattern = start % _REPEAT_BYTES
         start_field = self.descriptor.form.word.field("start_address")
         addresses = self.shape.addresses(self.shape.descriptor(self.word | start_field.place(in_pattern)))
@@ -144,7 +144,7 @@ class OperandReads:
         _marks_of(cluster)[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
 
     def copy_marked(self, mark: int) -> TileCopy | None:
-        """The copy that left a mark; None where none did."""
+        """The copy that left a mark; None if no copy did."""
         return None if mark == _UNMARKED else self._copies[mark - 1]
 
     def read(self, cluster: Cluster, shape: ReadShape, rank: int, word: int, first_element: int) -> None:

@@ -316,7 +316,7 @@ UNWRITTEN = rule(
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
-    "A tensor core multiplies no operand of which nothing was ever written.",
+    "Something was written to an operand before a tensor core multiplies it.",
     argument="{where}",
     found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; seen {met}]]",
     limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",
@@ -345,6 +345,23 @@ CP_ASYNC_FENCE = rule(
     failing=_example(_CP_PRODUCT.format(fence=""), 128),
 )
 
+_SUM = (
+    "cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f3E4CCCCD; mul.f32 %f2, %f1, %f1; mov.b32 %r4, %f2;"
+    " shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; mov.b32 %f3, %r5; {add} setp.lt.u32 %p2, %r1, 2; @%p2 st.shared.f32 [s], %f4;"
+)
+ROUNDED_SUM = rule(
+    "run-rounded-sum",
+    "A sum that the lanes of a warp add up by shuffles, and store to one word, has the same bits in all of them.",
+    argument="{where}",
+    found="threads of one store at {at}, {who} among them, write sums to {what} that differ in their last bits[[; seen {met}]]",
+    limit="which of them remains is not defined; Triton's kernels do so, where fma adds a product to a shuffled one",
+    fix="Do nothing if last bits do not matter. Otherwise let one lane store the sum, or round the product before it is added.",
+    source=_SOURCE,
+    severity="note",
+    passing=_example(_SUM.format(add="add.rn.f32 %f4, %f2, %f3;")),
+    failing=_example(_SUM.format(add="fma.rn.f32 %f4, %f1, %f1, %f3;")),
+)
+
 _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "race": RACE,
     "proxy fence": PROXY_FENCE,
@@ -366,6 +383,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "unwritten": UNWRITTEN,
     "unwritten operand": UNWRITTEN_OPERAND,
     "cp.async fence": CP_ASYNC_FENCE,
+    "rounded sum": ROUNDED_SUM,
     **TENSOR_RULES,
 }
 

@@ -34,7 +34,7 @@ _INT_BITS = 32
 
 PACK_FIELD = rule(
     "pack-field",
-    "A field of a struct says its type: a numpy scalar, an int or a float of C, a pair such as ('s64', 7), an array, a map or bytes.",
+    "A field of a struct has a type: a numpy scalar, an int or a float of C, a pair such as ('s64', 7), an array, a map or bytes.",
     argument="{name}",
     found="{name} = {shown}",
     limit="a numpy scalar, an int of 32 bits, a float, ('s64', value), an array, a tensor map, bytes, or None for a null pointer",
@@ -44,8 +44,8 @@ PACK_FIELD = rule(
     failing="ts.pack(n=1 << 40)",
 )
 NO_MEMORY = PACK_FIELD.worded(
-    found="{name} is an array, and no memory is given",
-    limit="the address of an array is known where it was placed",
+    found="{name} is an array, and the call has no memory",
+    limit="an array has an address when it is placed in a memory",
     fix="Use ts.pack(memory, {name}=array), and run with memory=memory.",
 )
 
@@ -158,7 +158,7 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def _typed(type_name: Any, value: Any) -> np.ndarray[Any, Any] | None:
-    """A value, or a sequence of them, as a type that has whole bytes; None where there is none, or the value would change."""
+    """A value, or a sequence of them, as a type of whole bytes; None if there is no such type, or the value does not fit it."""
     try:
         row = DataType.named(type_name)
         if row.is_packed:

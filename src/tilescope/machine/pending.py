@@ -20,7 +20,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.step import LaneNumbers
 
 WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st", "arrival"]
-MOST_WORKS = 1024  # that are under way in a cluster; then the oldest is done, as a queue that is full does it
+MOST_WORKS = 1024  # under way in a cluster at once; beyond that the oldest is done first, as with a full queue
 GROUP_KINDS: tuple[WorkKind, ...] = ("cp.async", "bulk", "wgmma")
 IN_ORDER: tuple[WorkKind, ...] = ("wgmma", "tcgen05")  # kinds whose works are done in the order of their issue
 
@@ -109,7 +109,7 @@ class Pending:
                 self.finish(work, due)
 
     def settle_loads(self, registers: frozenset[int], lanes: LaneNumbers) -> None:
-        """Finish the tcgen05.ld of the warps of some lanes that bring these registers: whoever reads one waits for it."""
+        """Finish the tcgen05.ld of some lanes' warps that load these registers: a read of one waits for its load."""
         loads = [work for work in self.works if work.kind == "tcgen05.ld" and not work.registers.isdisjoint(registers)]
         warps = np.unique(lanes // WARP_LANES) if loads else lanes
         for work in loads:

@@ -2,7 +2,7 @@
 
 threads 0-31 and 64-95 of block (1, 0, 0)
 softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
-4 bytes behind the array of 1024 bytes at 0x7f0000000000, args[2]
+4 bytes past the end of the array of 1024 bytes at 0x7f0000000000, args[2]
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tilescope.machine.memory import Bytes, Region
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import LaneNumbers
-from tilescope.sentence import counted, listed, shortened
+from tilescope.ptx.source_name import source_name
+from tilescope.ptx.syntax import place_in_words
+from tilescope.sentence import counted, listed
 
 _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
-_TEXT_CHARACTERS = 80  # of an instruction
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
-_NEAR_BYTES = 1 << 30  # what lies farther away from an array has nothing to do with it
+_NEAR_BYTES = 1 << 30  # an address farther away is not told from an array
 
 
 def threads_named(numbers: Sequence[int]) -> str:
@@ -82,8 +83,7 @@ def instruction_named(program: Program, pc: int) -> str:
     instruction = program.instructions[pc]
     if instruction is None:
         return "the end of a function"
-    ptx = f"PTX line {instruction.line} ({shortened(instruction.text, _TEXT_CHARACTERS)})"
-    return ptx if instruction.source is None else f"{instruction.source}, {ptx}"
+    return place_in_words(instruction.source_line, instruction.line, instruction.text)
 
 
 class LineFacts(TypedDict):
@@ -114,15 +114,15 @@ def shared_named(cluster: Cluster, address: int) -> str | None:
     return shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
 
 
-def source_name(variable: str) -> str:
+def name_in_program(variable: str) -> str:
     """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
 
-    >>> source_name("_ZZ4ringE4full"), source_name("_ZZ4ringPfE5tiles"), source_name("global_smem")
-    ('full', 'tiles', 'global_smem')
+    >>> name_in_program("_ZZ4ringE4full"), name_in_program("_ZN4ring4smemE"), name_in_program("global_smem")
+    ('full', 'ring::smem', 'global_smem')
     """
     found = _LOCAL_NAME.fullmatch(variable)
     is_whole = found is not None and int(found["length"]) == len(found["name"])
-    return found["name"] if found is not None and is_whole else variable
+    return found["name"] if found is not None and is_whole else source_name(variable)
 
 
 def shared_variable(program: Program, offset: int) -> str | None:
@@ -135,16 +135,16 @@ def shared_variable(program: Program, offset: int) -> str | None:
         if variable.space != "shared" or start is None or offset < start:
             continue
         if variable.size_bytes is None or offset < start + variable.size_bytes:
-            name = source_name(variable.name)
+            name = name_in_program(variable.name)
             return name if offset == start else f"{name}+{offset - start}"
     return None
 
 
 def array_named(launch: Launch, region: Region) -> str:
     """An array of global memory: its bytes, its address, and the argument or variable that it is."""
-    told = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
+    array = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
     owner = owner_named(launch, region)
-    return told if owner is None else f"{told}, {owner}"
+    return array if owner is None else f"{array}, {owner}"
 
 
 def owner_named(launch: Launch, region: Region) -> str | None:
@@ -171,7 +171,7 @@ def _address_in(launch: Launch, parameter: Bytes) -> int | None:
 
 
 def where_it_lies(launch: Launch, address: int) -> str | None:
-    """A global address that an access broke at, beside the nearest array; None where there is no array."""
+    """Where a global address lies that an access faulted at, from the nearest array; None if there is no array."""
     if 0 <= address < _NULL_BYTES:
         return "a null pointer"
     inside = launch.memory.region_at(address)
@@ -187,8 +187,8 @@ def where_it_lies(launch: Launch, address: int) -> str | None:
         return "far from every array"
     if address < nearest.address:
         return f"{counted(distance, 'byte')} before {array_named(launch, nearest)}"
-    behind = "directly behind" if not distance else f"{counted(distance, 'byte')} behind"
-    return f"{behind} {array_named(launch, nearest)}"
+    place = "directly past the end of" if not distance else f"{counted(distance, 'byte')} past the end of"
+    return f"{place} {array_named(launch, nearest)}"
 
 
 def _distance(region: Region, address: int) -> int:

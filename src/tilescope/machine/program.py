@@ -36,6 +36,7 @@ from tilescope.ptx.syntax import (
     Variable,
     Vector,
     nested_operands,
+    operand_text,
 )
 
 DTYPE_OF_BITS = {
@@ -158,9 +159,9 @@ class Assembler:
     # Registers ---------------------------------------------------------------------------------------------------
 
     def register(self, operand: Operand) -> int:
-        """The number of a register that an instruction reads as it is."""
+        """The number of a register that an instruction names."""
         if not isinstance(operand, Register):
-            raise RefusedError(f"a register is wanted, not {_written(operand)}")
+            raise RefusedError(f"a register is expected, not {operand_text(operand)}")
         key = (self.function.name, operand.number)
         number = self._numbers.get(key)
         if number is None:
@@ -198,7 +199,7 @@ class Assembler:
         if isinstance(operand, SpecialRegister):
             require_held(operand.name)
             return self._read_only(operand, special_dtype(operand.name))
-        raise RefusedError(f"an operand is wanted, not {_written(operand)}")
+        raise RefusedError(f"a value is expected, not {operand_text(operand)}")
 
     def carry(self) -> int:
         """The number of the carry flag of add.cc, addc and the like: one for each thread and function."""
@@ -248,7 +249,7 @@ class Assembler:
     def address(self, operand: Operand) -> tuple[int, int]:
         """(register number, constant offset) of [base+offset]."""
         if not isinstance(operand, Address):
-            raise RefusedError(f"an address in brackets is wanted, not {_written(operand)}")
+            raise RefusedError(f"an address in brackets is expected, not {operand_text(operand)}")
         base = operand.base
         if isinstance(base, Immediate):
             return self.constant(base.value, 64), operand.offset
@@ -303,7 +304,7 @@ class Assembler:
         self.program.param_bytes = offset
 
     def place_dynamic_memory(self) -> None:
-        """Put `extern .shared` behind the static variables, at the largest alignment that is asked for."""
+        """Put `extern .shared` after the static variables, at the largest alignment that one of them has."""
         dynamic = [
             variable
             for variable in self.module.variables.values()
@@ -338,7 +339,3 @@ def _bits_of(immediate: Immediate, type_name: str) -> int:
     held = np.array([immediate.value], f"u{immediate.float_bits // 8}").view(f"f{immediate.float_bits // 8}")
     widened: npt.NDArray[np.unsignedinteger] = held.astype(f"f{wanted // 8}").view(f"u{wanted // 8}")
     return int(widened[0])
-
-
-def _written(operand: Operand) -> str:
-    return str(getattr(operand, "name", operand))

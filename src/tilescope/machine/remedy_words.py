@@ -25,6 +25,7 @@ _PUT = "Put {insertions:and}: tried[[ with block {tried_block}]], and "
 _USE = "Use {corrections:and}: tried[[ with block {tried_block}]], and "
 _UNTRIED = "Not all remedies were tried: their runs end after {trial_steps:step}[[, or when the whole takes {max_seconds} seconds]]."
 _LINES_TOLD = 6
+_PLACE_WORDS: dict[str | int, str] = {"before": "before", "behind": "after"}  # of an insertion
 _IN_CUDA: dict[str | int, str] = {
     "bar.sync 0;": "__syncthreads()",
     "bar.warp.sync 0xffffffff;": "__syncwarp()",
@@ -116,7 +117,7 @@ def _put(places: list[dict[str, str | int]]) -> list[str]:
     """Insertions in words; one text at several places is written once."""
     by_text: dict[str | int, list[str]] = {}
     for one in places:
-        by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
+        by_text.setdefault(one["text"], []).append(f"{_PLACE_WORDS[one['place']]} {one['where']}")
     phrases = []
     for text, spots in by_text.items():
         in_cuda = _IN_CUDA.get(text)

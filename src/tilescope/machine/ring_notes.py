@@ -3,8 +3,8 @@
     full[0] full[1] full[2] full[3]      mbarriers side by side, to which copies report
       tile 0  tile 1  tile 2             three fills of four slots: no slot was filled again
 
-A ring is known by its waits: their parity is computed, so that the same mbarrier can be waited for again. A wait for the
-constant parity 0 belongs to a tile that is loaded once.
+A ring is known by its waits: they stand in a loop, and their parity is computed, so that the same mbarrier can be waited for
+again. A wait before the loop, or for the constant parity 0, belongs to a tile that is loaded once, as Q of an attention.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from tilescope.machine.launch import Launch
 from tilescope.machine.places import function_of, instruction_named, line_facts, shared_variable
 from tilescope.machine.program import Program
 from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, MbarrierUse
-from tilescope.ptx.syntax import Immediate, Register
+from tilescope.ptx.syntax import Immediate, Label, Register
 from tilescope.rule import rule
 
 _BARRIER_BYTES = 8
+_POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
 _FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
 _RING = (
     ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u64 a) {{ .shared .align 128 .b8 s[128];"
@@ -76,8 +77,22 @@ def _reports_to(copy: CopyRecord, offsets: Sequence[int]) -> bool:
 
 
 def _is_awaited_again(program: Program, use: MbarrierUse | None) -> bool:
-    """Whether a wait for an mbarrier computes its parity."""
-    return use is not None and any(_has_computed_parity(program, pc) for pc in use.pcs)
+    """Whether a wait for an mbarrier computes its parity, in a loop."""
+    return use is not None and any(_has_computed_parity(program, pc) and _is_in_loop(program, pc) for pc in use.pcs)
+
+
+def _is_in_loop(program: Program, pc: int) -> bool:
+    """Whether an instruction stands in a loop that does more than poll."""
+    start = program.functions[function_of(program, pc)]
+    for end in range(pc, len(program.instructions)):
+        branch = program.instructions[end]
+        target = None if branch is None or branch.name != "bra" else branch.operands[0]
+        if not isinstance(target, Label) or start + target.target > pc:
+            continue
+        body = program.instructions[start + target.target : end + 1]
+        if any(one is not None and one.name not in _POLLING for one in body):
+            return True
+    return False
 
 
 def _has_computed_parity(program: Program, pc: int) -> bool:

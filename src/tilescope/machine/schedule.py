@@ -108,7 +108,7 @@ class Schedule:
         return self._wake()
 
     def pass_time(self) -> bool:
-        """Let fronts go on that look at a clock or count while they wait. False where there are none, or no use."""
+        """Let fronts go on that look at a clock or count while they wait. False if there are none, or time does not help."""
         if self.ready:
             return True
         timed = [one for one in self.spinning if one.reads_clock]
@@ -249,7 +249,7 @@ class Schedule:
             front.lanes = np.sort(np.concatenate([waiting, front.lanes]))
 
     def _meet_elsewhere(self) -> bool:
-        """Let lanes go on that wait for each other at different bar.warp.sync. False where there are none."""
+        """Let lanes go on that wait for each other at different bar.warp.sync. False if there are none."""
         turns = self.cluster.program.turns
         meeting: dict[int, Collective] = {}
         for pc in self.gathering:
@@ -316,7 +316,7 @@ class Schedule:
     # Asynchronous work -------------------------------------------------------------------------------------------
 
     def _work(self) -> bool:
-        """Do the oldest work that somebody waits for, or the oldest of all. False where there is none."""
+        """Do the oldest work that somebody waits for, or the oldest of all. False if there is none."""
         pending = self.cluster.pending
         if not pending.works:
             return False

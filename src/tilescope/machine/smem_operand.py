@@ -18,7 +18,8 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.thread_tiles import WORD_BYTES
-from tilescope.mma.descriptor import TCGEN05_FORM, Tcgen05Descriptor
+from tilescope.mma.descriptor import Tcgen05Descriptor
+from tilescope.mma.descriptor_form import TCGEN05_FORM
 from tilescope.swizzle import SWIZZLE
 
 _START = TCGEN05_FORM.word.field("start_address")
@@ -51,7 +52,7 @@ class SmemPlaces(NamedTuple):
 
     base: int
     offsets: Addresses  # (rows, k), bytes that hold two elements once
-    end: int  # the first byte behind them, from `base` on
+    end: int  # the first byte after them, from `base` on
 
     @property
     def addresses(self) -> Addresses:

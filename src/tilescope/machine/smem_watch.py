@@ -1,11 +1,11 @@
-"""Looks at the shared memory of one block when a line of the program runs, or at the end.
+"""A picture of the shared memory of one block, taken when a line of the program runs, or at the end.
 
     --at 40          right before PTX line 40 runs
     --at 40:3        … for the third time
     --at mm.py:12    right before the first instruction of a source line runs
     --at mm.py:12:3  … for the third time
 
-A thread that comes to an instruction of the line for the third time makes it the third time.
+The third time is when the first thread comes to an instruction of the line for the third time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _PTX = "ts.Kernel('.version 8.0 .target sm_90 .address_size 64 .entry k() { ret;
 
 SMEM_MOMENT = rule(
     "smem-moment",
-    "A moment of shared memory is a line with instructions, and how often it has come to them.",
+    "A picture of shared memory is taken at a line that has instructions, and at one of the times that it runs.",
     argument="smem_at",
     found="{at}",
-    limit="a PTX line such as 40, or a source line such as mm.py:12; behind it the time, such as 40:3",
+    limit="a PTX line such as 40, or a source line such as mm.py:12; 40:3 is the third time that line 40 runs",
     fix="Name a line that has an instruction.",
     source="the command line",
     passing=f"{_PTX}.run(1, 1, smem_at=1)",
@@ -52,13 +52,18 @@ SMEM_MOMENT = rule(
 )
 NO_INSTRUCTION = SMEM_MOMENT.worded(
     found="{at}, a line without an instruction",
-    limit="{known}",
-    fix="[[Use {nearest}, for example.]]",
+    limit="a line that has an instruction",
+    fix="Use {nearest}, for example.",
+)
+NO_SOURCE = SMEM_MOMENT.worded(
+    found="{at}, and no instruction comes from {file}",
+    limit="a file that the PTX names in a .loc, or a PTX line",
+    fix="Use a PTX line such as {first_line}, or compile with line numbers (nvcc -lineinfo).",
 )
 
 
 class Moment(NamedTuple):
-    """A line, as it was written, its instructions, and the time that is meant."""
+    """A line as the user wrote it, its instructions, and which time it runs."""
 
     at: str | None
     pcs: frozenset[int]
@@ -66,7 +71,7 @@ class Moment(NamedTuple):
 
 
 def read_moment(program: Program, at: str | int | None) -> Moment:
-    """The moment that a text names; refused where the program has no such line."""
+    """The moment that a text names; refused if the program has no such line."""
     if at is None:
         return Moment(None, frozenset(), 1)
     number = plain_int(at)
@@ -81,12 +86,11 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
     pcs = frozenset(_pcs_of(program, found["file"], line))
     if not pcs:
         known = sorted(_lines_of(program, found["file"]))
-        nearest = min(known, key=lambda other: abs(other - line), default=None)
-        raise NO_INSTRUCTION.error(
-            at=printed(at),
-            known="a line that has one" if known else f"no line of {shortened(str(found['file']), 40)} has one",
-            nearest=None if nearest is None else f"{prefix}{nearest}",
-        )
+        if not known:
+            file = shortened(str(found["file"]), 40)
+            raise NO_SOURCE.error(at=printed(at), file=file, first_line=min(_lines_of(program, None)))
+        nearest = min(known, key=lambda other: abs(other - line))
+        raise NO_INSTRUCTION.error(at=printed(at), nearest=f"{prefix}{nearest}")
     return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(found["times"] or 1))
 
 
@@ -183,7 +187,7 @@ class SmemWatch:
         return is_own and is_here and record.kind == "load" and record.coords is not None
 
     def picture(self, launch: Launch) -> SmemPicture | None:
-        """The picture of the moment, or of the end where it never came; None for a block that never began."""
+        """The picture of the moment, or of the end if it never came; None for a block that never began."""
         cluster = self._cluster
         if cluster is None:
             return None
@@ -259,7 +263,7 @@ class _Written:
     def tiles(self) -> Iterator[SmemTile]:
         """The last box that each tensor copy brought to each place, if any of its bytes is still there.
 
-        Boxes of im2col maps are left out: which pixels they hold depends on offsets that nobody wrote down.
+        Boxes of im2col maps are left out: which pixels they hold depends on offsets that the run does not record.
         """
         latest: dict[tuple[int, int], CopyRecord] = {}
         for record in self._snapshot.copies:
@@ -279,7 +283,7 @@ class _Written:
 
 
 def _rank_of(block: BlockIndex, cluster: Cluster) -> int | None:
-    """The rank of a block in a cluster; None where it is none of its blocks."""
+    """The rank of a block in a cluster; None if the cluster does not have the block."""
     extents = cluster.launch.cluster
     x, y, z = (own - first for own, first in zip(block, cluster.first_block, strict=True))
     if not (0 <= x < extents[0] and 0 <= y < extents[1] and 0 <= z < extents[2]):
@@ -288,16 +292,17 @@ def _rank_of(block: BlockIndex, cluster: Cluster) -> int | None:
 
 
 def watched(program: Program, watch: SmemWatch) -> Program:
-    """The program with the watch told before every straight instruction of its line; turns are told by the schedule."""
+    """The program that calls the watch before every step of its line; the schedule calls it before turns."""
     steps = list(program.steps)
     for pc in watch.moment.pcs:
         step = steps[pc]
         if step is not None:
-            steps[pc] = _told_before(program, pc, step, watch)
+            steps[pc] = _with_watch(program, pc, step, watch)
     return replace(program, steps=steps)
 
 
-def _told_before(program: Program, pc: int, step: Step, watch: SmemWatch) -> Step:
+def _with_watch(program: Program, pc: int, step: Step, watch: SmemWatch) -> Step:
+    """A step that calls the watch first, with the lanes whose guard holds."""
     instruction = program.instructions[pc]
     guard = None if instruction is None else instruction.guard
     number = None
@@ -305,11 +310,11 @@ def _told_before(program: Program, pc: int, step: Step, watch: SmemWatch) -> Ste
         functions = {start: name for name, start in program.functions.items() if start <= pc}
         number = program.register_numbers[functions[max(functions)], guard.register.number]
 
-    def tell_and_take(cluster: Cluster, at: Lanes) -> None:
+    def watch_and_take(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         if guard is not None and number is not None:
             lanes = lanes[cluster.registers[number][lanes].astype(np.bool_) ^ guard.is_negated]
         watch.come(cluster, pc, lanes)
         step(cluster, at)
 
-    return tell_and_take
+    return watch_and_take

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AXES = "xyz"
 MULTIPROCESSOR_WARPS = 64  # %nwarpid; this and the sizes of shared memory as an H200 gives them
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
-"""Those that change while a kernel runs: they are read by the instruction, not held in a register."""
+"""Special registers that change while a kernel runs: an instruction reads them, no register holds them."""
 
 GRID_WORKSPACE = "of the grid's barrier"
 """The variable that a cooperative launch adds: its size and a word that cooperative_groups' grid.sync() counts blocks in."""
@@ -59,7 +59,7 @@ def require_held(name: str) -> None:
     """Refuse a special register as an operand: one that the machine does not have, or that changes while a kernel runs."""
     require_special(name)
     if name in CLOCKS:
-        raise RefusedError(f"{name} changes while the kernel runs: it is read by mov alone")
+        raise RefusedError(f"{name} changes while the kernel runs: only mov reads it")
 
 
 def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""What an instruction becomes when a kernel is made: a step that all threads standing at it take together.
+"""An instruction of a kernel, decoded: a step that all threads at this instruction take together, or a turn.
 
     Step      straight: computes for the lanes it is given; they all go on to the next instruction
     Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp

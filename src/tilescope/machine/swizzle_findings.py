@@ -26,7 +26,8 @@ from tilescope.machine.operand_reads import ReadKey, ReadShape, ReadTally
 from tilescope.machine.places import instruction_named, line_facts
 from tilescope.machine.program import Program
 from tilescope.machine.thread_tiles import Misfit, MisfitKind
-from tilescope.mma.descriptor import TCGEN05_FORM, WGMMA_FORM, OperandDescriptor
+from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.descriptor_form import TCGEN05_FORM, WGMMA_FORM
 from tilescope.rule import rule
 from tilescope.sentence import listed
 from tilescope.swizzle import Swizzle

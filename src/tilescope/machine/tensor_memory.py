@@ -32,9 +32,9 @@ class TensorMemories:
         self.books = [TensorMemory() for _ in range(blocks)]
 
     def allocate(self, rank: int, columns: int) -> int | None:
-        """The first column of a new allocation; None while no range of so many columns is free.
+        """The first column of a new allocation; None while no range of that many columns is free.
 
-        A block that gave up its right to allocate gets one all the same: that is a finding, not a fault.
+        A block that gave up its right to allocate still gets columns: that is a finding, not a fault.
         """
         book = self.books[rank]
         try:

@@ -1,7 +1,7 @@
-"""Tiles that threads write for TMA or wgmma, or read from TMA: whether the two sides swizzle alike.
+"""Tiles that threads write for TMA or wgmma, or read from TMA: whether both sides use the same swizzle.
 
-Threads say nothing about the swizzle of a tile but by their addresses (lane_pattern). Every 4 bytes of shared memory remember the
-store that wrote them last, with the swizzles under which its lanes went straight:
+Only the addresses of threads show which swizzle they use (lane_pattern). Every 4 bytes of shared memory remember the store that
+wrote them last, with the swizzles under which its lanes went straight:
 
     st.shared.v4 by 32 lanes      straight under 64B and 128B      0x400-0x5ff  ← store 7
     wgmma, descriptor of 32B      all that it reads was written under 64B or 128B, and not under 32B: a misfit
@@ -9,8 +9,8 @@ store that wrote them last, with the swizzles under which its lanes went straigh
 Where the lanes of each instruction fit several swizzles, the instructions that wrote a tile, in their order, are looked at together:
 their numbers are bits that move the lanes too.
 
-Bytes that somebody else wrote, or lanes that go no straight way, are unknown; nothing is said of an operand or a box with such
-a part.
+Bytes that others wrote, and lanes that go straight under no swizzle, are unknown. An operand or a box with such a part is not
+judged.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class ThreadTiles:
         return True
 
     def finish(self) -> None:
-        """Judge the loads: all of an instruction's are seen."""
+        """Judge the loads, now that all loads of every instruction have been seen."""
         for load in self._loads.values():
             if load.pc not in self._in_place:
                 self._judge(load)
@@ -280,7 +280,7 @@ class ThreadTiles:
         return cluster.costs.operands.copy_marked(mark) if (marks == mark).all() else None
 
     def _judge(self, seen: Misfit) -> None:
-        """Keep what is a misfit, the first of the grid, in whatever order they ran."""
+        """Keep a misfit; of equal ones that of the first block of the grid, in whatever order the blocks ran."""
         own = BIT_OF_MODE.get(seen.said)
         fitting = seen.pattern.straight
         if own is None or not fitting or fitting & own:

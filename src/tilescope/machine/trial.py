@@ -1,4 +1,4 @@
-"""Runs of a launch made again with a changed program, on memory as it was before: what remedies and advice are tried by."""
+"""A launch run again with a changed program, on memory as it was before: remedies and advice are tried this way."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex
 
-COPIED_BYTES = 64 << 20  # of memory: for a launch with more nothing is tried
-STEPS_OF_A_TRIAL = 4  # times those of the run
-STEPS_OF_ALL_TRIALS = 16  # times those of the run; short runs have SHORT_STEPS
+COPIED_BYTES = 64 << 20  # a launch with more memory is not run again
+STEPS_OF_A_TRIAL = 4  # times the steps of the run
+STEPS_OF_ALL_TRIALS = 16  # times the steps of the run; short runs have SHORT_STEPS
 SHORT_STEPS = 30_000
-OTHER_SEEDS = (1, 2)  # what is tried holds whoever comes first
+OTHER_SEEDS = (1, 2)  # a change has to hold in other orders of the threads too
 
 
 class Before(NamedTuple):

@@ -117,19 +117,16 @@ class DescriptorOffsets(NamedTuple):
 
 # wgmma: "Matrix Descriptor Format", imm-trans exists for 16-bit types only; tcgen05: the table of valid
 # swizzles by type (its K-major 128B_ATOM_32B is left out: no other source defines its atom).
-# fmt: off
 READERS = (
-    #      instruction       major  element bits        swizzles            basis
-    Reader("wgmma",          "K",   (8, 16, 32),        _XOR_16,            "measured"),
-    Reader("wgmma",          "K",   (1,),               _XOR_16,            "documented"),
-    Reader("wgmma",          "MN",  (16,),              _XOR_16,            "measured"),
-    Reader("tcgen05",        "K",   (4, 8, 16, 32),     _XOR_16,            "documented"),
-    Reader("tcgen05",        "MN",  (8, 16),            _XOR_16,            "documented"),
-    Reader("tcgen05",        "MN",  (32,),              ("128B_ATOM_32B",), "documented"),
-    Reader("ldmatrix",       "K",   (1, 4, 8, 16, 32),  _XOR_16,            "documented"),
-    Reader("ldmatrix.trans", "MN",  (16,),              _XOR_16,            "documented"),
+    Reader("wgmma", major="K", element_bits=(8, 16, 32), swizzles=_XOR_16, basis="measured"),
+    Reader("wgmma", major="K", element_bits=(1,), swizzles=_XOR_16, basis="documented"),
+    Reader("wgmma", major="MN", element_bits=(16,), swizzles=_XOR_16, basis="measured"),
+    Reader("tcgen05", major="K", element_bits=(4, 8, 16, 32), swizzles=_XOR_16, basis="documented"),
+    Reader("tcgen05", major="MN", element_bits=(8, 16), swizzles=_XOR_16, basis="documented"),
+    Reader("tcgen05", major="MN", element_bits=(32,), swizzles=("128B_ATOM_32B",), basis="documented"),
+    Reader("ldmatrix", major="K", element_bits=(1, 4, 8, 16, 32), swizzles=_XOR_16, basis="documented"),
+    Reader("ldmatrix.trans", major="MN", element_bits=(16,), swizzles=_XOR_16, basis="documented"),
 )
-# fmt: on
 
 
 @dataclass(frozen=True, slots=True, init=False)

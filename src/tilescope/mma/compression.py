@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.fragment import NIBBLE_BITS, Fragment, fragment
@@ -37,7 +38,7 @@ from tilescope.mma.sparsity import (
     nibbles_of_entries,
 )
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_LANES
 from tilescope.mma.tmem_layout import METADATA_INSTRUCTION_K, TmemLayout, tmem_layout
 from tilescope.reading import array_where, as_array, integer
 from tilescope.rule import rule
@@ -45,7 +46,6 @@ from tilescope.sentence import by
 
 Words = npt.NDArray[np.uint32]
 _NIBBLES_OF_WORD = 8
-_TMEM_ROWS = 128
 _SWAPPED_NIBBLES = tuple((nibble & 3) << 2 | nibble >> 2 for nibble in ORDERED_NIBBLES)
 _MMA_TYPES = dict.fromkeys(name for row in SPARSE_INSTRUCTIONS for name in row.types)
 _TCGEN05_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.codes)
@@ -261,8 +261,8 @@ def _form(instruction: str | None, row: DataType, selector: int) -> _Form | _Lan
         if selector != 0:
             raise TCGEN05_SELECTOR.error(selector=selector)
         k = METADATA_INSTRUCTION_K[row.smem_bits]
-        layout = tmem_layout((_TMEM_ROWS, k), operand="metadata", data_type=row)
-        return _CellForm(row, "tcgen05.mma.sp", _TMEM_ROWS, k, layout)
+        layout = tmem_layout((TMEM_LANES, k), operand="metadata", data_type=row)
+        return _CellForm(row, "tcgen05.mma.sp", TMEM_LANES, k, layout)
     held = fragment(instruction, "E", row)
     if not 0 <= selector < held.copies:
         raise SPARSE_SELECTOR.error(
@@ -290,7 +290,7 @@ def _check_shape(shape: tuple[int, ...], form: _Form | _LaneForm | _CellForm, ro
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return
-    whole = (-(-m // form.rows) * form.rows, -(-k // form.k) * form.k)
+    whole = (rounded_up(m, form.rows), rounded_up(k, form.k))
     holder = f"a group of {row.name}" if isinstance(form, _Form) else form.name
     raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=whole)
 

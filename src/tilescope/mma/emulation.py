@@ -181,11 +181,11 @@ def emulate_mma(
     if not shares:
         return product.multiplied(operands, scaling, initial, disable_output_lane)
     d = np.empty_like(initial)
-    for share in shares[::2]:
-        rows = slice(share.d_rows[0], share.d_rows[0] + product.m)
-        columns = slice(*share.d_columns)
+    for leader in shares[::2]:  # the first block of every pair
+        rows = slice(leader.d_rows[0], leader.d_rows[0] + product.m)
+        columns = slice(*leader.d_columns)
         own_scaling = None if scaling is None else scaling.part(rows, columns)
-        own_operands = operands[share.rank : share.rank + 2]
+        own_operands = operands[leader.rank : leader.rank + 2]
         d[rows, columns] = product.multiplied(own_operands, own_scaling, initial[rows, columns], disable_output_lane)
     return d
 

@@ -10,7 +10,7 @@ matrix j, the first in its low half:
       …                                    row 2            L1  L5  L9 … L29
 
 So plain ldmatrix fills the fragments of mma from rows that run along k, and .trans from rows that run along
-m or n. stmatrix is the mirror image. The drawing is of the 8 x 8 matrices of 16-bit elements; instruction.py tells of
+m or n. stmatrix is the mirror image. The drawing is of the 8 x 8 matrices of 16-bit elements; matrix_form.py tells of
 the others.
 """
 

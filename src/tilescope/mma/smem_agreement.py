@@ -167,7 +167,7 @@ class _Source(NamedTuple):
     """Who wrote the tile."""
 
     tile: AnyMap | Layout  # the map of the copies, or where the tile lies
-    major: Major | None  # of the tile; None: nobody said
+    major: Major | None  # of the tile; None: not given
     copies: object  # None: one of the map's first box
 
 
@@ -204,7 +204,7 @@ def _reader_of(reader: object) -> Reader:
 
 
 def _major_read(reader: Reader, tile_major: Major | None) -> Major:
-    """The majorness with which the tile is read, where nobody says: the reader's own, or that of the tile."""
+    """The majorness with which the tile is read, where none is given: the reader's own, or that of the tile."""
     if isinstance(reader, DescriptorLoop):
         return reader.layout.major or "K"
     if isinstance(reader, Layout):
@@ -279,7 +279,7 @@ def _read_of_descriptor(
     rows: int | None,
     k: int | None,
 ) -> Read:
-    """What one descriptor reads, from `origin` on: as much as an instruction takes, where nobody says."""
+    """What one descriptor reads, from `origin` on: as much as an instruction takes, unless `rows` or `k` say otherwise."""
     tile_mn, tile_k = written.addresses.shape
     first = pair("origin", origin)
     mn_first = integer("origin[0]", first[0], 0, tile_mn - 1)

@@ -38,6 +38,7 @@ ALLOC_COLUMNS = (32, 64, 128, 256, 512)
 CELL_BITS = 32
 QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
+UPPER_HALF_LANE = QUARTER_LANES // 2  # of a quarter
 LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
 
 TMEM_ADDRESS = rule(

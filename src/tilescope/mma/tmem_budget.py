@@ -16,14 +16,13 @@ from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, Wording, argument_type, raise_all
 from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
-from tilescope.mma.tmem_address import ALLOC_COLUMNS, TMEM_COLUMNS
+from tilescope.mma.tmem_address import ALLOC_COLUMNS, TMEM_COLUMNS, UPPER_HALF_LANE
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries, plain_int
 from tilescope.rule import rule
 from tilescope.value import Value
 
 _COPY_COLUMNS = 4  # tcgen05.cp writes, and metadata lies, at multiples of them
-_UPPER_LANE = 16
 TMEM_BUDGET = rule(
     "tmem-budget",
     "Accumulators, A, metadata and scale factors fit into 512 columns together.",
@@ -118,7 +117,7 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
         columns, operand = layout.columns, layout.operand
         is_half = operand == "D" and DATAPATHS[layout.datapath or "D"].is_half
         if is_half and half_used is not None and columns <= half_used.columns:
-            placed.append(TmemPart(name, operand, columns, half_used.first_column, _UPPER_LANE))
+            placed.append(TmemPart(name, operand, columns, half_used.first_column, UPPER_HALF_LANE))
             half_used = None
             continue
         first = taken if operand in ("D", "A", "columns") else rounded_up(taken, _COPY_COLUMNS)

@@ -26,7 +26,15 @@ from tilescope.errors import check_fields, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.datapath import Datapath, known_datapath
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented, in_steps, tcgen05_for
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TmemAddress
+from tilescope.mma.tmem_address import (
+    CELL_BITS,
+    LANE_BITS,
+    QUARTER_LANES,
+    TMEM_COLUMNS,
+    TMEM_LANES,
+    UPPER_HALF_LANE,
+    TmemAddress,
+)
 from tilescope.reading import flag, integer, known_name, pair
 from tilescope.rule import rule
 
@@ -324,7 +332,7 @@ def tmem_layout(
     element = DataType.named(_DEFAULT_TYPES[operand] if data_type is None else data_type)
     base = TmemAddress.of(address)
     quarter_lane = base.lane % QUARTER_LANES
-    if quarter_lane != 0 and not (row.is_half and quarter_lane == _UPPER_HALF_LANE):
+    if quarter_lane != 0 and not (row.is_half and quarter_lane == UPPER_HALF_LANE):
         raise TMEM_LANE.error(lane=base.lane, layout=row.name, below=base.lane - quarter_lane)
     if operand == "D":
         placed = _accumulator(row, extent, element, sparse=sparse)
@@ -345,7 +353,6 @@ def tmem_layout(
 
 
 _DEFAULT_TYPES: dict[Literal["D", "A", "metadata"], str] = {"D": "f32", "A": "bf16", "metadata": "bf16"}
-_UPPER_HALF_LANE = 16  # of a quarter
 _ACCUMULATOR_TYPES = ("float32", "float16", "int32")
 _A_STEP_BITS = 8 * CELL_BITS  # what one instruction takes of a row of A: 8 columns
 

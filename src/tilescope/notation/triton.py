@@ -35,9 +35,9 @@ from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
 from tilescope.notation.linear import Basis, extents_of, layout_of, padded_bases, unit_bases
 from tilescope.notation.text import NOTATION_TEXT, Fields
 from tilescope.notation.triton_text import WIDTHS, Encoding, is_power, read_encoding
+from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
-LINE_BITS = 1024  # of 128 bytes
 USUAL_BITS = 16  # of an element, where nothing tells
 _VEC_BITS = {2: 64, 4: 32, 8: 16, 16: 8}  # the width at which `vec` elements are 16 bytes
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
@@ -199,7 +199,7 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
 class _PaddedFields(NamedTuple):
     """The fields of a padded_shared encoding."""
 
-    intervals: list[tuple[int, int]]  # so many elements, then so many of padding
+    intervals: list[tuple[int, int]]  # elements, and elements of padding behind them
     offset: list[list[int]]  # the index of every bit of an offset
     order: list[int] | None  # the indices, the fastest first, where the bits of each follow one another
 
@@ -266,7 +266,7 @@ def _fitting(fields: Fields, bits: int) -> tuple[int, ...]:
     if fields.get("transposed"):
         order = order[::-1]
     shape = [1] * rank
-    for index, least in zip(order, (LINE_BITS // bits, _CORE_ROWS), strict=False):
+    for index, least in zip(order, (8 * SMEM_LINE_BYTES // bits, _CORE_ROWS), strict=False):
         shape[index] = least
     phases = fields.get("maxPhase", 1)
     shape[order[0]] = max(shape[order[0]], fields.get("vec", 1) * phases)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.pipeline.action import NONE, Key
+from tilescope.pipeline.clocks_from_now import ClocksFromNow
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Run
 from tilescope.pipeline.expression import Expression, reference
@@ -215,7 +216,7 @@ class Shortened(Run):
         ]
         parked = sorted((barrier, agents) for barrier, agents in self.parked.items() if agents)
         busy = [max(0, until - self.tick) for until in self.busy_until]
-        known = self.clocks.relative(machine.phase, machine.pc, unused)
+        known = ClocksFromNow(self.clocks, machine.phase, machine.pc).parts(unused)
         state = machine.relative(rounds * self.period, unused)
         return pickle.dumps((positions, known, state, queue, parked, busy))
 

@@ -314,7 +314,7 @@ def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
 
 
 def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
-    """How a tile of results may leave the registers, where nobody says otherwise.
+    """How a tile of results may leave the registers, where no access is asked for.
 
     tcgen05                what a tcgen05.ld brought      every form of it that serves
     16 bits                stmatrix                       eight rows of 16 bytes at a time

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tilescope.arch import Basis
+from tilescope.arch import WARP_LANES, Basis
 from tilescope.errors import RuleError
 from tilescope.layout import oriented
 from tilescope.mma.fragment import Fragment, fragment
@@ -46,7 +46,6 @@ _TMEM_COLUMNS = 64  # of a D whose lanes are asked for: they are the same for ev
 _K_BITS = 256  # of a row of A that one mma.sync takes
 _WARP_ROWS = 16  # of an accumulator that one warp of a warpgroup holds
 _QUAD = 4  # threads that hold a row of 8 columns
-_WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +271,10 @@ def row_threads(row: int) -> tuple[int, ...]:
     (84, 85, 86, 87)
     """
     warp, within = divmod(row, _WARP_ROWS)
-    first = warp * _WARP + within % 8 * _QUAD
+    first = warp * WARP_LANES + within % 8 * _QUAD
     return tuple(range(first, first + _QUAD))
 
 
 def _column_threads(column: int) -> tuple[int, ...]:
     """The threads of a warpgroup that hold a column of wgmma's D: one of each quad."""
-    return tuple(range(column % 8 // 2, 4 * _WARP, _QUAD))
+    return tuple(range(column % 8 // 2, 4 * WARP_LANES, _QUAD))

@@ -30,17 +30,12 @@ from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regi
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
 from tilescope.planner.product import Product, Tile, is_exchanged
-from tilescope.planner.product_checks import (
-    FEWEST_STAGES_EXCEED_SMEM,
-    GEMM_SMEM,
-    narrow_instruction,
-    product_problems,
-    schedule_problems,
-    tile_problems,
-)
+from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
 from tilescope.planner.schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule
+from tilescope.planner.schedule_checks import schedule_problems
 from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
+from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
 from tilescope.reading import flag, integer, integers, known_name
 from tilescope.sentence import argument_said
 
@@ -199,7 +194,7 @@ class _Plans(NamedTuple):
     epilogue: Plan | None
 
     def smem_bytes(self, stages: int) -> int:
-        """Shared memory of a block with so many stages."""
+        """Shared memory of a block with that many stages."""
         return end_of(regions_of(self.a, self.b, self.epilogue, stages))
 
 
@@ -262,7 +257,7 @@ class _TileSearch:
     def _epilogue(self, choice: Choice) -> Plan | list[Obstacle] | None:
         """The plan of what is stored of C at a time: a span of columns, where the tile is a whole number of spans.
 
-        Of a swapped tile it is all of n, and at most so many of m as keep the buffer small.
+        Of a swapped tile it is all of n, and only as much of m as keeps the buffer small.
         """
         if not self.product.by_tma:
             return None
@@ -310,9 +305,7 @@ class _TileSearch:
         return tuple(fixes) or (argument_said("tile", (64, 64, 1024 // bits)),)
 
 
-def _matrix_plan(
-    product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool = False
-) -> Plan | list[Obstacle]:
+def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
     With A and B swapped the accumulators hold the transpose of C: n x m, with n contiguous in global memory.

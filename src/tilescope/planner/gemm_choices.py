@@ -22,7 +22,7 @@ from tilescope.planner.schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PART
 MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
 _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
-_FITTED_TILES = 4  # columns are also cut into so many equal tiles at most
+_FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 
 IsReadable = Callable[[Operand, tuple[int, int]], bool]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     REGISTER_FILE_BYTES,
-    TENSOR_MEMORY_COLUMNS,
     Product,
     accumulator_columns,
     is_exchanged,
@@ -128,16 +128,14 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
     if best.ranked[0].prediction is not None:
         if best.others:
             following = best.others[0]
-            how = (
-                {"schedule": schedule_words(following.schedule) or "plain"}
-                if following.schedule != best.schedule
-                else {}
-            )
-            yield Reason.of("next-time", next=following.tile, us=_predicted(following), **how)
+            facts: dict[str, object] = {"next": following.tile, "us": _predicted(following)}
+            if following.schedule != best.schedule:
+                facts["schedule"] = schedule_words(following.schedule) or "plain"
+            yield Reason.of("next-time", **facts)
         return
     chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     if near and chosen.terms:
-        facts: dict[str, object] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
+        facts = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
         tied = next((tile for tile in near if tile.behind_in in ("instructions", "order")), None)
         if tied is not None:
             facts["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
@@ -156,7 +154,7 @@ def _accumulators(product: Product, best: PlannedGemm) -> Reason:
     m, n, _ = best.tile
     if product.in_tensor_memory:
         taken = accumulator_columns(best.tile)
-        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TENSOR_MEMORY_COLUMNS)
+        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TMEM_COLUMNS)
     return Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
 
 

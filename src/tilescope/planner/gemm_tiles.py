@@ -8,7 +8,7 @@ The floor of a tile is the longest of four times, none of which a kernel with th
                           (ldmatrix) read every row of the tile at least once
     loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
-    memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
+    memory                A, B and C moved once, at the rate that the bytes in flight on every SM reach
 
 A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 1 % of the shortest, or
 without a prediction whose floor is within a tenth of the lowest, are compared by the operand bytes that the busiest SM
@@ -31,7 +31,7 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_time import predicted
+from tilescope.planner.gemm_time import predicted, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
@@ -46,9 +46,9 @@ TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
 # tensor memory, so that the next tile starts while this one is stored
 LARGEST_ACCUMULATOR = 128 * 256
 K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
-_NEAR = 1.1  # floors this close count as equal
-_NEAR_TIME = 1.01  # predicted times likewise
-_SHARING = 0.25  # for every further block that shares k
+_NEAR_FLOOR_RATIO = 1.1  # floors this close count as equal …
+_NEAR_TIME_RATIO = 1.01  # … and predicted times this close
+_SHARING_COST = 0.25  # of a shape's bytes, for every further block that shares k
 
 
 def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
@@ -77,7 +77,7 @@ def weighed(
     """
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
-    rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
+    rounds = ceil_div(tiles, product.sms or 1)  # in a round every SM takes a tile; in the last, perhaps not all do
     k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
     row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
     fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
@@ -107,10 +107,10 @@ class _Fetched(NamedTuple):
 
 
 class _LoadRates(NamedTuple):
-    """GB/s of loads: of the whole card, and of one SM where that was measured."""
+    """Rates of loads: of the whole card, and of one SM where that was measured."""
 
-    memory: float
-    one_sm: float | None
+    memory_gb_per_s: float
+    sm_gb_per_s: float | None
 
 
 def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | None, stages: int) -> _LoadRates | None:
@@ -127,8 +127,13 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
     else:
         in_flight = enough = stages * sum(plan.transaction_bytes for plan in operands)
         widths = [plan.gmem_request_bytes for plan in operands]
-    took = sum(part / card.tma.one_sm(width, enough) for part, width in zip(fetched, widths, strict=True))
-    return _LoadRates(card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took)
+    took_ns = 0.0
+    for part_bytes, width in zip(fetched, widths, strict=True):
+        took_ns += part_bytes / card.tma.one_sm(width, enough)
+    return _LoadRates(
+        memory_gb_per_s=card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight),
+        sm_gb_per_s=sum(fetched) / took_ns,
+    )
 
 
 def _sums(tile: Tile, schedule: Schedule) -> Tile:
@@ -138,11 +143,11 @@ def _sums(tile: Tile, schedule: Schedule) -> Tile:
 
 
 class _Share(NamedTuple):
-    """What the busiest SM does: a tile of so many rounds, and of each so much of k."""
+    """What the busiest SM does: a tile in every round, and of each tile a part of k."""
 
     tile: Tile  # as the tensor core sees it
     rounds: int
-    k: int
+    k: int  # elements of k of one tile
 
 
 def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _LoadRates | None) -> tuple[FloorTerm, ...]:
@@ -160,18 +165,18 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
         basis = card.basis(element.name) or "documented"
         terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
     if card.smem_gb_per_s is not None:
-        read = share.rounds * _rows_read(product, share.tile) * (share.k * element.smem_bits // 8)
-        terms.append(_transfer("shared-memory reads", read, card.smem_gb_per_s, card, "smem_gb_per_s"))
-    if loads.one_sm is not None:
-        terms.append(_transfer("loads of one SM", sum(fetched), loads.one_sm, card, "tma"))
-    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
-    terms.append(_transfer("memory", moved, loads.memory, card, "memory_gb_per_s"))
+        read_bytes = share.rounds * _rows_read(product, share.tile) * (share.k * element.smem_bits // 8)
+        terms.append(_transfer("shared-memory reads", read_bytes, card.smem_gb_per_s, card, "smem_gb_per_s"))
+    if loads.sm_gb_per_s is not None:
+        terms.append(_transfer("loads of one SM", sum(fetched), loads.sm_gb_per_s, card, "tma"))
+    moved_bytes = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
+    terms.append(_transfer("memory", moved_bytes, loads.memory_gb_per_s, card, "memory_gb_per_s"))
     return tuple(sorted(terms, key=lambda term: -term.us))
 
 
-def _transfer(name: str, count_bytes: float, gb_per_s: float, card: Card, cell: str) -> FloorTerm:
+def _transfer(name: str, moved_bytes: float, gb_per_s: float, card: Card, cell: str) -> FloorTerm:
     """The time that bytes take at a rate; `cell` is the rate's place in the card's row."""
-    return FloorTerm(name, count_bytes / gb_per_s / 1e3, gb_per_s, "GB/s", card.basis(cell) or "documented")
+    return FloorTerm(name, transfer_us(moved_bytes, gb_per_s), gb_per_s, "GB/s", card.basis(cell) or "documented")
 
 
 class _Instructions(NamedTuple):
@@ -210,7 +215,9 @@ def _block(extent: int, known: tuple[int, ...]) -> int:
 
 def time_us(tile: RankedTile) -> float:
     """The predicted time; where there is none, the floor; 0 where neither is known."""
-    return tile.floor_us or 0.0 if tile.prediction is None else tile.prediction.us
+    if tile.prediction is not None:
+        return tile.prediction.us
+    return tile.floor_us or 0.0
 
 
 def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
@@ -219,8 +226,8 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
     `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
     further block that shares k, since blocks that share wait for each other.
     """
-    near = _NEAR if tile.prediction is None else _NEAR_TIME
-    counted_bytes = tile.busiest_bytes * (1 + _SHARING * (tile.schedule.blocks_of_a_tile - 1))
+    near = _NEAR_FLOOR_RATIO if tile.prediction is None else _NEAR_TIME_RATIO
+    counted_bytes = tile.busiest_bytes * (1 + _SHARING_COST * (tile.schedule.blocks_of_a_tile - 1))
     return max(time_us(tile), near * lowest_us), counted_bytes, tile.instructions
 
 

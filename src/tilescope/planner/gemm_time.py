@@ -131,7 +131,7 @@ def predicts(product: Product) -> bool:
 
 
 def clusters(sms: int, blocks: int) -> int:
-    """Clusters of so many blocks, one on every SM, that run at once: those of 4 and 8 leave SMs of a GPC idle.
+    """How many clusters of that many blocks, one block an SM, run at once; those of 4 and 8 leave SMs of a GPC idle.
 
     >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
     (66, 30, 15)
@@ -151,12 +151,12 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
         step_us *= rates.promoted_ratio
-    l2_us = _us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
-    l2_us += _us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
+    l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
+    l2_us += transfer_us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
     bounds = {
         "steps": work.full_rounds * work.k_tiles * step_us,
-        "memory": _us(memory_bytes, _memory_gb_per_s(product, rates)),
+        "memory": transfer_us(memory_bytes, _memory_gb_per_s(product, rates)),
         "L2": l2_us,
         "power": _power_us(product, tile, work, fetched_bytes, rates),
     }
@@ -167,13 +167,13 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),
-        epilogue_us=work.rounds * (rates.epilogue_us + _us(share_bytes, rates.epilogue_gb_per_s)),
+        epilogue_us=work.rounds * (rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s)),
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )
 
 
-def _us(moved_bytes: float, gb_per_s: float) -> float:
+def transfer_us(moved_bytes: float, gb_per_s: float) -> float:
     """Microseconds that bytes take at a rate."""
     return moved_bytes / gb_per_s / 1e3
 
@@ -207,7 +207,8 @@ def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
     blocks = ceil_div(work.rows, _WGMMA_ROWS)
     products_us = max(sums_cycles, read_cycles) * _WGMMA_STEPS * blocks * rates.cycle_ns / 1e3
-    loads_us = _us(work.step_bytes, rates.sm_gb_per_s) + _us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
+    loads_us = transfer_us(work.step_bytes, rates.sm_gb_per_s)
+    loads_us += transfer_us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
     return _longest((products_us, rates.issue_us, loads_us), rates.sharpness)
 
 
@@ -294,18 +295,18 @@ def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, r
     operations = 2.0 * work.tiles * tile[0] * tile[1] * product.shape[2] * product.data_type.bits / 16
     share = min(1.0, max(0.0, (log10(operations) - _POWER_FROM) / (_POWER_IN_FULL - _POWER_FROM)))
     tflops = rates.sustained_tflops * share + _UNLIMITED_TFLOPS * (1 - share)
-    return operations / tflops / 1e6 + _us(share * fetched_bytes, rates.sustained_l2_gb_per_s)
+    return operations / tflops / 1e6 + transfer_us(share * fetched_bytes, rates.sustained_l2_gb_per_s)
 
 
 def _adding_us(schedule: Schedule, rounds: int, share_bytes: int, rates: GemmRates) -> float:
     adding_us = 0.0
     if schedule.split > 1:
         meetings_us = rates.cluster_us + rates.cluster_block_us * schedule.split
-        adding_us += rounds * (meetings_us + _us(share_bytes * (schedule.split - 1), rates.cluster_gb_per_s))
+        adding_us += rounds * (meetings_us + transfer_us(share_bytes * (schedule.split - 1), rates.cluster_gb_per_s))
     shared_by = max(schedule.parts, schedule.tail)
     if shared_by > 1:
-        moved_us = _us(share_bytes, rates.workspace_write_gb_per_s)
-        moved_us += _us(share_bytes * shared_by, rates.workspace_read_gb_per_s)
+        moved_us = transfer_us(share_bytes, rates.workspace_write_gb_per_s)
+        moved_us += transfer_us(share_bytes * shared_by, rates.workspace_read_gb_per_s)
         times = rounds if schedule.parts > 1 else 1
         adding_us += times * (rates.workspace_us + moved_us)
     if schedule.parts > 1:

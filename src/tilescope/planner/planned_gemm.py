@@ -305,7 +305,7 @@ class PlannedGemm(Value):
         return max(shares, key=self._warps_and_squareness, default=(0, 0))
 
     def _is_shared_evenly(self, down: int, across: int) -> bool:
-        """Whether so many warps have equal parts of the tile, and registers for them."""
+        """Whether that many warps have equal parts of the tile, and registers for them."""
         m, n, _ = self.tile
         if down * across > _MAX_WARPS or m % (_WARP_ROWS * down) or n % (_WARP_COLUMNS * across):
             return False

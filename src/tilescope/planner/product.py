@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tilescope.arch import Arch
+from tilescope.arithmetic import ceil_div
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.layout import Major
@@ -24,7 +25,6 @@ Tile = tuple[int, int, int]  # m, n, k
 
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
-TENSOR_MEMORY_COLUMNS = 512
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
 
@@ -103,7 +103,7 @@ def accumulator_columns(tile: Tile) -> int:
     >>> accumulator_columns((256, 128, 64))
     256
     """
-    return -(-tile[0] // TMEM_LANES) * tile[1]
+    return ceil_div(tile[0], TMEM_LANES) * tile[1]
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

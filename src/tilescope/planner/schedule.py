@@ -1,10 +1,10 @@
 """How the blocks of a GEMM share its work: which matrix gives wgmma its 64 rows, who shares k, and the order of the tiles.
 
 swapped       wgmma takes 64 rows of B and as many columns as the tile has rows of A: a product of few rows of A wastes none
-split         so many blocks of a cluster each take a part of k of one tile, and add their sums through distributed shared memory
-parts         so many clusters each take a part of k of one tile, and add their sums through global memory
-tail          the tiles of the last round, which would leave SMs idle, are each shared by so many blocks, as `parts` are
-group         so many tiles along m are taken before the next tile along n: what they share stays in the L2
+split         the blocks of a cluster, this many, each take a part of k of one tile, and add their sums through distributed shared memory
+parts         this many clusters each take a part of k of one tile, and add their sums through global memory
+tail          the tiles of the last round, which would leave SMs idle, are each shared by this many blocks, as `parts` are
+group         this many tiles along m are taken before the next tile along n: what they share stays in the L2
 dependent     the kernel starts while the one before it still runs: it fetches B, and waits for that one before it reads A
 
                     k ─────────────────────────────▶

@@ -141,7 +141,7 @@ class Staging:
         """Threads of a consumer: a warpgroup, or for a GEMM by mma as many warps as share the tile."""
         if self.gemm is None or self.by_descriptor:
             return WARPGROUP_THREADS
-        return 32 * prod(self.gemm.warps)
+        return WARP_THREADS * prod(self.gemm.warps)
 
     @property
     def arrivals(self) -> int:

@@ -14,9 +14,11 @@ at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection
+from itertools import islice
 from typing import NamedTuple
 
+from tilescope.names import nearest_name
 from tilescope.ptx.declarations import (
     PLAIN_PARAMETER,
     VARIABLE_SPACES,
@@ -29,9 +31,9 @@ from tilescope.ptx.declarations import (
 )
 from tilescope.ptx.lexer import NAME, Cursor, Text, Token
 from tilescope.ptx.operands import OperandReader, Problems, quick_guard, quick_operands
-from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, NO_LABEL
+from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, NO_FUNCTION, NO_LABEL
 from tilescope.ptx.rules import NAME as NAME_RULE
-from tilescope.ptx.scope import Scope
+from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import (
     Arguments,
@@ -143,7 +145,7 @@ class BodyReader:
         self.scope = Scope()
         self.source: int | None = None
 
-    def read(self, position: int, outermost: Scope, functions: Container[str]) -> tuple[Body, int]:
+    def read(self, position: int, outermost: Scope, functions: Collection[str]) -> tuple[Body, int]:
         """The body that the brace at `position` opens, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
         self.scope = outermost
@@ -323,7 +325,7 @@ class BodyReader:
         self.drafts.append(_Draft(opcode, operands, guard, self.text.line(start), self.source, text, start))
         return end + 1
 
-    def _resolve(self, functions: Container[str]) -> None:
+    def _resolve(self, functions: Collection[str]) -> None:
         """Give labels, tables and functions their places in the operands."""
         for table in self.open_tables:
             targets = tuple(self._target(table.scope, label) for label in table.labels)
@@ -341,7 +343,7 @@ class BodyReader:
             return 0
         return target
 
-    def _meaning(self, open_name: _OpenName, functions: Container[str]) -> Operand | None:
+    def _meaning(self, open_name: _OpenName, functions: Collection[str]) -> Operand | None:
         scope, name = open_name.scope, open_name.name
         target = scope.find_label(name.text)
         if target is not None:
@@ -351,9 +353,13 @@ class BodyReader:
             return table
         if name.text in functions:
             return FunctionName(name.text)
-        is_branch = self.drafts[open_name.draft].opcode[0] in _OF_LABELS
-        wording = NO_LABEL if is_branch else NAME_RULE.wording
-        nearest = scope.nearest(name.text, of_labels=is_branch)
+        instruction = self.drafts[open_name.draft].opcode[0]
+        if instruction == "call":
+            wording, nearest = NO_FUNCTION, nearest_name(name.text, islice(functions, NAMES_COMPARED))
+        elif instruction in _OF_LABELS:
+            wording, nearest = NO_LABEL, scope.nearest(name.text, of_labels=True)
+        else:
+            wording, nearest = NAME_RULE.wording, scope.nearest(name.text)
         self.problems.add(wording, name.start, name=shortened(name.text), nearest=nearest)
         return None
 

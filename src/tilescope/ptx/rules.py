@@ -68,6 +68,11 @@ NO_LABEL = NAME.worded(
     limit="a branch goes to a label of its own or of an outer scope",
     fix="[[Did you mean {nearest}? ]]Add the label {name}: where the branch leads.",
 )
+NO_FUNCTION = NAME.worded(
+    found=_PLACE + ": {name} is no function",
+    limit="a call names a function that the text declares before the call",
+    fix="[[Did you mean {nearest}? ]]Declare the function {name}, or define it.",
+)
 MANY_NAMES = NAME.worded(
     found=_PLACE + ": {count} names that are not declared, up to here",
     limit="only the first ones are listed above",

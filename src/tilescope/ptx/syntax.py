@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.ptx.opcode import Fields, fields_of
+from tilescope.sentence import shortened
+
+_SHOWN_CHARACTERS = 80  # of an instruction
 
 VariableSpace = Literal["param", "shared", "local", "const", "global"]
 
@@ -234,6 +237,46 @@ def nested_operands(operand: Operand) -> Iterator[Operand]:
         yield from nested_operands(one)
 
 
+def operand_text(operand: Operand) -> str:
+    """An operand as PTX writes it.
+
+    >>> base = Register("%rd1", "b64", 0)
+    >>> print(operand_text(Address(base, 8)), operand_text(Vector((Immediate(7), Sink()))))
+    [%rd1+8] {7, _}
+    """
+    match operand:
+        case Immediate(value=value, float_bits=None):
+            return str(value)
+        case Immediate(value=value, float_bits=bits):
+            return f"0f{value:08X}" if bits == 32 else f"0d{value:016X}"
+        case Vector(elements=elements):
+            return f"{{{_listed(elements)}}}"
+        case Arguments(variables=variables):
+            return f"({_listed(variables)})"
+        case Pair(first=first, second=second):
+            return f"{operand_text(first)}|{operand_text(second)}"
+        case Negated(register=register):
+            return f"!{register.name}"
+        case AddressOf(variable=variable, offset=offset):
+            return f"{variable.name}{offset:+d}"
+        case Address():
+            return _address_text(operand)
+        case Sink():
+            return "_"
+        case _:
+            return operand.name
+
+
+def _listed(operands: tuple[Operand, ...]) -> str:
+    return ", ".join(map(operand_text, operands))
+
+
+def _address_text(address: Address) -> str:
+    base = operand_text(address.base)
+    place = f"{base}{address.offset:+d}" if address.offset else base
+    return f"[{place}, {{{_listed(address.coordinates)}}}]" if address.coordinates else f"[{place}]"
+
+
 def named_variable(operand: Operand) -> Variable | None:
     """The variable whose address an operand is: `table`, or `table+8`; None where it is something else."""
     if isinstance(operand, AddressOf):
@@ -280,6 +323,16 @@ class Instruction:
     def line_name(self) -> str:
         """The source line, or the PTX line where there is none: "mm.cu:61", "PTX line 310"."""
         return self.source_line or f"PTX line {self.line}"
+
+
+def place_in_words(source_line: str | None, ptx_line: int, text: str) -> str:
+    """Where an instruction stands, its source line first where there is one.
+
+    >>> place_in_words("mm.cu:61", 310, "ld.shared.b32 %r1, [%r2];")
+    'mm.cu:61, PTX line 310 (ld.shared.b32 %r1, [%r2];)'
+    """
+    ptx = f"PTX line {ptx_line} ({shortened(text, _SHOWN_CHARACTERS)})"
+    return ptx if source_line is None else f"{source_line}, {ptx}"
 
 
 @dataclass(frozen=True, slots=True)

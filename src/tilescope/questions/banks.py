@@ -91,7 +91,7 @@ def _text_call(asked: Asked) -> Call[Layout]:
 
 
 def _tile_call(asked: Asked) -> Call[Layout]:
-    """The layout of a tile with the atoms or the padding that TMA makes, where nobody says them."""
+    """The layout of a tile with the atoms or the padding that TMA makes, where none are given."""
     rows, columns = asked["tile"]
     asked.require_at_most("elements", rows * columns, argument="tile", fix="Use a smaller tile.")
     bits = DataType.named(asked["data_type"]).smem_bits

@@ -89,7 +89,7 @@ def _carried_out(copied: Trace, array: npt.NDArray[np.generic]) -> npt.NDArray[n
 
 
 def load_taken(asked: Asked) -> dict[str, object]:
-    """What a copy and its map take if nobody says it."""
+    """The defaults of a copy and its map."""
     return {**map_taken(asked), **defaults(trace)}
 
 

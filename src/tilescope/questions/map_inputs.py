@@ -78,7 +78,7 @@ DESCRIBED_MAP = (SOURCE, *MAP_INPUTS, FROM_JSON)  # of a question about a map: `
 
 
 def map_arguments(asked: Asked) -> MapArguments | None:
-    """The arguments of a map that inputs say; None if nobody says one.
+    """The arguments of a map, out of its inputs; None where none is given.
 
     The width of an im2col-wide map is its only corner.
     """
@@ -120,7 +120,7 @@ def _complete(source: MapSource) -> MapSource:
 
 
 def map_taken(asked: Asked) -> Mapping[str, object]:
-    """What a map of that kind takes if nobody says it; --wide is always said: a command has the kind from it."""
+    """The defaults of a map of that kind; --wide has none: a command learns the kind from it."""
     if "mode" in asked:
         return {name: value for name, value in _WIDE.items() if name != "mode"}
     return defaults(TensorMap)  # as an im2col map

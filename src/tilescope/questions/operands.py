@@ -61,7 +61,7 @@ def layout_answer(asked: Asked) -> Answer:
 
 
 def operand_facts(operand: Layout, element: tuple[int, int] | None) -> dict[str, object]:
-    """Where one element lies; nothing if nobody asks for one."""
+    """Where one element lies; nothing if none is asked for."""
     return {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
 
 

@@ -148,7 +148,9 @@ def _planning(asked: Asked) -> Call[Pipeline]:
 
 def _tile_names(count: int) -> list[str]:
     """The names of planned tiles in Python: a and b; tile_0, tile_1, … if there are more."""
-    return ["a", "b"][:count] if count <= 2 else [f"tile_{number}" for number in range(count)]
+    if count <= 2:
+        return ["a", "b"][:count]
+    return [f"tile_{number}" for number in range(count)]
 
 
 def _require_small(asked: Asked, pipeline: Pipeline) -> None:

@@ -7,8 +7,8 @@
         functions=(Swizzle.swizzle,),                their signatures have the defaults
     )
 
-A command reads words, a page reads fields; both make an `Asked` of them, and both show the `Answer`. What nobody says
-is not in `Asked`: the library has its defaults, and --help and the hints of a page read them from its signatures.
+A command reads words, a page reads fields; both make an `Asked` of them, and both show the `Answer`. What a user
+leaves out is not in `Asked`: the library has its defaults, and --help and the hints of a page read them from its signatures.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Input:
     hint: str = ""
     _: KW_ONLY
     read: Reader = text
-    unsaid: str = ""  # what is taken if nobody says it, in words, where no signature has it
+    unsaid: str = ""  # the default in words, where no signature has it
     argument: str = ""  # its name in the library, where it has another
     choices: tuple[str, ...] = ()
     is_open: bool = False  # whether other names than the choices are taken
@@ -235,7 +235,7 @@ def in_words(value: object) -> str:
 
 @cache
 def defaults(*functions: Function) -> Mapping[str, object]:
-    """What functions take if nobody says it, by the names of their arguments.
+    """The defaults of functions, by the names of their arguments.
 
     >>> def placed(shape, swizzle="none", start=0): ...
     >>> dict(defaults(placed))
@@ -251,7 +251,7 @@ def defaults(*functions: Function) -> Mapping[str, object]:
 
 
 def default_of(row: Input, functions: Iterable[Function]) -> str:
-    """What is taken if nobody says an input of these functions, in words; empty where nothing is."""
+    """The default of an input of these functions, in words; empty where there is none."""
     if row.unsaid:
         return row.unsaid
     taken = defaults(*functions).get(row.library_name)
@@ -261,7 +261,7 @@ def default_of(row: Input, functions: Iterable[Function]) -> str:
 
 
 class Asked(Mapping[str, Any]):
-    """What was said, by the names of inputs, without what nobody says; and how much a page may be asked."""
+    """What a user said, by the names of inputs, without what was left out; and how much a page may be asked."""
 
     __slots__ = ("_limits", "_said")
 
@@ -384,7 +384,7 @@ class Question:
     makes_if: str = ""  # the sentence that says when there are none
 
     def default(self, row: Input) -> str:
-        """What is taken if nobody says it, in words; empty where nothing is."""
+        """The default of an input, in words; empty where there is none."""
         return default_of(row, self.functions)
 
     def words(self, asked: Asked) -> list[str]:
@@ -405,7 +405,7 @@ class Question:
 
 
 def _is_taken(row: Input, asked: Asked, taken: Mapping[str, object]) -> bool:
-    """Whether the library takes what is said even if nobody says it."""
+    """Whether what is said is the default anyway."""
     if row.library_name not in taken:
         return False
     value = asked.get(row.name)

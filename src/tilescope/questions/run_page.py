@@ -10,6 +10,8 @@ from importlib.resources import files
 from math import prod
 from typing import Any, Never
 
+from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.machine.argument_text import argument_words
@@ -150,7 +152,7 @@ def _require_small(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> N
     _require(asked, "threads of a cluster", cluster_threads, "Use smaller blocks or clusters.")
     _require(asked, "bytes of local memory", program.local_bytes * cluster_threads, "Use fewer threads.")
     shared_bytes = cluster_blocks * (program.static_shared_end + (launch.smem_bytes or 0))
-    warps = -(-cluster_threads // 32)
+    warps = ceil_div(cluster_threads, WARP_LANES)
     _require(asked, "bytes of shared memory, times warps", shared_bytes * warps, "Use fewer warps or less memory.")
 
 

@@ -114,26 +114,43 @@ def answer(asked: Asked) -> Answer:
             "timeline": timeline,
             "smem": run.smem,
         },
-        extra={
-            "seconds": round(seconds, 6),
-            "exact": run.exact,
-            "outputs": [output.to_dict() for output in done.outputs],
-            "lines": [count.to_dict() for count in line_counts(run)],
-            **({"compiled": asked["compiled"]} if "compiled" in asked else {}),
-            **({"memory": [one.to_dict() for one in done.memory]} if done.memory else {}),
-            **({} if proof is None else {"proof": proof.to_dict()}),
-            **({} if run.smem is None else {"smem": run.smem.to_dict()}),
-        },
-        is_yes=run.outcome == "finished"
-        and not errors
-        and (not asked.get("prove") or _is_proven(proof))
-        and not (run.exact and _differing(done)),
+        extra={"seconds": round(seconds, 6), **_facts(asked, done, proof)},
+        is_yes=_is_as_hoped(asked, done, proof),
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
         told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+def _facts(asked: Asked, done: Launched, proof: _Proof | None) -> dict[str, object]:
+    """What --json has beside the run's own data."""
+    run = done.run
+    facts: dict[str, object] = {
+        "exact": run.exact,
+        "outputs": [output.to_dict() for output in done.outputs],
+        "lines": [count.to_dict() for count in line_counts(run)],
+    }
+    if "compiled" in asked:
+        facts["compiled"] = asked["compiled"]
+    if done.memory:
+        facts["memory"] = [one.to_dict() for one in done.memory]
+    if proof is not None:
+        facts["proof"] = proof.to_dict()
+    if run.smem is not None:
+        facts["smem"] = run.smem.to_dict()
+    return facts
+
+
+def _is_as_hoped(asked: Asked, done: Launched, proof: _Proof | None) -> bool:
+    """Whether the run finished without an error, is proven where that was asked for, and left what the card left."""
+    run = done.run
+    if run.outcome != "finished" or any(finding.severity == "error" for finding in run.findings):
+        return False
+    if asked.get("prove") and not _is_proven(proof):
+        return False
+    return not (run.exact and _differing(done))
 
 
 def _differing(done: Launched) -> list[MemoryOutcome]:
@@ -243,8 +260,10 @@ def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
 
 def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
     named = [one for one in said if isinstance(one, str)]
-    refuse(named and len(said) > 1, f"--blocks {named[0] if named else ''} stands alone.")
-    return named[0] if named else tuple(one for one in said if not isinstance(one, str))
+    if named:
+        refuse(len(said) > 1, f"--blocks {named[0]} stands alone.")
+        return named[0]
+    return tuple(one for one in said if not isinstance(one, str))
 
 
 def _saved(said: tuple[str, ...], done: Launched) -> tuple[MadeFile, ...]:

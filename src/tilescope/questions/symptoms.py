@@ -16,7 +16,8 @@ from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
-from tilescope.questions.topics import EXPLAIN, Topic, find
+from tilescope.questions.topic import Topic
+from tilescope.questions.topics import EXPLAIN, find
 from tilescope.rule import ARGUMENT_TYPE, Rule
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
 from tilescope.tensor_map import TensorMap

@@ -22,7 +22,7 @@ _WRITTEN = "D:128x256, D:128x256*2, A:128x64:bf16, SFA:128x256:nvfp4 or 64 for c
 class TmemMatrix(NamedTuple):
     """A matrix that a kernel keeps in tensor memory, once or several times."""
 
-    operand: str  # "columns": nobody says what they hold
+    operand: str  # "columns": what they hold is not named
     shape: tuple[int, int]
     type_name: str  # of its elements, or the kind of scale factors; empty: the operand's usual one
     times: int  # how often it is there

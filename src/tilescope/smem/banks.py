@@ -61,7 +61,7 @@ _SEVERAL_LANES = f"{LANE_ALIGNMENT.found}, as {{wrong_lanes}} of {{lanes}} lanes
 _LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 _LANES = np.arange(WARP_LANES)
 _PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
-_BLOCK_ACCESSES = 2048  # as many as keep the intermediate arrays in the cache
+_BLOCK_ACCESSES = 2048  # counted together: their intermediate arrays stay in the cache
 FIRST_BATCH = 4096  # accesses in one call that make loading the compiled loop worth while: more will follow
 NEXT_BATCH = 64  # once it is there
 
@@ -317,8 +317,9 @@ def _lane_problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterat
 
 def kernel(accesses: int) -> Callable[..., None] | None:
     """The compiled loop if a batch of this size repays it, else None."""
-    loaded = _compiled.cache_info().currsize > 0
-    return _compiled() if accesses >= (NEXT_BATCH if loaded else FIRST_BATCH) else None
+    is_loaded = _compiled.cache_info().currsize > 0
+    least = NEXT_BATCH if is_loaded else FIRST_BATCH
+    return _compiled() if accesses >= least else None
 
 
 @lru_cache(maxsize=1)

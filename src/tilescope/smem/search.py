@@ -296,24 +296,31 @@ def _family_counts(family: Family, walk: _Walk, layouts: list[Layout], row_bytes
     """Wavefronts of all the pattern's instructions together, on each layout."""
     if not layouts:
         return np.zeros(0, np.int64)
-    index, weight = _kinds(family, walk.address, walk.mask, row_bytes)
-    kinds = walk.address[index]
-    kind_masks = None if walk.mask is None else walk.mask[index]
-    batch = max(1, _BATCH_ACCESSES // max(1, len(kinds)))
+    kinds = _kinds(family, walk.address, walk.mask, row_bytes)
+    addresses = walk.address[kinds.first]
+    kind_masks = None if walk.mask is None else walk.mask[kinds.first]
+    batch = max(1, _BATCH_ACCESSES // max(1, len(addresses)))
     totals = []
     for first in range(0, len(layouts), batch):
         here = layouts[first : first + batch]
-        physical = np.concatenate([_moved(family, walk.op, kinds, layout, row_bytes) for layout in here])
+        physical = np.concatenate([_moved(family, walk.op, addresses, layout, row_bytes) for layout in here])
         masks = None if kind_masks is None else np.tile(kind_masks, (len(here), 1))
         counts = count_wavefronts(walk.op, physical, masks)
-        totals.append(counts.reshape(len(here), len(kinds)) @ weight)
+        totals.append(counts.reshape(len(here), len(addresses)) @ kinds.occurrences)
     return np.concatenate(totals)
 
 
-def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int) -> tuple[Addresses, Addresses]:
-    """One instruction of each kind that the family's layouts tell apart, and how often the kind occurs."""
+class _Kinds(NamedTuple):
+    """Instructions that a family of layouts does not tell apart, kind by kind."""
+
+    first: Addresses  # the number of one instruction of every kind
+    occurrences: Addresses  # how often the kind is there
+
+
+def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int) -> _Kinds:
+    """The kinds of a pattern's instructions under a family of layouts."""
     if family in ("plain", "hardware"):
-        return np.arange(len(address)), np.ones(len(address), np.int64)
+        return _Kinds(np.arange(len(address)), np.ones(len(address), np.int64))
     used = np.ones(address.shape, np.bool_) if mask is None else mask
     first = used.argmax(axis=1)[:, None]
     if family == "xor":
@@ -328,9 +335,10 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int
     numbers: dict[bytes, list[int]] = {}  # np.unique by rows takes twice as long
     for number, row in enumerate(key):
         numbers.setdefault(row.tobytes(), []).append(number)
-    first_of_kind = np.array([alike[0] for alike in numbers.values()])
-    occurrences = np.array([len(alike) for alike in numbers.values()])
-    return first_of_kind, occurrences
+    return _Kinds(
+        first=np.array([alike[0] for alike in numbers.values()]),
+        occurrences=np.array([len(alike) for alike in numbers.values()]),
+    )
 
 
 def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:

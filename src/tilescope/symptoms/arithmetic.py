@@ -88,6 +88,17 @@ def numbers_read(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentences))[:_SENTENCES]
 
 
+def limit_broken(question: str) -> str:
+    """The cause that the numbers of a question about a tensor map are: its stride, or its box; empty where they break no limit.
+
+    >>> limit_broken("can I use TMA with stride 24 bytes"), limit_broken("TMA with stride 32 bytes")
+    ('stride-16-bytes', '')
+    """
+    text = question[:MAX_CHARACTERS]
+    readers = {"stride-16-bytes": (_strides,), "box-limits": (_boxes, _spans)}
+    return next((cause for cause, read in readers.items() if any(any(reader(text)) for reader in read)), "")
+
+
 def _number(written: str) -> int:
     """A number as messages write it: 131072, 131,072 or 0x20000."""
     plain = re.sub(r"[,_']", "", written)

@@ -115,6 +115,7 @@ def _all_spellings() -> Iterator[IndexedSpelling]:
     for term in TERMS:
         for name in (term.name, *term.aliases):
             is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
-            if is_modifier or (name != term.name and spelled_words(name) in names):
+            is_numbers = not any(map(str.isalpha, name))  # 2:4, which is in Swizzle<2,4,3> as well
+            if is_modifier or is_numbers or (name != term.name and spelled_words(name) in names):
                 continue
             yield IndexedSpelling(name, term.name, sequence_of(name), spelled_words(name), words_of(name))

@@ -24,7 +24,7 @@ from math import log
 from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, codes_in
-from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
@@ -57,6 +57,7 @@ _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
 _PTXAS_LINE = re.compile(r"\bptxas\b.*?\b(?:error|fatal)\s*:", re.IGNORECASE | re.DOTALL)
 _REFUSED_BY_PTXAS = "ptxas: the instruction does not take these types, shapes or arguments"
+_OF_MAPS = frozenset({"tma", "tensormap", "encode"})  # words of a question about a tensor map
 _AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
 Phrases: TypeAlias = "tuple[frozenset[str], ...]"
@@ -129,7 +130,8 @@ def diagnose(question: str) -> Diagnosis:
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = _named_causes(question, words, best, seen)
     if not found and not named and not codes.unknown:
-        found, named = _likeliest(question, words)
+        broken = _limit_broken(question)
+        found, named = ([], [broken]) if broken else _likeliest(question, words)
     is_named = bool(found or named)
     return Diagnosis(
         question,
@@ -163,9 +165,14 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
 
 
 def is_certain(question: str) -> bool:
-    """Whether a question says what it is: by the number of a CUDA error or of an Xid line, or as a line of ptxas."""
+    """Whether a question says what it is: by the number of an error or of an Xid line, by a broken limit, as a line of ptxas."""
     has_number = bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
-    return has_number or _PTXAS_LINE.search(question) is not None
+    return has_number or bool(_limit_broken(question)) or _PTXAS_LINE.search(question) is not None
+
+
+def _limit_broken(question: str) -> str:
+    """The cause that the numbers of a question say where it speaks of tensor maps; a stride of shared memory has no such limit."""
+    return "" if question_words(question).isdisjoint(_OF_MAPS) else limit_broken(question)
 
 
 def strength_of(diagnosis: Diagnosis) -> float:

@@ -2,12 +2,12 @@
 
     "Disable warp specialization for Hopper"     a subject: terms go first, and what stands before "for"
       warp_specialize   5.1 + 4.2                phrase "warp specialize": both of its words are there
-      architecture      0.7 x (3.4 + 3.0)        phrase "hopper architecture": a cause, and behind "for"
+      architecture      0.5 x 0.8 x (3.4 + 3.0)  phrase "hopper architecture": a cause, and behind "for"
 
 A word weighs more the fewer topics use it in their names and phrases: log(1 + topics / topics that use it). A phrase that
-is there whole counts with all its words; of one that is there in part, the more is missing the less counts. The sentences
-about a topic count a little. What somebody sees goes before terms in a question about a fault, and behind them in one
-about a subject.
+is there whole counts with all its words, less the farther apart they stand; of one that is there in part, the more is
+missing the less counts. The sentences about a topic count a little. What somebody sees goes before terms in a question about
+a fault, and behind them in one about a subject.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tilescope.symptoms.words import (
     EVERYDAY,
     FAULT,
     FILLER,
+    OF_NEIGHBOURS,
     ORDINARY,
     VAGUE,
     ordered_words,
@@ -36,15 +37,13 @@ from tilescope.symptoms.words import (
     words_of,
 )
 
-# How much a topic counts in a question about a fault, and in one about a subject.
-_IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
-_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.6, "symptom": 0.8, "term": 1.0}
+_OF_OTHER_KIND = 0.5  # of a term in a question about a fault, of what goes wrong in one about a subject
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
 _GENERAL_SHARE = 0.4  # of a term that stands in titles about many things: a layout, an epilogue
 _FURTHER = 0.6  # of the words of a term beside its rarest
-_TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
+_TO_THE_LETTER = 1.2  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
 _BACKGROUND_WEIGHT = 1.0  # of a card or a target
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
@@ -53,8 +52,6 @@ _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
 _NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
 _WORDS_BETWEEN = 2  # that may stand between those of a phrase at no loss
-_FALLS = 0.5  # power of the share that the allowed words have of those that stand there
-_FAR = 0.5  # of a phrase whose words stand anywhere in a long text
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
 _LIKELY = 1.1  # score that makes a topic the answer where no phrase is there whole
@@ -98,6 +95,7 @@ class _Spelling(NamedTuple):
     is_of_code: bool  # a name in capitals, TiledCopy: no other form of its words is it
 
 
+@lru_cache(maxsize=64)
 def is_about_a_fault(question: str) -> bool:
     """Whether a question tells of something that goes wrong; others ask for a subject, or plan it.
 
@@ -119,23 +117,46 @@ def weight(words: Iterable[str]) -> float:
 
 def strength(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
     """How much speaks for a topic of which a phrase is in the question: its words, where they stand, and what else fits."""
-    in_faults = is_about_a_fault(question)
-    factor = _IN_FAULTS[kind] if in_faults else _IN_SUBJECTS[kind]
-    if not in_faults and _is_behind(phrase, question):
-        factor *= _BEHIND
-    return factor * closeness(phrase, question) * weight(phrase) + _also(_topic_named(kind, name), words)
+    place = closeness(phrase, question) * _front_share(phrase, question)
+    return _kind_share(kind, question) * place * weight(phrase) + _also(_topic_named(kind, name), words)
+
+
+def _kind_share(kind: Kind, question: str) -> float:
+    """How much a kind of topic counts: terms in a question about a subject, causes and symptoms in one about a fault."""
+    return 1.0 if is_about_a_fault(question) == (kind != "term") else _OF_OTHER_KIND
+
+
+def _front_share(phrase: frozenset[str], question: str) -> float:
+    """How much a phrase counts by its place: in a title about a subject less behind the first preposition."""
+    return _BEHIND if not is_about_a_fault(question) and _is_behind(phrase, question) else 1.0
 
 
 def closeness(phrase: frozenset[str], question: str) -> float:
     """How much less a phrase says whose words stand far from each other in a question; 1 where they are near.
 
+    Nothing where a word that says something only of its neighbour (not, out) stands away from all others of the phrase.
+
     >>> near = closeness(frozenset({"size", "flag"}), "the size flag of small tensors")
     >>> near > closeness(frozenset({"size", "flag"}), "size the tile from the budget of the card, not from an sm80 flag")
     True
     """
-    window = _window(phrase, ordered_words(question))
-    allowed = len(phrase) + _WORDS_BETWEEN
-    return 1.0 if window <= allowed else max(_FAR, (allowed / window) ** _FALLS)
+    words = ordered_words(question)
+    window = _window(phrase, words)
+    if not window:
+        return 1.0
+    if not all(_is_beside(word, phrase, words) for word in phrase & OF_NEIGHBOURS):
+        return 0.0
+    return min(1.0, (len(phrase) + _WORDS_BETWEEN) / window)
+
+
+def _is_beside(word: str, phrase: frozenset[str], words: tuple[str, ...]) -> bool:
+    """Whether a word of a phrase stands, at one place at least, as near to another one as words of a phrase may."""
+    others = phrase - {word}
+    reach = _WORDS_BETWEEN + 1
+    places = (place for place, found in enumerate(words) if found == word)
+    return not others or any(
+        not others.isdisjoint(words[max(0, place - reach) : place + reach + 1]) for place in places
+    )
 
 
 def _window(phrase: frozenset[str], words: tuple[str, ...]) -> int:
@@ -162,13 +183,10 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
     >>> [found.name for found in terms_in("wgmma with a 128B swizzle", frozenset())][:2]
     ['wgmma', 'swizzle']
     """
-    in_faults = is_about_a_fault(question)
-    factor = _IN_FAULTS["term"] if in_faults else _IN_SUBJECTS["term"]
     best: dict[str, float] = {}
     for spelling in _spellings_in(question):
-        score = factor * spelling.weight
-        if not in_faults and _is_behind(frozenset(spelling.words), question):
-            score *= _BEHIND
+        place = _front_share(frozenset(spelling.words), question)
+        score = _kind_share("term", question) * place * spelling.weight
         best[spelling.term] = max(best.get(spelling.term, 0.0), score)
     found = [Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()]
     return tuple(sorted(found, reverse=True))
@@ -177,20 +195,19 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
 def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
     """The topics that share most with a question of which no phrase is there whole, best first.
 
-    A topic that shares one word, or only what weighs little in the question, is not likely.
+    A topic that shares one word beside cards and targets, or only what weighs little in the question, is not likely.
     """
     if words & ELSEWHERE:
         return ()
-    factors = _IN_FAULTS if is_about_a_fault(question) else _IN_SUBJECTS
     least = _LEAST_SHARE * weight(words)
     found = []
     for topic in _topics():
-        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE
-        if len(shared) < _LEAST_WORDS or weight(shared) < least:
+        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE - BACKGROUND
+        if len(shared) < _LEAST_WORDS or all(map(str.isdecimal, shared)) or weight(shared) < least:
             continue
         score = max((_share_of(phrase, words) for phrase in topic.phrases), default=0.0)
         score += _NEAR_IN_PROSE * weight(words & topic.prose) / sqrt(1 + len(topic.prose))
-        found.append(Likely(factors[topic.kind] * score, topic.name, topic.kind))
+        found.append(Likely(_kind_share(topic.kind, question) * score, topic.name, topic.kind))
     return tuple(sorted(found, reverse=True))
 
 
@@ -241,18 +258,26 @@ def _front(question: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _spellings_in(question: str) -> tuple[_Spelling, ...]:
-    """The spellings of terms whose words follow each other in a question; those spelled as the term is say more."""
+    """The spellings of terms whose words follow each other in a question; those spelled as the term is say more.
+
+    A spelling inside a longer one is not meant: "tensor memory" in "Tensor Memory Accelerator".
+    """
     words = sequence_of(question)
     as_written = spelled_words(question)
-    found = []
+    found: dict[range, list[_Spelling]] = {}
     for place, word in enumerate(words):
         for spelling in _spellings_from().get(word, ()):
-            end = place + len(spelling.words)
-            if as_written[place:end] == spelling.as_written:
-                found.append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
-            elif words[place:end] == spelling.words and not spelling.is_of_code:
-                found.append(spelling)
-    return tuple(found)
+            span = range(place, place + len(spelling.words))
+            if as_written[span.start : span.stop] == spelling.as_written:
+                found.setdefault(span, []).append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
+            elif words[span.start : span.stop] == spelling.words and not spelling.is_of_code:
+                found.setdefault(span, []).append(spelling)
+    return tuple(spelling for span in found if not _is_inside(span, found) for spelling in found[span])
+
+
+def _is_inside(span: range, others: Iterable[range]) -> bool:
+    """Whether a span lies in a longer one."""
+    return any(len(other) > len(span) and span.start >= other.start and span.stop <= other.stop for other in others)
 
 
 @cache

@@ -37,7 +37,18 @@ _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
 _RAW = {
     kind: _WORDS[kind]["words"].split()
-    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary")
+    for kind in (
+        "asking",
+        "vague",
+        "decisive",
+        "context",
+        "elsewhere",
+        "fault",
+        "everyday",
+        "ordinary",
+        "unlike",
+        "of_neighbours",
+    )
 }
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
@@ -186,10 +197,10 @@ def _stem(word: str) -> str:
 def read_as(word: str, known: Collection[str]) -> str:
     """The known word that a folded word is a misspelling of; the word itself otherwise.
 
-    >>> read_as("adress", {"address"}), read_as("egg", {"address"})
-    ('address', 'egg')
+    >>> read_as("adress", {"address"}), read_as("egg", {"address"}), read_as("model", {"mode"})
+    ('address', 'egg', 'model')
     """
-    if word in known or word in FILLER or word in ELSEWHERE:
+    if word in known or word in FILLER or word in ELSEWHERE or word in UNLIKE:
         return word
     if len(word) >= _MISSPELT_LETTERS and word.isalpha():
         others = [other for other in (*known, *SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
@@ -208,6 +219,8 @@ VAGUE = _with_folded(_RAW["vague"])
 DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
+UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
+OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them

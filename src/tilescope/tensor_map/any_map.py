@@ -122,7 +122,7 @@ class AnyMap(Value):
     def visited_elements(self) -> tuple[int, ...]:
         """How many elements (or pixels) the copy visits, innermost first; its product counts the elements.
 
-        A traversal stride visits every so many elements of the box, and the last one may be cut:
+        A traversal stride of s visits every s-th element of the box, and the last step may be cut:
 
             box 5, element stride 2:   x . x . x   → 3 visited
         """

@@ -39,7 +39,8 @@ from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.arguments import MapArguments, distinct
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.distinct_maps import distinct
 from tilescope.tensor_map.driver_answer import DriverAnswer, answer_code
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Option
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
@@ -59,22 +58,6 @@ _MISSING = {
     "lower_corner": ARGUMENT_MISSING.worded(found="no {name} (pixelBoxLowerCorner of the driver)"),
     "upper_corner": ARGUMENT_MISSING.worded(found="no {name} (pixelBoxUpperCorner of the driver)"),
 }
-ARGUMENT_JSON = rule(
-    "argument-json",
-    "Arguments in JSON are one object, by name.",
-    argument="json",
-    found="a {type}",
-    limit="a map is one JSON object",
-    fix='Use what json.dumps(tensor_map.to_dict()) prints: {{"data_type": "bf16", "dims": [64, 64], …}}.',
-    source="RFC 8259",
-    basis="measured",
-    subjects=("paste",),
-    architectures=TMA_ARCHITECTURES,
-    passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
-    failing='ts.tensor_map.MapArguments.from_json("""["u8", [64], [], [64]]""")',
-)
-_NO_JSON = ARGUMENT_JSON.worded(found="no JSON: {error}")
-_NO_MAP = ARGUMENT_JSON.worded(found="tensor_map is null")
 _CHECKS: Mapping[type[AnyMap], Callable[..., tuple[Violation, ...]]] = {
     TensorMap: TensorMap.check,
     Im2colMap: Im2colMap.check,
@@ -139,19 +122,6 @@ class MapArguments:
             named["address"] = _address(named["address"])
         ordered = {name: named[name] for name in _PARAMETERS[MAP_KINDS[kind]] if name in named}
         return cls(MAP_KINDS[kind], ordered | named)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> tuple[MapArguments, ...]:
-        r"""The maps that JSON lines hold, each once; what is not in lines is one map's. Lines without a map are left out.
-
-        A map is what its `to_dict` prints; an inspection or a convolution holds its map.
-
-        >>> line = '{"tensor_map": {"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [16]}, "result": 0}'
-        >>> lines = [line % 64, line % 128, '{"tensor_map": null, "result": 1}']
-        >>> [(asked.given["dims"], asked.lines) for asked in MapArguments.from_json("\n".join(lines))]
-        [([64], (1,)), ([128], (2,))]
-        """
-        return maps_in_json(text).maps
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
         """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.
@@ -316,69 +286,6 @@ def _address(written: object) -> object:
         return written
 
 
-class JsonMaps(NamedTuple):
-    """What a text in JSON holds."""
-
-    maps: tuple[MapArguments, ...]  # each once
-    lines_without_map: tuple[int, ...]  # calls that watch recorded, whose arguments could not be read whole
-
-
-class _JsonValue(NamedTuple):
-    """A value of a text in JSON, and the line on which it begins."""
-
-    line: int
-    value: object
-
-
-def maps_in_json(text: str | bytes) -> JsonMaps:
-    """The maps of a text in JSON: one a line, or one in all; RuleError where there is none.
-
-    Of several lines, those are left out that have no argument of a map: a log has other records too.
-    """
-    values = _json_values(text)
-    held = [_JsonValue(found.line, _held_map(found.value)) for found in values]
-    empty = tuple(found.line for found in held if found.value is None)
-    told = [found for found in held if found.value is not None]
-    if empty and not told:
-        raise RuleError([_NO_MAP.violation()])
-    about_maps = [found for found in told if is_about_a_map(found.value)]
-    for found in about_maps or told:
-        if not isinstance(found.value, dict):
-            raise RuleError([ARGUMENT_JSON.violation(type=type(found.value).__name__)])
-    maps = (replace(MapArguments.of(found.value), lines=(found.line,)) for found in about_maps or told)
-    return JsonMaps(distinct(maps), empty)
-
-
-def _held_map(value: object) -> object:
-    """The map that an object has as `tensor_map`, or the value itself."""
-    return value.get("tensor_map", value) if isinstance(value, dict) else value
-
-
-def is_about_a_map(value: object) -> bool:
-    """Whether an object in JSON describes a tensor map: it has the kind of one, or no kind and the extents of a tensor."""
-    if not isinstance(value, dict):
-        return False
-    return value["kind"] in list(MAP_KINDS) if "kind" in value else "dims" in value
-
-
-def _lines_of(text: str | bytes) -> Iterable[str | bytes]:
-    """The lines as an editor counts them."""
-    return text.split("\n") if isinstance(text, str) else text.split(b"\n")
-
-
-def _json_values(text: str | bytes) -> list[_JsonValue]:
-    """The value of each line, or the one value of the whole text."""
-    numbered = enumerate(_lines_of(text), 1)
-    try:
-        return [_JsonValue(number, json.loads(line)) for number, line in numbered if line.strip()]
-    except (ValueError, RecursionError):
-        pass  # not one value a line
-    try:
-        return [_JsonValue(1, json.loads(text))]
-    except (ValueError, RecursionError) as error:
-        raise RuleError([_NO_JSON.violation(error=str(error))]) from None
-
-
 def _packed_strides(data_type: object, interleave: object, dims: object) -> tuple[int, ...]:
     """Strides without any gap."""
     slice_bytes = Interleave.named(interleave).slice_bytes
@@ -392,51 +299,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Row):
         return value.name
     return tuple(value) if isinstance(value, list) else value
-
-
-class DistinctMaps:
-    """Maps that a text mentions, each once, with all the lines that mention it.
-
-    Two mentions are of one map if its arguments are the same, and what the driver said of it.
-
-    >>> mentioned = DistinctMaps()
-    >>> for line, extent in ((3, 64), (7, 128), (9, 64)):
-    ...     mentioned.add(replace(MapArguments.of({"dims": (extent,)}), lines=(line,)))
-    >>> [(asked.given["dims"], asked.lines) for asked in mentioned.maps()]
-    [((64,), (3, 9)), ((128,), (7,))]
-    """
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
-        self._first: dict[tuple[object, ...], MapArguments] = {}
-        self._lines: dict[tuple[object, ...], list[int]] = {}
-        self.is_cut = False  # whether there were more maps than are taken
-
-    def add(self, asked: MapArguments) -> None:
-        """Take in a mention."""
-        answer = asked.answer
-        same = (asked.map_class, repr(asked.given), answer.result, answer.is_misaligned)
-        if same in self._first:
-            self._lines[same].extend(asked.lines)
-        elif self._most is None or len(self._first) < self._most:
-            self._first[same] = asked
-            self._lines[same] = list(asked.lines)
-        else:
-            self.is_cut = True
-
-    def maps(self) -> tuple[MapArguments, ...]:
-        """The maps in the order of the text."""
-        found = [replace(asked, lines=tuple(self._lines[same])) for same, asked in self._first.items()]
-        return tuple(sorted(found, key=_first_line))
-
-
-def _first_line(asked: MapArguments) -> int:
-    return asked.lines[0] if asked.lines else 0
-
-
-def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
-    """The maps that differ, each with all its lines."""
-    mentioned = DistinctMaps()
-    for asked in maps:
-        mentioned.add(asked)
-    return mentioned.maps()

@@ -255,7 +255,10 @@ def _from_dlpack(array: object) -> Metadata | None:
 
 
 def _packed_strides(shape: tuple[int, ...], element_bytes: int) -> tuple[int, ...]:
-    return tuple(accumulate((element_bytes, *shape[:0:-1]), mul))[::-1] if shape else ()
+    if not shape:
+        return ()
+    innermost_first = accumulate((element_bytes, *shape[:0:-1]), mul)
+    return tuple(innermost_first)[::-1]
 
 
 def _element(dtype: object) -> DataType:

@@ -28,7 +28,8 @@ from tilescope.errors import RuleError, Wording
 from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map.argument_dump import LISTS, NAMES, TABLES, Argument, cut_to_rank, row_name
-from tilescope.tensor_map.arguments import MapArguments, distinct
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.distinct_maps import distinct
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 _CALL_SAMPLE = (

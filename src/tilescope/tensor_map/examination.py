@@ -100,7 +100,7 @@ def _hardware_swizzle(argument: str, value: object) -> Swizzle:
 
 
 def _element_strides(argument: str, value: object) -> tuple[int, ...] | None:
-    """Traversal strides; None for those that nobody gave."""
+    """Traversal strides; None where none were given."""
     return None if value is None else integers(argument, value)
 
 

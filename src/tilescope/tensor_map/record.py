@@ -220,7 +220,7 @@ class TiledRecord(MapRecord):
     def visited_elements(self) -> tuple[int, ...]:
         """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says.
 
-        A traversal stride visits every so many elements of the box, and the last one may be cut:
+        A traversal stride of s visits every s-th element of the box, and the last step may be cut:
 
             box 5, element stride 2:   x . x . x   → 3 visited
         """

@@ -45,7 +45,7 @@ Check = Callable[..., tuple[Violation, ...]]
 def repaired_arguments(check: Check, given: Mapping[str, object], *, are_strides_given: bool) -> Arguments:
     """The arguments with the changes that broken rules name, and those that the changes need; TensorMapError where none helps.
 
-    `check` is that of the kind of map. Strides that nobody gave follow the dims: dense, rows padded to what the driver takes.
+    `check` is that of the kind of map. Strides that were not given follow the dims: dense, rows padded to what the driver takes.
     """
     own = _with_legal_rank(check, dict(given))
     before = check(**own)

@@ -20,10 +20,12 @@ from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import ARGUMENT_DUMP, is_dump, maps_in
-from tilescope.tensor_map.arguments import DistinctMaps, MapArguments, MapReport, is_about_a_map, maps_in_json
+from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.distinct_maps import DistinctMaps
 from tilescope.tensor_map.encode_call import encode_calls
+from tilescope.tensor_map.json_maps import is_about_a_map, maps_in_json
 from tilescope.tensor_map.pasted import descriptor_bytes
 
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # words of C stand in braces too

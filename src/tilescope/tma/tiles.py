@@ -40,11 +40,11 @@ from tilescope.tma.request import requested
 from tilescope.tma.transfer import deliver, require_memory
 from tilescope.tma.walk import Placement, placement, source_offset, walk
 
-_ROWS_AT_ONCE = 8  # that a loop reads before it goes on to the next ones
+_ROWS_AT_ONCE = 8  # rows that a loop reads side by side
 # Some processors fetch ahead in few rows at a time. Neoverse N1, 256 MiB in rows of 32 KiB, as multiples of np.copyto: numpy takes
 # 2.8 along the rows, 8.5 tile by tile. A Xeon (Sapphire Rapids) fetches ahead in 64 rows as well: 3.2 and 2.9.
 _ALONG_ROWS = platform.machine() in ("aarch64", "arm64")
-# of the tiles that are filled together: along the rows long runs, else as many as keep the indices in the cache
+# Tiles are filled together up to this size: along the rows in long runs, else so that the indices stay in the cache.
 _BATCH_BYTES = 1 << 21 if _ALONG_ROWS else 1 << 17
 
 TILES_MAP = rule(

@@ -100,7 +100,7 @@ def bank_of(address: int) -> int:
 
 
 def bank_words(bank: int, length_bytes: int) -> str:
-    """The banks that hold so many bytes from a bank on.
+    """The banks that hold `length_bytes` from a bank on.
 
     >>> bank_words(4, 16), bank_words(7, 4)
     ('banks 4-7', 'bank 7')

@@ -96,7 +96,8 @@ class Table:
     def lines(self) -> list[list[tuple[str, bool]]]:
         """All rows, the headings first; a text with whether it is a heading, or names the fact beside it."""
         if self.headings:
-            return [[(text, True) for text in self.headings], *([(text, False) for text in row] for row in self.rows)]
+            plain_rows = [[(text, False) for text in row] for row in self.rows]
+            return [[(text, True) for text in self.headings], *plain_rows]
         is_named = len(self.align) != 1
         return [[(text, is_named and column == 0) for column, text in enumerate(row)] for row in self.rows]
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.element import box_trace
 from tilescope.machine.smem_picture import SmemPicture, SmemWriter
@@ -117,7 +118,7 @@ class _Memory:
     looks: dict[int, _Look] = field(default_factory=dict)  # by address of the chunk: those that were asked for
 
     def __post_init__(self) -> None:
-        end = -(-self.picture.bytes // SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+        end = rounded_up(self.picture.bytes, SMEM_LINE_BYTES)
         self.writers = np.full(end, _NOBODY, np.int64)
         self.is_under_way = np.zeros(end, np.bool_)
         self.tiles = np.full(end, _NOBODY, np.int64)

@@ -180,7 +180,10 @@ class _GridDrawer:
     def cells(self) -> Block:
         """The headers and the cells, from top to bottom."""
         headers = below([self._headers(tier) for tier in self.grid.tiers])
-        rows = self._painted_rows() if self.is_painted else below([self._row_cells(row) for row in self.grid.rows])
+        if self.is_painted:
+            rows = self._painted_rows()
+        else:
+            rows = below([self._row_cells(row) for row in self.grid.rows])
         return replace(below([headers, rows], gap=2), width=self.width - self.columns.stub)
 
     def _header_names(self, tier: Tier) -> Block:

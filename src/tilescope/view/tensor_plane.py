@@ -27,7 +27,7 @@ from tilescope.view.number_span import number_span, runs
 
 EXACT_COLUMNS = 16  # drawn cell by cell up to here …
 EXACT_ROWS = 32
-_SCALED_COLUMNS = 10  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
+_SCALED_COLUMNS = 10  # … and beyond in about this many cells beside the copy's own: they fit 80 characters
 _SCALED_ROWS = 8
 Interval = tuple[int, int]  # the first index, and the one behind the last
 

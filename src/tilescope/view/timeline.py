@@ -33,7 +33,7 @@ class BlockTimeline(NamedTuple):
 
     @classmethod
     def of(cls, simulation: Simulation, block: int | None, ticks: tuple[int, int] | None) -> BlockTimeline:
-        """The timeline of a block; of that of the mistake, if nobody asks for one."""
+        """The timeline of a block: the one asked for, or that of the mistake."""
         mistake = simulation.mistake
         instances = instances_by_name(simulation.pipeline)
         subject = None if mistake is None else instances.get(mistake.subject)
@@ -97,7 +97,8 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
     Roles of the block are called by their own names, and slots of other blocks are left out.
     """
     own = []
-    for event in (*events, *(_under_way(events) if at_end else ())):
+    under_way = _under_way(events) if at_end else ()
+    for event in (*events, *under_way):
         role = instances[event.role]
         slots = tuple(slot for slot in event.slots if instances[slot].block == block)
         subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role

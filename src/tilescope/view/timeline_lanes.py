@@ -9,7 +9,7 @@ The events of a simulation become spans, each with the cell that draws it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tilescope.pipeline.instances import Instance
@@ -220,29 +220,45 @@ def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks:
 def legend_of(events: list[Event], timeline: Grid) -> Legend:
     """What the letters, colours and marks of a timeline mean: those that it shows."""
     operations = {event.op for event in events}
+    return Legend(
+        (
+            *_role_entries(events, operations),
+            *_phase_entries(timeline),
+            *_mistake_entries(timeline, is_stuck="stuck" in operations),
+        )
+    )
+
+
+def _role_entries(events: list[Event], operations: set[str]) -> Iterator[Entry]:
+    """What roles and slots show: letters, waits, flights, uses of a slot."""
     letters = dict.fromkeys(letter for operation, letter in _LETTER.items() if operation in operations)
     meanings = {letter: operation for operation, letter in _LETTER.items()} | _MEANING
-    entries = []
     if letters:
         said = ", ".join(f"{letter} {meanings[letter]}" for letter in letters)
-        entries.append(Entry(f"{said}; the number is the stage", "unused", sample="c0"))
+        yield Entry(f"{said}; the number is the stage", "unused", sample="c0")
     if any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events):
-        entries.append(Entry("a wait", "gap", sample="full[0]"))
+        yield Entry("a wait", "gap", sample="full[0]")
     if any(event.op == "flight" and event.slots for event in events):
-        entries.append(Entry("bytes in flight into a slot", 0, sample="▸"))
+        yield Entry("bytes in flight into a slot", 0, sample="▸")
     users = [_LETTER[operation] for operation in _USES_SLOTS if operation in operations]
     if users:
-        entries.append(Entry("the operation that uses a slot, until it is waited for", "fill", sample=users[0]))
+        yield Entry("the operation that uses a slot, until it is waited for", "fill", sample=users[0])
+
+
+def _phase_entries(timeline: Grid) -> Iterator[Entry]:
+    """The colours of phases, by parity."""
     phase_rows = [row for row in timeline.rows if row.labels[0] == "phase"]
-    phases = {cell.colour for row in phase_rows for cell in row.cells if cell.text}
+    shown = {cell.colour for row in phase_rows for cell in row.cells if cell.text}
     for parity, colour in enumerate(_PARITY_COLOUR):
-        if colour in phases:
-            entries.append(Entry(f"a phase of a barrier by its number, parity {parity}", colour, sample=str(parity)))
-    is_stuck = "stuck" in operations
+        if colour in shown:
+            yield Entry(f"a phase of a barrier by its number, parity {parity}", colour, sample=str(parity))
+
+
+def _mistake_entries(timeline: Grid, *, is_stuck: bool) -> Iterator[Entry]:
+    """The marks of a mistake; where roles are stuck, their marks are explained by an entry of their own."""
     if is_stuck:
-        entries.append(Entry("never passes", "collision", "collision", "full[0]"))
+        yield Entry("never passes", "collision", "collision", "full[0]")
     rows = [row for row in timeline.rows if row.labels[0] != "role" or not is_stuck]
-    mistakes = [cell.text for row in rows for cell in row.cells if cell.mark]
-    if mistakes:
-        entries.append(Entry("the mistake", "collision", "collision", mistakes[0]))
-    return Legend(tuple(entries))
+    marked = [cell.text for row in rows for cell in row.cells if cell.mark]
+    if marked:
+        yield Entry("the mistake", "collision", "collision", marked[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.questions.topics import NearestTopics, Topic, TopicIndex
+from tilescope.questions.topic import NearestTopics, Topic, TopicIndex
 from tilescope.view.drawing import Drawing, Table
 
 

@@ -9,6 +9,7 @@ warp_steps.py       shfl, vote, match, redux, elect
 shared_steps.py     shared memory with barriers and mbarriers, atomics, ldmatrix and stmatrix
 copy_steps.py       cp.async, bulk copies, tensor copies with random maps
 product_steps.py    mma.sync and wgmma
+wmma_steps.py       wmma
 growing.py          a seed → a program
 doubtful.py         programs of which compilers make something of their own
 running.py          a program here and on the card

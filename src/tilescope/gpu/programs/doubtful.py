@@ -4,6 +4,7 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
 
     writes a register       reads it                     what the compiler does
     abs of an integer       cvt                          takes -2**31, whose absolute value is itself, for a positive number
+    abs of an integer       div, rem                     the same: a quotient or rest of the wrong sign
     abs, neg of an integer  sub.cc and others with .cc   adds the opposite: a carry where 0 is taken away, a borrow in the text
     cvt of f16 to bf16      cvt                          makes one conversion of both, and reads bits of one type as the other
     cvt of bf16 to f16      cvt                          the same
@@ -81,6 +82,10 @@ def _makes_integer_magnitude(opcode: Opcode) -> bool:
     return opcode.name == "abs" and opcode.modifiers[-1].startswith("s")
 
 
+def _divides_integers(opcode: Opcode) -> bool:
+    return opcode.name in ("div", "rem") and opcode.modifiers[-1].startswith("s")
+
+
 def _negates_integer(opcode: Opcode) -> bool:
     return opcode.name in ("abs", "neg") and opcode.modifiers[-1].startswith("s")
 
@@ -144,6 +149,7 @@ def _adds_half_pairs_in_memory(opcode: Opcode) -> bool:
 _Test = Callable[[Opcode], bool]
 _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_makes_integer_magnitude, _converts),
+    (_makes_integer_magnitude, _divides_integers),
     (_negates_integer, _sets_carry),
     (_converts_between_halves, _converts),
     (_multiplies_floats, _selects),

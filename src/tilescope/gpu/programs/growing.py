@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tilescope.errors import RuleError
-from tilescope.gpu.programs import copy_steps, product_steps, scalar_steps, shared_steps, warp_steps
+from tilescope.gpu.programs import copy_steps, product_steps, scalar_steps, shared_steps, warp_steps, wmma_steps
 from tilescope.gpu.programs.grower import Grower, NoRoomError
 from tilescope.gpu.programs.program import Program
 
@@ -61,7 +61,7 @@ _COPIES: tuple[tuple[Draw, int], ...] = (
     (copy_steps.tensor_load, 3),
     (copy_steps.tensor_store, 3),
 )
-_PRODUCTS: tuple[tuple[Draw, int], ...] = ((product_steps.mma, 3), (product_steps.wgmma, 3))
+_PRODUCTS: tuple[tuple[Draw, int], ...] = ((product_steps.mma, 3), (product_steps.wgmma, 3), (wmma_steps.wmma, 3))
 _FAMILIES = (_SCALAR, _WARP, _SHARED, _COPIES, _PRODUCTS)
 _STEPS_AT_MOST = {_SCALAR: 48, _WARP: 10, _SHARED: 8, _COPIES: 4, _PRODUCTS: 4}
 _THREADS = (32, 64, 128, 128)
@@ -73,7 +73,7 @@ def grown(seed: int) -> Program:
 
     >>> program = grown(1)
     >>> program == grown(1), program.threads, len(program.steps)
-    (True, 128, 37)
+    (True, 128, 40)
     """
     choice = random.Random(f"shape {seed}")  # noqa: S311  programs, not secrets
     grower = Grower(seed, choice.choice(_THREADS))

@@ -53,7 +53,8 @@ def _multiplies(family: str) -> tuple[Multiply, ...]:
     return tuple(found)
 
 
-def _register_type(type_name: str) -> str:
+def register_type(type_name: str) -> str:
+    """What the registers of an operand of a type hold."""
     return _REGISTER_TYPES.get(type_name, "u32")
 
 
@@ -62,10 +63,10 @@ def mma(grower: Grower) -> None:
     one = grower.random.choice(_multiplies("mma"))
     # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
     pick = grower.pick_inputs if one.a_type in _NARROW_FLOATS else grower.picks
-    a = pick(_register_type(one.a_type), one.registers("A", one.a_type))
-    b = pick(_register_type(one.b_type), one.registers("B", one.b_type))
-    c = grower.picks(_register_type(one.d_type), one.registers("C", one.d_type))
-    d = [grower.new(_register_type(one.d_type)) for _ in c]
+    a = pick(register_type(one.a_type), one.registers("A", one.a_type))
+    b = pick(register_type(one.b_type), one.registers("B", one.b_type))
+    c = grower.picks(register_type(one.d_type), one.registers("C", one.d_type))
+    d = [grower.new(register_type(one.d_type)) for _ in c]
     grower.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
 
 
@@ -76,16 +77,16 @@ def wgmma(grower: Grower) -> None:
     random = grower.random
     one = random.choice(_multiplies("wgmma"))
     a_in_registers = random.random() < 0.4
-    values = grower.picks(_register_type(one.a_type), 8)
-    c = grower.picks(_register_type(one.d_type), one.registers("D", one.d_type))
-    d = [grower.new(_register_type(one.d_type)) for _ in c]
+    values = grower.picks(register_type(one.a_type), 8)
+    c = grower.picks(register_type(one.d_type), one.registers("D", one.d_type))
+    d = [grower.new(register_type(one.d_type)) for _ in c]
     # Not a copy: ptxas 13.0 may let an accumulator have the register that it was copied from, though others read it later
     lines = [f"xor.b32 {target.name}, {source.name}, 0x80000000;" for target, source in zip(d, c, strict=True)]
     reads = [*values, *c]
     a_major: Major = "K"
     if a_in_registers:
         # where A is negated, ptxas 13.0 takes the low half of a 64-bit register for its high half
-        a = grower.pick_inputs(_register_type(one.a_type), one.registers("A", one.a_type))
+        a = grower.pick_inputs(register_type(one.a_type), one.registers("A", one.a_type))
         reads += a
         a_operand = names(a)
     else:

@@ -130,7 +130,7 @@ def _draw_reduction(random: random.Random, arch: str) -> Case | None:
 
 
 def draw_bulk(random: random.Random, _arch: str) -> Case:
-    """A one-dimensional copy. Some sizes are no multiple of 16: the chip cuts them down without a word."""
+    """A one-dimensional copy. Some sizes are not multiples of 16: the chip cuts them down and reports nothing."""
     size = random.randint(0, 1 << random.randint(0, 14))
     return {
         "direction": random.choice(("load", "store")),

@@ -59,7 +59,7 @@ ROW_BYTES = 4096  # of the source: what the copy with one serial reads
 _MAX_SERIALS = 1000
 _MAX_ROWS = 6000
 _MAX_SLOTS_BYTES = 32 << 10
-_OVERFLOW_BYTES = 8 << 10  # behind the slots: a copy that is too long stays in the block's memory
+_OVERFLOW_BYTES = 8 << 10  # after the slots: a copy that is too long stays in the block's memory
 _MAX_PENDING = 7  # groups that wait_group names
 # After these the warps of a role meet: a role initialises, waits, and waits for its bulk stores as one
 _WARPS_MEET_AFTER = (("init",), ("wait",), ("wait_group", _GROUPS.index("bulk")))

@@ -20,6 +20,7 @@ from tilescope.machine.arithmetic import (
 )
 from tilescope.machine.arithmetic.compute import Modifiers, Operation, UnknownForm
 from tilescope.machine.arithmetic.float_style import FLOAT_TYPES
+from tilescope.sentence import counted
 
 _Builder = Callable[[Modifiers], Operation]
 _OF_INTEGERS: dict[str, _Builder] = {**integer.FAMILIES, **logic.FAMILIES, **bits.FAMILIES, **comparison.FAMILIES}
@@ -61,7 +62,9 @@ def operation(name: str, modifiers: tuple[str, ...], source_count: int = 0, resu
     found = _built(words, modifiers, source_count, result_count)
     if source_count and len(found.source_types) - found.takes_carry != source_count:
         taken = len(found.source_types) - found.takes_carry
-        raise UnknownForm(f"{'.'.join((name, *modifiers))} takes {taken} operands, not {source_count}")
+        raise UnknownForm(
+            f"{'.'.join((name, *modifiers))} takes {counted(taken, 'source operand')}, not {source_count}"
+        )
     return found
 
 

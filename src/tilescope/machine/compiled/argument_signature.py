@@ -2,7 +2,7 @@
 
 f32:1000   *fp32      an array
 ptr:0      *fp32      an address in it
-1000       i32        an integer; 1024 is i32:16, 1 is i32:1: what Triton finds in a call, it counts on
+1000       i32        an integer; 1024 is i32:16, 1 is i32:1: Triton compiles in what it finds in a call
 2.0        fp32       a float
 """
 
@@ -20,15 +20,15 @@ from tilescope.machine.launch_description import (
 )
 
 NOT_SAID = TRITON_SIGNATURE.worded(
-    found="no signature, and argument {index} does not say its type in Triton",
-    limit="arrays with a type, such as f16:64x64, addresses in them and numbers do",
+    found="no signature, and argument {index} has no type that Triton knows",
+    limit="types come from arrays such as f16:64x64, addresses in them, and numbers",
     fix='Add a type for each parameter: --signature "*fp16, tensordesc<fp16[64,64]>, i32", for example.',
 )
 _INT32_RANGE = range(-(1 << 31), 1 << 31)
 
 
 def signature_of(arguments: Sequence[ArgumentDescription]) -> str:
-    """The types of a launch's arguments as Triton writes them; a RuleError where an argument does not say its type.
+    """The types of a launch's arguments as Triton writes them; a RuleError if an argument has none.
 
     >>> array = ArrayArgument(data_type="f16", shape=(64,))
     >>> signature_of([array, NumberArgument(value=1000), NumberArgument(value=0.5)])
@@ -47,8 +47,10 @@ def _type_of(index: int, argument: ArgumentDescription, arguments: Sequence[Argu
             element = triton_type(DataType.named(name).name)
             if element is not None:
                 return f"*{element}"
-        case PointerArgument(array=int() as place) if isinstance(arguments[place], ArrayArgument):
-            return _type_of(place, arguments[place], arguments)
+        case PointerArgument(array=int() as place) if place in range(len(arguments)):
+            pointed_at = arguments[place]
+            if isinstance(pointed_at, ArrayArgument):
+                return _type_of(place, pointed_at, arguments)
     raise NOT_SAID.error(index=index)
 
 

@@ -173,11 +173,11 @@ def _nvrtc_text(nvrtc: Any, program: object, what: str) -> str:
     return text.rstrip(b"\0").decode("utf-8", errors="replace")
 
 
-def _errors(said: str) -> str:
-    """The lines that are errors, each with what it is about; all of it where no line says that it is one."""
-    lines = [line for line in said.splitlines() if line.strip()]
+def _errors(output: str) -> str:
+    """The lines of a compiler's output that report errors; all lines if none does."""
+    lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line] or lines
     shown = [shortened(line, _LONGEST_LINE) for line in errors[:_ERRORS_SHOWN]]
     if len(errors) > _ERRORS_SHOWN:
         shown.append(f"… {len(errors) - _ERRORS_SHOWN} more lines")
-    return "\n".join(shown) or "no reason was said"
+    return "\n".join(shown) or "the compiler gave no reason"

@@ -28,11 +28,11 @@ _LONGEST_REASON = 400
 
 TRITON_COMPILE = rule(
     "triton-compile",
-    "Triton compiles the kernel for the types and constants that are given.",
+    "Triton compiles the kernel for the types and constants of the call.",
     argument="function",
     found="{function}[[ at {place}]]: {reason}",
     limit="Triton {version} refuses it",
-    fix="[[Look at `{line}`. ]]Change the kernel, its signature or its constexprs.",
+    fix="[[Check `{line}`. ]]Change the kernel, its signature or its constexprs.",
     source="Triton, triton.compile",
 )
 
@@ -113,7 +113,7 @@ def _jit_function(triton: Any, function: Any) -> Any:
 
 
 def _unwrapped(triton: Any, function: Any) -> Any:
-    """What stands below autotuners and heuristics."""
+    """The function that autotuners and heuristics wrap."""
     found = function
     while not isinstance(found, triton.runtime.JITFunction) and hasattr(found, "fn"):
         if type(found).__name__ == INTERPRETED:

@@ -39,7 +39,7 @@ _PARAMETER = "ts.machine.compiled.triton_signature.parameter_of"
 
 TRITON_ARGUMENT = rule(
     "triton-argument",
-    "An argument of a Triton kernel is what its signature says, and what Triton was allowed to count on.",
+    "An argument of a Triton kernel has the type of its signature, and the properties that Triton compiled in.",
     argument="args[{index}]",
     found="{name} = {shown}",
     limit="the signature says {type}",
@@ -56,12 +56,12 @@ ARGUMENT_COUNT = TRITON_ARGUMENT.worded(
 )
 NOT_A_MULTIPLE = TRITON_ARGUMENT.worded(
     found="{name} {shown}",
-    limit="Triton was told to count on a multiple of {multiple}",
-    fix='Pass such a one, or compile with "{type}" in the signature.',
+    limit="the kernel was compiled for a multiple of {multiple}",
+    fix='Pass a multiple of {multiple}, or compile with "{type}" in the signature.',
 )
 NOT_ONE = TRITON_ARGUMENT.worded(
     found="{name} = {shown}",
-    limit="Triton compiled it in as 1",
+    limit="the kernel was compiled for the constant 1",
     fix='Pass 1, or compile with "{type}" in the signature.',
 )
 OTHER_ELEMENTS = TRITON_ARGUMENT.worded(
@@ -79,7 +79,7 @@ OTHER_PARAMETERS = rule(
     argument="function",
     found="{entry} has {found_count:parameter}",
     limit="the signature and scratch memory make {least} to {most}",
-    fix="Run its PTX by ts.Kernel(ptx), with an argument for each parameter; this Triton ({version}) is one that is not known.",
+    fix="Run its PTX with ts.Kernel(ptx) and an argument for each parameter: tilescope does not know how Triton {version} launches it.",
     source="Triton, the launcher of its NVIDIA backend",
 )
 
@@ -227,7 +227,7 @@ class _Tensor(NamedTuple):
 
 
 def argument_array(argument: Any) -> Argument:
-    """What an argument's elements are asked of: the array below a descriptor, or the argument itself."""
+    """The array that a descriptor describes, or the argument itself."""
     return argument.base if hasattr(argument, "base") and hasattr(argument, "block_shape") else argument
 
 

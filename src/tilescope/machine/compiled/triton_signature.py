@@ -19,17 +19,17 @@ from typing import NamedTuple
 from tilescope.errors import RuleError, Violation, raise_all, unknown_name
 from tilescope.names import nearest_name
 from tilescope.rule import rule
-from tilescope.sentence import printed, shortened
+from tilescope.sentence import counted, printed, shortened
 
 ASSUMED_MULTIPLE = 16  # what Triton looks for in addresses and integers
 _EXAMPLE = "ts.machine.compiled.triton_signature.read_signature"
 
 TRITON_SIGNATURE = rule(
     "triton-signature",
-    "A signature has one type, as Triton writes it, for each parameter of the kernel that is no constexpr.",
+    "A signature has one type, as Triton writes it, for each parameter of the kernel that is not a constexpr.",
     argument="signature",
     found="{shown}",
-    limit="a type for each of {names:, }",
+    limit="a signature has a type for each of {names:, }",
     fix='Use "*fp16, *fp16, i32", for example, or {{"a": "*fp16", "n": "i32"}}.',
     source="Triton, triton.compiler.ASTSource",
     passing=f'{_EXAMPLE}(["a", "n"], "*fp16, i32")',
@@ -42,7 +42,7 @@ NO_TYPE = TRITON_SIGNATURE.worded(
 )
 NO_HINT = TRITON_SIGNATURE.worded(
     found="{name} has the type {shown}",
-    limit="what Triton may count on is :16, a multiple of 16, or :1 for an integer, which is 1 then",
+    limit="a type may end with :16 for a multiple of 16, or with :1 for an integer that is always 1",
     fix="Use {plain}:16, or {plain}.",
 )
 NO_VALUE = TRITON_SIGNATURE.worded(
@@ -178,8 +178,8 @@ class TritonSignature(NamedTuple):
 
     def types(self) -> dict[str, str]:
         """A type for every name, as Triton's compiler takes it."""
-        told = {one.name: "constexpr" if one.is_one else one.type for one in self.parameters}
-        return told | dict.fromkeys(self.constexprs, "constexpr")
+        types = {one.name: "constexpr" if one.is_one else one.type for one in self.parameters}
+        return types | dict.fromkeys(self.constexprs, "constexpr")
 
     def values(self) -> dict[str, object]:
         """The values that are compiled in."""
@@ -196,7 +196,7 @@ def read_signature(
 ) -> TritonSignature:
     """A signature for the parameters `names`: a text, a sequence of types, or types by name.
 
-    `defaults` are what constexprs have where nobody gives them a value, `always_constant` those that the kernel declares so.
+    `defaults` are the values of constexprs that the caller leaves out, `always_constant` the parameters declared constexpr.
 
     >>> read_signature(["a", "n", "BLOCK"], "*fp16, i32", {"BLOCK": 64}).types()
     {'a': '*fp16', 'n': 'i32', 'BLOCK': 'constexpr'}
@@ -239,7 +239,9 @@ def _named(
         listed = signature
     types = None if listed is None else [*listed]
     if types is None or len(types) != len(wanted):
-        shown = f"signature = {printed(signature)}" if types is None else f"{len(types)} types: {printed(signature)}"
+        shown = f"signature = {printed(signature)}"
+        if types is not None:
+            shown = f"{counted(len(types), 'type')}: {printed(signature)}"
         problems.append(TRITON_SIGNATURE.violation(shown=shown, names=wanted or ["no parameter"]))
         return {}
     return dict(zip(wanted, types, strict=True))
@@ -278,7 +280,7 @@ def parameter_of(name: str, written: object) -> TritonParameter:
     if hint == "1" and is_integer:
         return TritonParameter(name, plain, is_one=True)
     if hint == "1" and stars:
-        return TritonParameter(name, plain)  # nothing is counted on
+        return TritonParameter(name, plain)  # any address
     if hint != str(ASSUMED_MULTIPLE) or not (is_integer or stars):
         raise NO_HINT.error(name=name, shown=printed(written), plain=plain)
     return TritonParameter(name, plain, ASSUMED_MULTIPLE)

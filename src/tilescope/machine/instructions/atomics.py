@@ -28,6 +28,7 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand
+from tilescope.sentence import counted
 
 Combine = Callable[..., Values]  # (what is there, operand, …) → what is there afterwards
 
@@ -388,12 +389,17 @@ def _decoded(
     type_name = words.type()
     words.done()
     _require_form(instruction, name, type_name, count)
-    taken = operands[: 2 if name == "cas" else 1]  # a cache policy may follow
+    wanted = 2 if name == "cas" else 1
+    if len(operands) < wanted:
+        raise RefusedError(
+            f"{instruction.name}.{name} takes an address and {counted(wanted, 'value')}, not {len(operands)}"
+        )
+    taken = operands[:wanted]  # a cache policy may follow
     numbers = tuple(
         tuple(assembler.source(element, type_name) for element in assembler.vector(operand)) for operand in taken
     )
     if any(len(elements) != count for elements in numbers) or (targets and len(targets) != count):
-        raise RefusedError(f"{count} registers are wanted for each operand")
+        raise RefusedError(f"each operand takes {counted(count, 'register')}")
     is_wide = type_name == "b128"
     dtype = DTYPE_OF_BITS[min(BITS_OF_TYPE[type_name], 64)]
     words_changed = 2 if is_wide else count
@@ -420,7 +426,7 @@ def _require_form(instruction: Instruction, name: str, type_name: str, count: in
     if instruction.name == "red" and name in ("cas", "exch"):
         is_known = False
     if not is_known:
-        raise RefusedError(f"{instruction.opcode} is no form of {instruction.name}")
+        raise RefusedError(f"{instruction.name} has no form {instruction.opcode}")
 
 
 def _multimem(assembler: Assembler, instruction: Instruction) -> Step:

@@ -11,6 +11,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
@@ -19,13 +20,23 @@ from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
-from tilescope.ptx.syntax import Instruction
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.pipeline.threads import BARS
+from tilescope.ptx.syntax import Immediate, Instruction, Operand
+
+_THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
+_MOST_THREADS = 1536  # waits for ever, as no block has them; 1664 and more are an illegal instruction
+_ARRIVE_OPERANDS = 2  # the barrier and its threads
+_REDUCE_OPERANDS = 3  # a result, the barrier and a predicate; the threads may come before the predicate
 
 
 @dataclass(frozen=True, slots=True)
 class BlockBarrierTurn:
-    """bar.sync, bar.arrive and bar.red: registers with the barrier's number and the threads that it waits for."""
+    """bar.sync, bar.arrive and bar.red: registers with the barrier's number and the threads that it waits for.
+
+    Measured on an H200: the number counts modulo 16, the threads modulo 4096. Threads that are not whole warps are an illegal
+    instruction, and so are 0 threads of bar.arrive; 0 threads of bar.sync are all threads of the block.
+    """
 
     action: str  # sync, arrive or red
     number: int
@@ -38,27 +49,38 @@ class BlockBarrierTurn:
         """Count the lanes of each block, and park them unless they complete the barrier."""
         cluster = schedule.cluster
         pc = front.pc
-        numbers = cluster.registers[self.number][front.lanes].astype(np.int64)
+        numbers = cluster.registers[self.number][front.lanes].astype(np.int64) % BARS
         ranks = cluster.block_of_lane[front.lanes]
-        keys = ranks * 1024 + numbers
-        for key in np.unique(keys).tolist():
-            lanes = front.lanes[keys == key]
-            for warps in self._together(cluster, lanes):
-                self._come(schedule, key // 1024, key % 1024, Front(pc, warps, front.rounds, front.steps))
+        for rank in np.unique(ranks).tolist():
+            for number in np.unique(numbers[ranks == rank]).tolist():
+                lanes = front.lanes[(ranks == rank) & (numbers == number)]
+                for warps in self._together(cluster, lanes):
+                    self._come(schedule, rank, number, Front(pc, warps, front.rounds, front.steps))
 
     def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
-        """All lanes at once, or warp by warp where the barrier ends before all of them have come."""
-        if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
+        """All lanes at once, or warp by warp if the barrier ends before all of them have come."""
+        expected = self._expected(cluster, lanes)
+        if expected is None or len(lanes) <= expected:
             return [lanes]
         warps = lanes // WARP_LANES
         return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
+    def _expected(self, cluster: Cluster, lanes: LaneNumbers) -> int | None:
+        """The threads that the barrier waits for, as the first lane names them; None: all of the block."""
+        if self.threads is None:
+            return None
+        named = int(cluster.registers[self.threads][lanes[0]])
+        threads = named % _THREADS_END
+        is_none = not threads and self.action == "arrive"
+        if threads % WARP_LANES or threads > _MOST_THREADS or is_none:
+            reason = f"bar.{self.action} for {named} threads: whole warps of a block meet at a barrier"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(lanes[0]))
+        return threads or None
+
     def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
         lanes = front.lanes
-        expected = None
-        if self.threads is not None:
-            expected = int(cluster.registers[self.threads][lanes[0]])
+        expected = self._expected(cluster, lanes)
         if cluster.order is not None:
             cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
@@ -112,7 +134,7 @@ class ClusterArrive:
     is_relaxed: bool
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Arrive, and let go whom that frees."""
+        """Arrive, and release the threads for which that was the last arrival."""
         barriers = schedule.barriers
         if not self.is_relaxed:
             self._release_inits(schedule.cluster, front)
@@ -148,9 +170,21 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if action == "red":
         return _bar_red(assembler, instruction, words)
     words.done()
-    number = assembler.source(instruction.operands[0], "u32")
-    threads = assembler.source(instruction.operands[1], "u32") if len(instruction.operands) > 1 else None
+    operands = instruction.operands
+    if action == "arrive" and len(operands) < _ARRIVE_OPERANDS:
+        raise RefusedError("bar.arrive needs the number of threads that meet at the barrier")
+    _require_bar(operands[0], operands[1] if len(operands) > 1 else None)
+    number = assembler.source(operands[0], "u32")
+    threads = assembler.source(operands[1], "u32") if len(operands) > 1 else None
     return BlockBarrierTurn(action, number, threads)
+
+
+def _require_bar(number: Operand, threads: Operand | None) -> None:
+    """Refuse constants that ptxas refuses: a block has 16 barriers, and whole warps meet at them."""
+    if isinstance(number, Immediate) and not 0 <= number.value < BARS:
+        raise RefusedError(f"a block has barriers 0 to {BARS - 1}, not {number.value}")
+    if isinstance(threads, Immediate) and threads.value % WARP_LANES:
+        raise RefusedError(f"the threads of a barrier are a multiple of {WARP_LANES}, not {threads.value}")
 
 
 def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
@@ -158,9 +192,13 @@ def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Tu
     words.one_of(("u32", "pred"))
     words.done()
     operands = instruction.operands
+    if not _REDUCE_OPERANDS <= len(operands) <= _REDUCE_OPERANDS + 1:
+        raise RefusedError("bar.red takes a result, a barrier, perhaps its threads, and a predicate")
+    has_threads = len(operands) > _REDUCE_OPERANDS
+    _require_bar(operands[1], operands[2] if has_threads else None)
     target = assembler.written(operands[0])
     number = assembler.source(operands[1], "u32")
-    threads = assembler.source(operands[2], "u32") if len(operands) == 4 else None
+    threads = assembler.source(operands[2], "u32") if has_threads else None
     return BlockBarrierTurn("red", number, threads, target, assembler.predicate(operands[-1]), reduction)
 
 
@@ -209,7 +247,7 @@ _FENCES = (
 
 
 def _fence(assembler: Assembler, instruction: Instruction) -> Step:
-    """Fence and membar: what they order is ordered anyway where instructions run one after another."""
+    """Fence and membar change no value here, since instructions run one after another; only the order is noted."""
     words = Words(instruction)
     words.without_effect()
     while words.one_of(_FENCES) is not None:

@@ -4,7 +4,7 @@
     shared::cluster ← shared::cta   tells an mbarrier, which lies in the block that receives the bytes
     global ← shared::cta            belongs to a bulk group of its thread; the source is read first, memory written later
 
-Both addresses are multiples of 16; a size that is none is cut down to one without a word.
+Both addresses are multiples of 16. A size is cut down to a multiple of 16, and the card reports nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Ends(NamedTuple):
 
 
 def decode_bulk(assembler: Assembler, instruction: Instruction, words: Words, *, is_reduction: bool) -> Step:
-    """cp{.reduce}.async.bulk, behind these words: spaces, completion, multicast, reduction."""
+    """The words after cp{.reduce}.async.bulk: spaces, completion, multicast, reduction."""
     target_space = words.required(SPACES, "destination")
     source_space = words.required(SPACES, "source")
     completion = _COMPLETION.get((target_space, source_space))

@@ -24,7 +24,7 @@ from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import Instruction
 
 _ANSWER_BYTES = 16
-_IS_CANCELED = 3  # the word of the answer behind x, y and z
+_IS_CANCELED = 3  # the word of the answer after x, y and z
 _AXES = {"get_first_ctaid::x": 0, "get_first_ctaid::y": 1, "get_first_ctaid::z": 2}
 _CHANCE = 0.7  # with a seed: that a request finds a cluster
 

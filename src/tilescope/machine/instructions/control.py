@@ -18,6 +18,7 @@ from tilescope.machine.program import Assembler, Decoder, Moves
 from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
+from tilescope.sentence import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Branch:
     target: int
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Go, or park where the loop sees nothing new."""
+        """Go, or park if the loop has seen nothing new."""
         if self.target <= front.pc and _sees_nothing_new(schedule, front, self.target):
             loop = schedule.cluster.program.registers_written(self.target, front.pc)
             front.pc = self.target
@@ -63,10 +64,11 @@ class IndexedBranch:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Split the front by the targets of its lanes."""
         index = schedule.cluster.registers[self.index][front.lanes].astype(np.int64)
-        if (index >= len(self.targets)).any():
-            lane = int(front.lanes[np.argmax(index >= len(self.targets))])
-            reason = f"brx.idx with index {int(index.max())}, but its table has {len(self.targets)} targets"
-            raise KernelFaultError(LAUNCH_FAILURE, reason, lane)
+        is_beyond = index >= len(self.targets)
+        if is_beyond.any():
+            first = int(np.argmax(is_beyond))
+            reason = f"brx.idx with index {int(index[first])}, but its table has {counted(len(self.targets), 'target')}"
+            raise KernelFaultError(LAUNCH_FAILURE, reason, int(front.lanes[first]))
         chosen = np.array(self.targets)[index]
         for target in np.unique(chosen).tolist():
             schedule.add(Front(target, front.lanes[chosen == target], front.rounds, front.steps))
@@ -136,14 +138,14 @@ class Exit:
 def _bra(assembler: Assembler, instruction: Instruction) -> Turn:
     label = instruction.operands[0]
     if not isinstance(label, Label):
-        raise RefusedError("bra wants a label")
+        raise RefusedError("bra needs a label")
     return Branch(assembler.start + label.target)
 
 
 def _brx(assembler: Assembler, instruction: Instruction) -> Turn:
     index, table = instruction.operands
     if not isinstance(table, BranchTable):
-        raise RefusedError("brx.idx wants a .branchtargets table")
+        raise RefusedError("brx.idx needs a .branchtargets table")
     return IndexedBranch(assembler.source(index, "u32"), tuple(assembler.start + target for target in table.targets))
 
 
@@ -190,7 +192,7 @@ def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Va
         elif isinstance(operand, Arguments):
             variables = tuple(one for one in operand.variables if isinstance(one, Variable))
             if len(variables) != len(operand.variables):
-                raise RefusedError("arguments of a call that are no .param variables")
+                raise RefusedError("arguments and results of a call are .param variables")
             if name_seen:
                 arguments = variables
             else:

@@ -1,11 +1,10 @@
 """The family cp: cp.async here, its bulk and tensor copies in their own modules, and the groups that threads wait for.
 
-cp.async copies 4, 8 or 16 bytes for each thread. One piece of work holds all threads that issued it together. Where and how
-its addresses are aligned is asked when it is issued; the source is read when it is done, so that a size of 0 never
-touches it.
+cp.async copies 4, 8 or 16 bytes for each thread. One piece of work holds all threads that issued it together. Alignment and
+the destination are checked when it is issued; the source is read when the copy is done, and with a size of 0 not at all.
 
     cp.async.cg.shared.global [dst], [src], 16, n;      n bytes of the source, then zeros
-    cp.async.mbarrier.arrive [barrier];                 an arrival behind all copies that the thread has issued
+    cp.async.mbarrier.arrive [barrier];                 an arrival after all copies that the thread has issued
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.proof.log import ArrivedBehindCopies, Grouped
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
-from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register
+from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register, operand_text
+from tilescope.sentence import listed
 
 Sizes = npt.NDArray[np.int64]
 SizesOf = Callable[[Cluster, Lanes], Sizes]
@@ -67,7 +67,7 @@ def _cp(assembler: Assembler, instruction: Instruction) -> Step:
     if is_bulk:
         return decode_bulk(assembler, instruction, words, is_reduction=is_reduction)
     if words.flag("mbarrier"):
-        return _arrive_behind_copies(assembler, instruction, words)
+        return _arrive_after_copies(assembler, instruction, words)
     return _cp_async(assembler, instruction, words)
 
 
@@ -130,7 +130,7 @@ def _wait_group(kind: WorkKind, newest: int, *, only_read: bool) -> Step:
 
 def _constant(operand: Operand) -> int:
     if not isinstance(operand, Immediate) or operand.value < 0:
-        raise RefusedError("a constant of at least 0 is wanted here")
+        raise RefusedError(f"a constant of at least 0 is expected, not {operand_text(operand)}")
     return operand.value
 
 
@@ -150,7 +150,7 @@ def _cp_async(assembler: Assembler, instruction: Instruction, words: Words) -> S
     target, source, written = operands[:3]
     size_bytes = _constant(written)
     if size_bytes not in _SIZES[cache]:
-        raise RefusedError(f"cp.async.{cache} copies {', '.join(map(str, _SIZES[cache]))} bytes, not {size_bytes}")
+        raise RefusedError(f"cp.async.{cache} copies {listed(_SIZES[cache], 'or')} bytes, not {size_bytes}")
     sizes_of = _source_sizes(assembler, operands[3:], size_bytes)
     kind = access_kind("cp.async", size_bytes)
     if cache == "cg":
@@ -264,16 +264,16 @@ def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dty
         raise
 
 
-# Arrivals behind copies ----------------------------------------------------------------------------------------------
+# Arrivals after copies -----------------------------------------------------------------------------------------------
 
 
-def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
+def _arrive_after_copies(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     """cp.async.mbarrier.arrive: an arrival when all copies that the thread has issued are done.
 
-    Without .noinc the barrier expects one arrival more from now on to its phase's end, so that this one is not counted on.
+    Without .noinc the barrier expects one more arrival in this phase, so that mbarrier.init need not count this one.
     """
     words.required(("arrive",), "arrive")
-    is_counted_on = words.flag("noinc")
+    is_counted_by_init = words.flag("noinc")
     space = words.space()
     words.flag("b64")
     words.done()
@@ -285,12 +285,12 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
         found = meetings(lanes, addresses)
         cluster.launch.charge(len(found))
         for met in found:
-            if not is_counted_on:
+            if not is_counted_by_init:
                 _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
             if cluster.log is not None:
                 arrivals = len(met.lanes)
                 cluster.log.add(
-                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_on)
+                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_by_init)
                 )
             _add_arrival(cluster, met.address, met.lanes)
 

@@ -1,7 +1,7 @@
 """Matrices between shared memory and registers: ldmatrix, stmatrix, movmatrix.
 
 Lane 8 j + r gives the address of row r of matrix j, 16 bytes; those of other lanes are not looked at. Forms and fragments are
-those of mma/instruction.py and mma/fragment.py.
+those of mma/matrix_form.py and mma/fragment.py.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_WINDOW, Addresses, Space
+from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.machine.barrier_unit import Meeting, change, initialise, invalidate, meetings, poll
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.instructions.moving import AddressOf, decode_address
+from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.instructions.moving import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.mbarriers import ArrivalOrder
 from tilescope.machine.program import Assembler, Decoder
@@ -34,22 +35,32 @@ _TOKEN_ZERO_BIT = 42  # what any other word has there is no part of a count
 
 
 def decode_shared_address(assembler: Assembler, operand: Operand, space: Space) -> AddressOf:
-    """A function that gives shared addresses, of [base+offset] in shared memory or by generic address."""
+    """A function that gives shared addresses, of [base+offset] in shared memory or by generic address.
+
+    `[m]` of a shared variable is a shared address in every form: ptxas makes the same code with and without .shared.
+    """
     addresses = decode_address(assembler, operand)
-    if space == "shared":
+    own_space = space_of(assembler, operand, space)
+    if own_space == "shared":
         return addresses
-    if space != "generic":
-        raise RefusedError(f"an address of shared memory is wanted, not of .{space}")
+    if own_space != "generic":
+        raise RefusedError(f"an address of shared memory is expected, not of .{own_space}")
 
     def own_addresses(cluster: Cluster, at: Lanes) -> Addresses:
-        return addresses(cluster, at) - SHARED_WINDOW
+        generic = addresses(cluster, at)
+        is_outside = ~is_in_window("shared", generic)
+        if is_outside.any():
+            first = int(np.argmax(is_outside))
+            reason = f"generic address {int(generic[first]):#x}, which is not in shared memory"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(cluster.lanes(at)[first]), int(generic[first]))
+        return generic - SHARED_WINDOW
 
     return own_addresses
 
 
 def _mbarrier(assembler: Assembler, instruction: Instruction) -> Step:
     words = Words(instruction)
-    action = words.required(_ACTIONS, f"action that is known: {', '.join(_ACTIONS)}")
+    action = words.required(_ACTIONS, f"known action: {', '.join(_ACTIONS)}")
     if action in _ARRIVALS:
         return _arrive(assembler, instruction, words, is_drop=action == "arrive_drop")
     if action in _WAITS:
@@ -146,7 +157,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
     addresses = decode_shared_address(assembler, operands[1], space)
     number = assembler.source(operands[2], "u32") if len(operands) > 2 else None
     if has_bytes and number is None:
-        raise RefusedError("arrive.expect_tx wants the bytes that it expects")
+        raise RefusedError("arrive.expect_tx needs the number of bytes that it expects")
 
     def come(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):

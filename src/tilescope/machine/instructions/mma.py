@@ -8,7 +8,8 @@ All warps that stand at the instruction are multiplied by one call of tensor_cor
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
@@ -27,6 +28,8 @@ from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import Nibbles
 from tilescope.ptx.syntax import Instruction
 from tilescope.sentence import counted
+
+Summed: TypeAlias = Callable[[Cluster, Elements, Elements, Elements], Elements]  # D of A, B and C
 
 _ROWS = (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS)
 _PTX_TYPES = {DATA_TYPE[name].ptx: DATA_TYPE[name] for row in _ROWS for name in (*row.types, *row.accumulators)}
@@ -127,26 +130,15 @@ def _mma(assembler: Assembler, instruction: Instruction) -> Turn:
     if orders != ("row", "col") and not product.row.quad_pairs:
         raise RefusedError(f"{product.name} takes .row.col, not .{orders[0]}.{orders[1]}")
     name = f"{product.name}.{orders[0]}.{orders[1]}"
-    d_tile = RegisterTile(name, "D", product.d_type.name)
-    a_tile = RegisterTile(name, "A", product.a_type.name)
-    b_tile = RegisterTile(name, "B", product.b_type.name)
-    c_tile = RegisterTile(name, "C", product.c_type.name)
+    tiles = Tiles(
+        d=RegisterTile(name, "D", product.d_type.name),
+        a=RegisterTile(name, "A", product.a_type.name),
+        b=RegisterTile(name, "B", product.b_type.name),
+        c=RegisterTile(name, "C", product.c_type.name),
+    )
     if product.row.is_sparse:
-        return _sparse_mma(assembler, instruction, product, Tiles(d_tile, a_tile, b_tile, c_tile))
-    d_operand, a_operand, b_operand, c_operand = instruction.operands
-    d = d_tile.targets(assembler, d_operand)
-    a = a_tile.sources(assembler, a_operand)
-    b = b_tile.sources(assembler, b_operand)
-    c = c_tile.sources(assembler, c_operand)
-
-    def multiply(cluster: Cluster, at: Lanes) -> None:
-        warps = lane_groups(cluster, at)
-        left = a_tile.gathered(cluster, a, warps)
-        right = b_tile.gathered(cluster, b, warps)
-        before = c_tile.gathered(cluster, c, warps)
-        d_tile.fill(cluster, d, warps, product.summed(cluster, left, right, before))
-
-    return Collective(multiply)
+        return _sparse_mma(assembler, instruction, product, tiles)
+    return tiles.multiplied(assembler, instruction, product.summed)
 
 
 class Tiles(NamedTuple):
@@ -157,9 +149,26 @@ class Tiles(NamedTuple):
     b: RegisterTile
     c: RegisterTile
 
+    def multiplied(self, assembler: Assembler, instruction: Instruction, summed: Summed) -> Turn:
+        """The turn of a dense product, whose operands are D, A, B and C."""
+        d_operand, a_operand, b_operand, c_operand = instruction.operands
+        d = self.d.targets(assembler, d_operand)
+        a = self.a.sources(assembler, a_operand)
+        b = self.b.sources(assembler, b_operand)
+        c = self.c.sources(assembler, c_operand)
+
+        def multiply(cluster: Cluster, at: Lanes) -> None:
+            warps = lane_groups(cluster, at)
+            left = self.a.gathered(cluster, a, warps)
+            right = self.b.gathered(cluster, b, warps)
+            before = self.c.gathered(cluster, c, warps)
+            self.d.fill(cluster, d, warps, summed(cluster, left, right, before))
+
+        return Collective(multiply)
+
 
 def _sparse_mma(assembler: Assembler, instruction: Instruction, product: Product, tiles: Tiles) -> Turn:
-    """mma.sp: the metadata and the selector stand behind C."""
+    """mma.sp: the metadata and the selector come after C."""
     if len(instruction.operands) != _SPARSE_OPERANDS:
         came = counted(len(instruction.operands), "operand")
         raise RefusedError(f"{product.name} takes D, A, B, C, the metadata and the sparsity selector, not {came}")

@@ -6,7 +6,7 @@ low bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,13 +34,16 @@ from tilescope.ptx.syntax import (
     Address,
     Instruction,
     Operand,
+    Register,
     SpecialRegister,
     Variable,
     Vector,
     named_variable,
 )
+from tilescope.sentence import counted
 
 AddressOf = Callable[[Cluster, Lanes], Addresses]
+_PARTS = (2, 4)  # of a value that a mov joins or splits
 
 
 def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
@@ -78,11 +81,11 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     words.without_effect()
     type_name = words.type()
     words.done()
-    targets = [assembler.target(one) for one in assembler.vector(instruction.operands[0])]
-    if len(targets) != count:
-        raise RefusedError(f"{count} registers are wanted, not {len(targets)}")
-    addresses = decode_address(assembler, instruction.operands[1])
+    elements = assembler.vector(instruction.operands[0])
     bits = BITS_OF_TYPE[type_name]
+    _require_registers(elements, count, bits)
+    targets = [assembler.target(one) for one in elements]
+    addresses = decode_address(assembler, instruction.operands[1])
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
     is_signed = type_name.startswith("s")
@@ -110,6 +113,15 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     return load
 
 
+def _require_registers(elements: Sequence[Operand], count: int, bits: int) -> None:
+    """Refuse a load or store that has too few registers, or a register that is narrower than its element."""
+    if len(elements) != count:
+        raise RefusedError(f"{counted(count, 'register')} expected, not {len(elements)}")
+    for element in elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] < bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and an element {bits}")
+
+
 def _put(cluster: Cluster, at: Lanes, target: int | None, values: Values, *, is_signed: bool) -> None:
     if target is None:
         return
@@ -126,9 +138,9 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     words.done()
     bits = BITS_OF_TYPE[type_name]
     dtype = DTYPE_OF_BITS[min(bits, 64)]
-    sources = [assembler.source(one, type_name) for one in assembler.vector(instruction.operands[1])]
-    if len(sources) != count:
-        raise RefusedError(f"{count} registers are wanted, not {len(sources)}")
+    elements = assembler.vector(instruction.operands[1])
+    _require_registers(elements, count, bits)
+    sources = [assembler.source(one, type_name) for one in elements]
     addresses = decode_address(assembler, instruction.operands[0])
     kind = access_kind("st", count * bits // 8)
 
@@ -201,10 +213,9 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
     """mov.b32 %r, {%rs1, %rs2}: the first part is the lowest."""
     number = assembler.written(target)
     wanted = assembler.dtype(number)
-    total_bits = wanted.itemsize * 8
-    part_type = f"b{total_bits // len(source.elements)}"
-    parts = [assembler.source(one, part_type) for one in source.elements]
-    part_dtype = DTYPE_OF_BITS[total_bits // len(parts)]
+    part_bits = _part_bits(source, wanted.itemsize * 8)
+    parts = [assembler.source(one, f"b{part_bits}") for one in source.elements]
+    part_dtype = DTYPE_OF_BITS[part_bits]
 
     def pack(cluster: Cluster, at: Lanes) -> None:
         held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
@@ -216,8 +227,8 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
 
 def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: str) -> Step:
     """mov.b32 {%rs1, %rs2}, %r."""
+    part_dtype = DTYPE_OF_BITS[_part_bits(target, BITS_OF_TYPE[type_name])]
     targets = [assembler.target(one) for one in target.elements]
-    part_dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name] // len(targets)]
     number = assembler.source(source, type_name)
 
     def unpack(cluster: Cluster, at: Lanes) -> None:
@@ -227,6 +238,18 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
             _put(cluster, at, part, parts[:, index], is_signed=False)
 
     return unpack
+
+
+def _part_bits(vector: Vector, total_bits: int) -> int:
+    """The bits of each of the two or four equal parts that a mov joins or splits."""
+    parts = len(vector.elements)
+    bits = total_bits // parts if parts in _PARTS else 0
+    if f"b{bits}" not in BITS_OF_TYPE:
+        raise RefusedError(f"a mov joins or splits 2 or 4 equal parts, not {parts} of {total_bits} bits")
+    for element in vector.elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] != bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and a part {bits}")
+    return bits
 
 
 def _cvta(assembler: Assembler, instruction: Instruction) -> Step:

@@ -4,7 +4,7 @@
         d, a, b, c, scale-a, {byte-id-a, thread-id-a}, scale-b, {byte-id-b, thread-id-b};
 
 A and B may be of different types. With k = 32 every element has a byte: of e2m1 bits 5-2 count, of 6-bit types bits 5-0. With k = 64
-two elements of e2m1 share one. Scale factors come from the registers of some lanes (see mma/scale_layout.py). All by documents.
+two elements of e2m1 share one. Scale factors come from the registers of some lanes (see mma/scale_lanes.py). All by documents.
 """
 
 from __future__ import annotations

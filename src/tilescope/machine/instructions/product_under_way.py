@@ -1,7 +1,7 @@
 """A tcgen05.mma between its issue and its end: what it touches, what it reads, and what it writes into D.
 
 Addresses and descriptors are taken when it is issued; operands and D are read when it is done, at the latest where somebody
-waits for a tcgen05.commit behind it. Of a pair each block holds half of the rows of A and of the columns of B; D has the rows
+waits for a later tcgen05.commit. Of a pair each block holds half of the rows of A and of the columns of B; D has the rows
 of its A. Of a sparse A half is stored; its metadata lies in tensor memory, for kinds f16 and tf32 in the column of a pair that
 the sparsity selector of the descriptor chooses. How a sum is rounded is told by `tensor_core_sum`.
 """

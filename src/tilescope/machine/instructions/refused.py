@@ -1,6 +1,6 @@
 """Instructions of PTX that the machine does not have, each with the reason.
 
-A name that stands nowhere is a spelling mistake, or newer than the machine; these are known, and left out.
+A name that no table has is a spelling mistake, or newer than the machine. The names here are known, and left out.
 """
 
 from __future__ import annotations

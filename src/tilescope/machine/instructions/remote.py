@@ -27,6 +27,7 @@ from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
+from tilescope.sentence import counted
 
 Write = Callable[[Cluster, LaneNumbers, Addresses, Values], None]
 
@@ -69,7 +70,7 @@ def _st_async(assembler: Assembler, instruction: Instruction) -> Step:
     words.done()
     elements = assembler.vector(instruction.operands[1])
     if len(elements) != count:
-        raise RefusedError(f"{count} registers are wanted, not {len(elements)}")
+        raise RefusedError(f"{counted(count, 'register')} expected, not {len(elements)}")
     numbers = tuple(assembler.source(element, type_name) for element in elements)
     dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name]]
 

@@ -14,6 +14,7 @@ from tilescope.machine.contraction import Contraction
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler
 from tilescope.machine.step import Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair
+from tilescope.sentence import counted
 
 Compute = Callable[..., Values]
 
@@ -60,7 +61,7 @@ def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -
     if found.takes_carry:
         types.pop()
     if len(operands) != len(types):
-        raise RefusedError(f"{instruction.opcode} takes {len(types)} sources, not {len(operands)}")
+        raise RefusedError(f"{instruction.opcode} takes {counted(len(types), 'source operand')}, not {len(operands)}")
     sources = [_source(assembler, operand, name) for operand, name in zip(operands, types, strict=True)]
     if found.takes_carry:
         sources.append(Source(assembler.carry(), np.dtype(np.bool_)))

@@ -4,7 +4,7 @@
     ld, st, wait::ld, wait::st                  tmem_moves.py
     cp, shift                                   tmem_copies.py
     mma                                         tensor_products.py
-    commit                                      an arrival at an mbarrier behind all of these that the thread has issued
+    commit                                      an arrival at an mbarrier after all of these that the thread has issued
     fence::before_thread_sync, after_…          nothing to do: only the order is told
 
 Products and copies of a block, or of a pair of blocks, are done in the order in which they were issued, as late as a commit allows.
@@ -48,7 +48,7 @@ _WORD = np.dtype(np.uint32)
 
 @dataclass(frozen=True, slots=True)
 class AllocTurn:
-    """tcgen05.alloc: a warp waits until as many columns are free, and writes their address to shared memory."""
+    """tcgen05.alloc: a warp waits until enough columns are free, and writes their address to shared memory."""
 
     target: AddressOf
     columns: int  # the register
@@ -101,7 +101,7 @@ class AllocTurn:
 
 
 def _nothing(cluster: Cluster, at: Lanes) -> None:
-    """What a warp that only has to be whole does."""
+    """The step of a warp that only has to gather all its lanes."""
 
 
 def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
@@ -114,7 +114,7 @@ def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_gro
 
 
 def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
-    """tcgen05.dealloc taddr, nCols: what is no allocation of the block is a finding, and nothing is freed."""
+    """tcgen05.dealloc taddr, nCols; if the block has no such allocation, nothing is freed, and that is a finding."""
     _take_sync(words)
     words.flag("b32")
     words.done()
@@ -258,7 +258,7 @@ _ACTIONS = (
 def _tcgen05(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     require_target(assembler.module, BLACKWELL, "tcgen05")
     words = Words(instruction)
-    action = words.required(_ACTIONS, f"action that is known: {', '.join(_ACTIONS)}")
+    action = words.required(_ACTIONS, f"known action: {', '.join(_ACTIONS)}")
     if action in ("ld", "st"):
         return decode_move(assembler, instruction)
     if action == "wait::ld":

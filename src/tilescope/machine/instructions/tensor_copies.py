@@ -38,7 +38,8 @@ from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.machine.thread_tiles import forget_stores
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.ptx.syntax import Address, Instruction, Operand
+from tilescope.ptx.syntax import Address, Instruction, Operand, operand_text
+from tilescope.sentence import counted
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.instruction import Direction
@@ -80,7 +81,7 @@ class TensorForm:
 
 
 def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Words, *, is_reduction: bool) -> Step:
-    """cp{.reduce}.async.bulk.tensor, behind these words: rank, spaces, mode, completion, reduction."""
+    """The words after cp{.reduce}.async.bulk.tensor: rank, spaces, mode, completion, reduction."""
     rank = int(words.required(RANKS, "rank")[0])
     target_space = words.required(SPACES, "destination")
     source_space = words.required(SPACES, "source")
@@ -115,7 +116,7 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
         )
     wanted = 5 if mode in _ROWS4_MODES else rank
     if len(form.coords) != wanted:
-        raise RefusedError(f"{wanted} coordinates are wanted, not {len(form.coords)}")
+        raise RefusedError(f"{counted(wanted, 'coordinate')} expected, not {len(form.coords)}")
     return _for_each_lane(form)
 
 
@@ -142,7 +143,7 @@ def _load_form(
 
 def _coords(assembler: Assembler, box: Operand) -> tuple[int, ...]:
     if not isinstance(box, Address):
-        raise RefusedError("a map and its coordinates are wanted: [map, {x, y}]")
+        raise RefusedError(f"a map and its coordinates are expected, [map, {{x, y}}], not {operand_text(box)}")
     return tuple(assembler.source(one, "s32") for one in box.coordinates)
 
 

@@ -48,7 +48,7 @@ class Multiplication(NamedTuple):
     metadata: AddressOf | None = None  # of a sparse A
 
     def issue(self, cluster: Cluster, at: Lanes) -> None:
-        """Every lane that comes issues a product of its own; kernels let one come."""
+        """Every lane issues a product of its own; kernels let one lane do so."""
         lanes = cluster.lanes(at)
         cluster.launch.charge(len(lanes))
         for lane in lanes.tolist():
@@ -100,7 +100,7 @@ def _descriptor(word: int, kind: str) -> InstructionDescriptor:
 
 
 def decode_product(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Step:
-    """tcgen05.mma{.ws}.cta_group.kind…, what stands behind it."""
+    """The words after tcgen05.mma: .sp, .ws, cta_group and kind."""
     sparse = words.flag("sp")
     if words.flag("ashift"):
         raise RefusedError(".ashift moves the rows of A down, and no document says which way that is")

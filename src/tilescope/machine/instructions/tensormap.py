@@ -6,11 +6,11 @@ import numpy as np
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.instructions.moving import AddressOf, decode_address
+from tilescope.machine.instructions.moving import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
-from tilescope.ptx.syntax import Immediate, Instruction, Operand
+from tilescope.ptx.syntax import Immediate, Instruction, Operand, operand_text
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.replacement import REPLACE_FIELDS, edited_descriptor
 
@@ -40,6 +40,7 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
     words.done()
     operands = instruction.operands
     addresses = decode_address(assembler, operands[0])
+    space = space_of(assembler, operands[0], space)
     ordinal = 0
     if row.ordinals:
         ordinal = _constant(operands[1])
@@ -67,7 +68,7 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
 
 def _constant(operand: Operand) -> int:
     if not isinstance(operand, Immediate):
-        raise RefusedError("a constant is wanted here")
+        raise RefusedError(f"a constant is expected, not {operand_text(operand)}")
     return operand.value
 
 

@@ -4,8 +4,8 @@
     tcgen05.st.sync.aligned.32x32b.x4.b32 [taddr], {r0, r1, r2, r3};    values are taken now, and written until wait::st
     tcgen05.wait::ld.sync.aligned;
 
-A warp reaches the 32 lanes of the quarter that is its number modulo 4, whatever quarter the address names (a finding). The
-PTX ISA has true dependencies through the registers of a load respected: whoever reads one gets the loaded value.
+A warp reaches the 32 lanes of the quarter that is its number modulo 4, whatever quarter the address has (a finding). The
+registers of a load can be read at once: the PTX ISA says that such a read gets the loaded value.
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ def _split(move: TmemMove, operands: list[Operand]) -> int:
     """The immediate of .16x32bx2, which is added to the address for the second place."""
     if move.form.places == 1:
         if operands:
-            raise RefusedError(f".{move.form.name} takes an address alone")
+            raise RefusedError(f".{move.form.name} takes an address, and nothing after it")
         return 0
     (operand,) = operands
     if not isinstance(operand, Immediate):
-        raise RefusedError(".16x32bx2 takes a constant behind its address")
+        raise RefusedError(".16x32bx2 takes a constant after its address")
     return operand.value
 
 

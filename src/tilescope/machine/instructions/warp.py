@@ -1,4 +1,4 @@
-"""What the lanes of a warp tell each other: shfl, vote, match, redux, elect, activemask.
+"""Exchange between the lanes of a warp: shfl, vote, match, redux, elect, activemask.
 
 Lanes stand in rows of 32, one row a warp, and an instruction works on whole rows. Lanes that do not take part (another
 branch, another mask, ended) hold what changes nothing: 0, the identity of a reduction, False.
@@ -85,11 +85,11 @@ def _in_rows(cluster: Cluster, at: Lanes, values: Values, absent: int = 0) -> Ro
 
 
 def _of_lanes(at: Lanes, by_warp: Values) -> Values:
-    """One value a warp, told to each lane."""
+    """One value a warp, repeated for each of its lanes."""
     if isinstance(at, slice):
         return np.repeat(by_warp, WARP_LANES)
-    told: Values = by_warp[at // WARP_LANES]
-    return told
+    of_lanes: Values = by_warp[at // WARP_LANES]
+    return of_lanes
 
 
 def _bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
@@ -330,7 +330,7 @@ def _redux(assembler: Assembler, instruction: Instruction) -> Turn:
     else:
         reduction = _REDUCTIONS.get((name, type_name))
         if reduction is None or is_absolute or keeps_nan:
-            raise RefusedError(f"{instruction.opcode} is no form of redux.sync")
+            raise RefusedError(f"redux.sync has no form {instruction.opcode}")
         reduce_rows = _integer_reduction(reduction)
         identity = reduction.identity
 

@@ -37,7 +37,8 @@ from tilescope.machine.proof.log import Grouped, Multiplied, OperandRead
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.machine.thread_tiles import WORD_BYTES
-from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.mma.descriptor_form import WGMMA_FORM
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
 from tilescope.sentence import counted
@@ -132,7 +133,7 @@ class _Places(NamedTuple):
     """Where elements lie, in units of what is read as one, from the start of the swizzle's pattern on."""
 
     units: npt.NDArray[np.int64]
-    end: int  # the first byte behind them
+    end: int  # the first byte after them
 
 
 @lru_cache(maxsize=_CACHED_READS)
@@ -167,7 +168,7 @@ def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
         group = int(groups[np.argmax(warp_counts < WARPGROUP_WARPS)])
         lane = int(lanes[np.argmax(group_of_lane[lanes] == group)])
         came = counted(int(warp_counts[groups == group][0]), "warp")
-        reason = f"wgmma is executed by the four warps of a warpgroup together, and {came} of this one came to it"
+        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {came} of this one reached it"
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
     return lane_groups(cluster, lanes, WARPGROUP_LANES)
 
@@ -253,7 +254,7 @@ class Issued(NamedTuple):
     def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
         waiting_pc = cluster.pc
-        cluster.pc = self.pc  # whom a fault is to blame on
+        cluster.pc = self.pc  # the instruction that a fault names
         decoded = self.multiplication
         groups = warpgroups_of(cluster, lanes)
         own_first = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
@@ -280,16 +281,16 @@ def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> 
     product = decode_product("wgmma", words)
     words.done()
     if product.bit_operation != "and":
-        raise RefusedError("wgmma of bits has .and.popc alone")
+        raise RefusedError("wgmma of bits has only .and.popc")
     metadata: MetadataOperand | None = None
     d_operand, a_operand, b_operand, *others = instruction.operands
     if product.row.is_sparse:
         if len(others) < 2:
-            raise RefusedError("behind B stand the metadata and the sparsity selector")
+            raise RefusedError("after B come the metadata and the sparsity selector")
         metadata = metadata_operand(assembler, product.name, product.a_type.name, *others[:2])
         others = others[2:]
     if not others:
-        raise RefusedError("behind the operands stands scale-d")
+        raise RefusedError("after the matrices comes scale-d")
     scale_operand, *options = others
     d_tile = RegisterTile(product.name, "D", product.d_type.name)
     a_tile = RegisterTile(product.name, "A", product.a_type.name)
@@ -331,7 +332,7 @@ def _options(product: Product, operands: list[Operand], *, a_in_registers: bool)
         names += ["imm-trans-b"] if a_in_registers else ["imm-trans-a", "imm-trans-b"]
     if len(operands) != len(names):
         wanted = ", ".join(["scale-d", *names])
-        raise RefusedError(f"behind the operands stand {wanted}, not {len(operands) + 1} of them")
+        raise RefusedError(f"after the matrices come {wanted}, not {len(operands) + 1} of these")
     numbers = {name: _constant(name, operand) for name, operand in zip(names, operands, strict=True)}
     sign_mask = 1 << product.a_type.bits - 1
     return _Options(

@@ -1,4 +1,4 @@
-"""The modifiers of an instruction, taken one after another: what is left over in the end is not understood."""
+"""The modifiers of an instruction, taken one after another; one that nobody takes is refused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SPACES: dict[str, Space] = {
     "param::func": "param",
     "const": "global",
 }
-_WITHOUT_EFFECT = frozenset({"scope", "order", "cache", "hints"})  # on values: what a word may be about
+_WITHOUT_EFFECT = frozenset({"scope", "order", "cache", "hints"})  # kinds of modifiers that change no value
 
 
 def require_target(module: Module, architectures: Collection[str], what: str) -> None:
     """Refuse what the architecture of the text does not have."""
     if Arch.named(module.target).name not in architectures:
-        raise RefusedError(f"{what} is of {', '.join(architectures)}, and the text is for {module.target}")
+        raise RefusedError(f"{what} exists on {', '.join(architectures)}, and the text is for {module.target}")
 
 
 class Words:

@@ -1,1 +1,1 @@
-"""Kernels with one mistake: what `Kernel.mutants` makes. A test that is worth its time notices them."""
+"""Kernels with one mistake each, made by `Kernel.mutants`: a good test of a kernel notices them."""

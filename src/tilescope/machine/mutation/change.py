@@ -50,7 +50,7 @@ class KernelText:
 
     @cached_property
     def short(self) -> str:
-        """The text with nothing in functions that the kernel does not run: that much need not be read again."""
+        """The text with empty bodies for functions that the kernel does not run, so that it is read more quickly."""
         return only_bodies(self.text, self.module, {function.name for function in self.functions})
 
     def statement(self, instruction: Instruction) -> Statement:

@@ -1,4 +1,4 @@
-"""Fences that order nothing, whatever the kernel is run with: to take one out is no mistake, so that no mutant does.
+"""Fences that order nothing in any launch: removing one is no mistake, so no mutant does it.
 
     wgmma.fence;
     wgmma.mma_async {%f1, …}, …;
@@ -6,8 +6,8 @@
     wgmma.fence;                       redundant: since the fence before it nothing but wgmma has touched %f1, …
     wgmma.mma_async {%f1, …}, …;
 
-`fence.mbarrier_init` lets a relaxed arrival at the cluster's barrier tell the other blocks of new mbarriers: it is redundant in a
-kernel without such an arrival. One that releases tells them anyway.
+`fence.mbarrier_init` lets a relaxed arrival at the cluster's barrier make new mbarriers visible to the other blocks: it is
+redundant in a kernel without such an arrival. An arrival that releases makes them visible by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def redundant_fences(text: KernelText) -> set[int]:
 
 
 def _doubled_wgmma_fences(function: Function) -> Iterator[Instruction]:
-    """Every wgmma.fence behind another one, where no register of what follows was touched in between."""
+    """Every wgmma.fence after another one, if no register of later products was touched in between."""
     instructions = function.instructions or ()
     targets = {
         one.operands[0].target for one in instructions if one.name == "bra" and isinstance(one.operands[0], Label)

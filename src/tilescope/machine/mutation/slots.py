@@ -5,7 +5,7 @@
     shl.b32 %r4, %r1, 14;           %r4 moves by 16384 where %r1 moves by 1
     add.s32 %r5, %r2, %r4;          so does %r5: a slot has 16384 bytes
 
-What depends on the thread is no slot: it says which part of one.
+A register that depends on the thread counts no slots: it selects a part of one.
 """
 
 from __future__ import annotations

@@ -4,6 +4,12 @@ A cell is as wide as the narrowest access of the kernel. It keeps its last write
 first and one for the last lane of each warp that read it by one instruction, and one for every unit that reads
 by itself (the tensor cores of a warpgroup, bulk stores). A write ends them: its cells have no reads then.
 
+An atomic over a plain write leaves that one known, too: atomics of others may race with it, although not with the atomic.
+
+    thread 0 of block 0: *sum = 0;                  the last plain write
+                         atomicAdd(sum, a);         the last write
+    thread 0 of block 1: atomicAdd(sum, b);         no race with the last write, but with the plain one
+
 Reads by threads matter to the next write alone. They wait in a list until somebody writes, or until they are many, and are
 then put into their slots together: arrays that a kernel only reads cost little.
 """
@@ -120,7 +126,7 @@ class Clusters:
 class ReadTable:
     """The reads of cells, by slots.
 
-    When all threads of a cluster know all reads of their shared memory, as behind a barrier, none of them matters any more.
+    When all threads of a cluster know all reads of their shared memory, as after a barrier, no read matters any more.
     """
 
     def __init__(self, count: int, slots: int, *, is_shared: bool) -> None:
@@ -199,6 +205,8 @@ class CellTable:
         self.writes: Stamps = np.zeros(count, np.int64)
         self.write_clusters = None if is_shared else Clusters((count,))
         self.is_written = False
+        self._covered: Stamps | None = None  # plain writes that atomics have followed; 0: none
+        self._covered_clusters = None if is_shared else Clusters((count,))
         self._thread_reads = ReadTable(count, 2 * warps, is_shared=is_shared)
         self._unit_reads = ReadTable(count, units, is_shared=is_shared)
         self._waiting: list[ThreadReads] = []
@@ -227,6 +235,21 @@ class CellTable:
             return None
         return Met(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
 
+    def unknown_covered(self, cells: Cells, accessor: Accessor) -> Met | None:
+        """The plain writes before the last one, which was an atomic, that the accessor does not know."""
+        if self._covered is None:
+            return None
+        stamps = self._covered[cells]
+        if not stamps.any():
+            return None
+        kept_clusters = self._covered_clusters
+        clusters = None if kept_clusters is None else kept_clusters.of(cells, stamps, accessor.cluster)
+        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), None)
+        places = np.flatnonzero(is_unknown)
+        if not len(places):
+            return None
+        return Met(stamps[places], places, None if clusters is None else clusters[places])
+
     def unknown_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Met]:
         """The reads of cells since their last write that the accessor does not know."""
         if self._waiting and self._are_settled(self._waiting, accessor):
@@ -247,12 +270,31 @@ class CellTable:
         """Cells were written, each by a thread, or all by a unit: the reads before that count no more."""
         assert not isinstance(stamps, int) or is_asynchronous(stamps)
         self._put_waiting()
+        if self.is_written:
+            self._cover(cells, is_by_atomic=bool(is_strong(np.asarray(stamps)).all()), cluster=cluster)
         self.is_written = True
         self.writes[cells] = stamps
         if self.write_clusters is not None:
             self.write_clusters.put(cells, cluster)
         self._thread_reads.forget(cells)
         self._unit_reads.forget(cells)
+
+    def _cover(self, cells: Cells, *, is_by_atomic: bool, cluster: int) -> None:
+        """Keep the plain writes that an atomic follows; what another plain write follows is of no use any more."""
+        if not is_by_atomic:
+            if self._covered is not None:
+                self._covered[cells] = 0
+            return
+        last = self.last_writes(cells, cluster)
+        is_plain = (last.stamps != 0) & ~is_strong(last.stamps)
+        if not is_plain.any():
+            return
+        if self._covered is None:
+            self._covered = np.zeros(len(self.writes), np.int64)
+        numbers = (np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells)[is_plain]
+        self._covered[numbers] = last.stamps[is_plain]
+        if self._covered_clusters is not None:
+            self._covered_clusters.put(numbers, cluster if last.clusters is None else last.clusters[is_plain])
 
     def restamp(self, cells: Cells, before: int, after: int) -> None:
         """Cells that still have one stamp as their last write get another."""

@@ -1,4 +1,4 @@
-"""What a run met that nothing orders, told once however often it happened."""
+"""Pairs of accesses that nothing orders: each pair of instructions once, with how often it was seen."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ Mistake = Literal[
     "unwritten",
     "unwritten operand",
     "cp.async fence",
+    "rounded sum",
     "tensor memory",
     "tensor fence",
     "tensor columns",
@@ -72,7 +73,7 @@ class Side(NamedTuple):
 
 
 class Insertion(NamedTuple):
-    """Instructions that are put before or behind another one."""
+    """Instructions that are inserted before or behind (after) another one."""
 
     text: str  # "bar.sync 0;"
     place: Literal["before", "behind"]

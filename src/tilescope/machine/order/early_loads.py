@@ -1,4 +1,4 @@
-"""Loads of words that others change: one that nothing orders behind the last write may come before it.
+"""Loads of words that other threads write: one that nothing orders after the last write may come before it.
 
         block 0    st.release [flag], 1
         block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first

@@ -97,9 +97,9 @@ class Fences:
         return list(seen.values())
 
     def share_seen(self, lanes: LaneNumbers, seen: list[Left]) -> None:
-        """Lanes met those who saw something: a fence of their own behind the barrier makes it known to them too.
+        """Lanes met others that saw something at a barrier: a fence of their own after it makes that known to them too.
 
-        So the last block of a reduction reads what others left: one thread counts, all of them fence behind bar.sync.
+        So the last block of a reduction reads what other blocks wrote: one thread counts, all fence after bar.sync.
         """
         if not seen:
             return

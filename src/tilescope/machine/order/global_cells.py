@@ -110,7 +110,7 @@ class GlobalCells:
         return stretch
 
     def _bounds(self, cell: int) -> tuple[int, int]:
-        """The first cell of a stretch, and the first one behind it: a cell belongs to the array that its first byte lies in."""
+        """The first cell of a stretch, and the first one after it: a cell belongs to the array that its first byte lies in."""
         region = self._memory.region_at(cell * self.cell_bytes)
         if region is None:
             return cell, cell + 1

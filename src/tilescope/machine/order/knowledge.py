@@ -289,7 +289,7 @@ class Knowledge:
             news[lanes] = True
 
     def has_news(self, lanes: LaneNumbers, group_lanes: int) -> bool:
-        """Whether a group of so many lanes that comes together tells any of them something."""
+        """Whether any lane of a group of `group_lanes` learns something when the group comes together."""
         news = self._news.get(group_lanes)
         return news is not None and bool(news[lanes].any())
 

@@ -52,7 +52,7 @@ class MbarrierOrder:
     init: Side | None = None
     init_epoch: int = 0
     is_fenced: bool = False  # by fence.mbarrier_init, or a release at the cluster's barrier, of the thread that made it
-    is_published: bool = False  # by a barrier of the cluster behind that fence
+    is_published: bool = False  # by a barrier of the cluster after that fence
     phases: int = 0  # that have ended
     first_phase: int = 0  # how many had ended at its init
     arriving: Clock | None = None
@@ -185,10 +185,10 @@ class Mbarriers:
                     self._require_done(address, int(lanes[index]), KNOWN)
 
     def _require_done(self, address: int, lane: int, vector: int) -> None:
-        """Whoever takes an mbarrier away must know that nobody uses it any more.
+        """A thread that invalidates or overwrites an mbarrier must know that nobody uses it any more.
 
-        For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp takes the mbarriers away; to
-        write other data there they must have happened before.
+        For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp invalidates the mbarriers; to
+        write other data there, they must have happened before.
         """
         vectors = self._witness.knowledge.view(lane)
         known = np.maximum(vectors[KNOWN], vectors[vector])
@@ -200,7 +200,7 @@ class Mbarriers:
                 return
 
     def uses(self, rank: int) -> dict[int, MbarrierUse]:
-        """By offset: the mbarriers of a block, those that were taken away included, and how they were used."""
+        """By offset: the mbarriers of a block, invalidated ones included, and how they were used."""
         for address in self.at:
             self._keep_use(address)
         own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
@@ -214,9 +214,9 @@ class Mbarriers:
             self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
     def fence_init(self, lanes: LaneNumbers) -> list[int]:
-        """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster.
+        """fence.mbarrier_init: other blocks may use what these lanes initialised, after a barrier of the cluster.
 
-        The answer is the lanes that have made an mbarrier since their last such fence.
+        The answer is the lanes that have initialised an mbarrier since their last such fence.
         """
         makers: set[int] = set()
         for barrier in self.at.values():
@@ -227,7 +227,7 @@ class Mbarriers:
         return sorted(makers)
 
     def publish(self, lanes: LaneNumbers) -> None:
-        """A barrier of the cluster behind the fence of those who made mbarriers."""
+        """A barrier of the cluster after the fence of the threads that initialised mbarriers."""
         for barrier in self.at.values():
             if barrier.is_fenced and barrier.init is not None and barrier.init.lane in lanes:
                 barrier.is_published = True
@@ -278,7 +278,7 @@ class Mbarriers:
         return barrier
 
     def end_phase(self, address: int, lane: int) -> None:
-        """The phase ends. Who still waits for the phase before by its parity may not see that any more."""
+        """The phase ends. A thread that still waits for the phase before, by its parity, may miss it now."""
         barrier = self.named(address)
         pc = self._witness.cluster.pc
         ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", lane)
@@ -291,7 +291,7 @@ class Mbarriers:
         """For lanes whose phase has ended: who sees that at once.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
-        missing loop behind it is found whatever the run let go first.
+        missing loop around it is found, whichever thread this run lets go first.
         """
         knowledge = self._witness.knowledge
         barrier = self.named(address)

@@ -79,7 +79,7 @@ class Products:
             witness.tell("cp.async fence", before, now, "shared", int(cells[place]) * witness.cell_bytes)
 
     def wait(self, lanes: LaneNumbers, groups_done: int) -> None:
-        """wgmma.wait_group of one warpgroup: so many of its groups are finished."""
+        """wgmma.wait_group of one warpgroup: its first `groups_done` groups are finished."""
         knowledge = self._witness.knowledge
         column = knowledge.first_warpgroup + int(self._witness.warpgroup_of_lane[lanes[0]])
         knowledge.learn(lanes, column, groups_done)
@@ -101,7 +101,7 @@ class Products:
             self._fenced.add(warpgroup)
 
     def use(self, lanes: LaneNumbers, read: frozenset[int], used: frozenset[int], group: int) -> None:
-        """A wgmma of one warpgroup uses registers: a fence must stand behind what wrote them, and before the first."""
+        """A wgmma of one warpgroup uses registers: a fence must come after what wrote them, and before the first wgmma."""
         warpgroup = int(self._witness.warpgroup_of_lane[lanes[0]])
         pc = self._witness.cluster.pc
         is_dirty = not read.isdisjoint(self._dirty.get(warpgroup, ()))

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import ceil_div
 from tilescope.machine.address import SHARED_RANK_SHIFT
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.conflict import Side
@@ -128,11 +129,10 @@ class TensorMemoryOrder:
         cluster = self._witness.cluster
         count = cluster.blocks * _BLOCK_CELLS
         warps = cluster.block_lanes // WARP_LANES
+        readers = ceil_div(warps, QUARTERS) + 1  # warps that reach the quarter, and the tensor core
         self._writes = np.zeros(count, np.int64)
         self._shape_of_write = np.zeros(count, np.int32)
-        self._reads = np.zeros(
-            (count, -(-warps // QUARTERS) + 1), np.int64
-        )  # warps that reach the quarter; the tensor core
+        self._reads = np.zeros((count, readers), np.int64)
 
     def _cells(self, rank: int, places: Places) -> Cells:
         """The cells of places, each once."""

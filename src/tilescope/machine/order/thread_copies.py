@@ -21,7 +21,7 @@ _GROUPS_REMEMBERED = 64  # how many commits back a wait may reach
 
 
 class ThreadCopies:
-    """The cp.async of every thread of one cluster: epochs end with a commit, or with an arrival behind the copies."""
+    """The cp.async of every thread of one cluster: epochs end with a commit, or with an arrival after the copies."""
 
     def __init__(self, witness: Witness, touching: Touching, mbarriers: Mbarriers) -> None:
         self._witness = witness

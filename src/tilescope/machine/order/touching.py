@@ -20,7 +20,7 @@ from tilescope.machine.order.flags import CARD, Flags
 from tilescope.machine.order.global_cells import Stretch, read_slots
 from tilescope.machine.order.knowledge import EXECUTED
 from tilescope.machine.order.semantics import Meaning
-from tilescope.machine.order.stamp import Stamps, first_of_each, pcs_of, stamp_base, taken_apart
+from tilescope.machine.order.stamp import Stamps, columns_of, first_of_each, pcs_of, stamp_base, taken_apart
 from tilescope.machine.order.witness import Witness, mistake_of
 from tilescope.machine.step import LaneNumbers
 
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     lanes: LaneNumbers
     places: Addresses
     size_bytes: int
-    same: Same | None = None  # None: a load, or nobody can say
+    same: Same | None = None  # None: a load, or not known
 
     def of(self, chosen: CellNumbers) -> Request:
         """What some of the lanes ask for."""
@@ -147,12 +147,16 @@ class Touching:
         stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
         stretch.table.write(touch.cells, stamps.repeat(at.each), self._witness.number)
 
-    def two_values(self, space: Literal["shared", "global"], lane: int, address: int) -> None:
+    def two_values(
+        self, space: Literal["shared", "global"], lane: int, address: int, *, differ_by_rounding: bool
+    ) -> None:
         """Two threads of one store wrote different values to one place."""
-        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
+        pc = self._witness.cluster.pc
+        meaning = self._witness.launch.meanings[pc]
         if meaning is not None and not meaning.is_strong:
-            side = Side(self._witness.cluster.pc, "write", lane)
-            self._witness.tell("race", side, side, space, address)
+            side = Side(pc, "write", lane)
+            is_rounded_sum = differ_by_rounding and pc in self._witness.launch.stores_of_sums
+            self._witness.tell("rounded sum" if is_rounded_sum else "race", side, side, space, address)
 
     def shared_touch(self, how: How, request: Request, *, is_strong: bool = False) -> Touch:
         """The cells of shared memory that lanes touch, one after another."""
@@ -170,16 +174,21 @@ class Touching:
         met = table.unknown_writes(touch.cells, threads, strong=touch.is_strong)
         if met is not None:
             self._tell(met, touch, was_write=True)
+        if touch.is_strong:
+            covered = table.unknown_covered(touch.cells, threads)
+            if covered is not None:
+                self._tell(covered, touch, was_write=True)
         if touch.writes:
             for read in table.unknown_reads(touch.cells, threads, strong=touch.is_strong):
                 self._tell(read, touch, was_write=False)
 
     def _tell(self, met: Met, touch: Touch, *, was_write: bool) -> None:
-        """One conflict for each instruction that was met; to overwrite with what lies there is none."""
+        """One conflict for each earlier instruction; a store of the value that is already there makes none."""
         witness = self._witness
         same = touch.request.same
         if same is not None and same()[met.places // touch.at.each].all():
             return
+        met = self._others_first(met, touch)
         for index in first_of_each(pcs_of(met.stamps)):
             position = int(met.places[index])
             stamp = taken_apart(int(met.stamps[index]))
@@ -194,6 +203,16 @@ class Touching:
                 if int(over[0]) >= stamp.epoch:
                     facts["relaxed"] = 1
             witness.tell(mistake, before, now, touch.space, address, **facts)
+
+    def _others_first(self, met: Met, touch: Touch) -> Met:
+        """The same, with what other warps did first: whatever orders that orders what the own warp did, too."""
+        own_lanes = touch.request.lanes[met.places // touch.at.each]
+        is_own_warp = columns_of(met.stamps) // WARP_LANES == own_lanes // WARP_LANES
+        if met.clusters is not None:
+            is_own_warp &= met.clusters == self._witness.number
+        order = np.argsort(is_own_warp, kind="stable")
+        clusters = None if met.clusters is None else met.clusters[order]
+        return Met(met.stamps[order], met.places[order], clusters)
 
     def _address(self, touch: Touch, position: int) -> int:
         """The address of one of the cells."""

@@ -27,6 +27,7 @@ from tilescope.machine.order.knowledge import (
 )
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
+from tilescope.machine.order.warp_sums import stores_of_sums
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
@@ -73,6 +74,7 @@ class LaunchOrder:
 
     def __init__(self, program: Program, memory: GlobalMemory) -> None:
         self.meanings: list[Meaning | None] = meanings(program)
+        self.stores_of_sums = stores_of_sums(program)
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
         self.memory = GlobalCells(memory, cell_bytes(program, "global"))

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from tilescope.machine.places import source_name
+from tilescope.machine.places import name_in_program
 from tilescope.pipeline.description import SELF_NAMES
 from tilescope.pipeline.parts import MAX_STAGES
 
@@ -107,5 +107,5 @@ def plain_name(name: str) -> str:
     >>> plain_name("_ZZ4ringE4full"), plain_name("global_smem"), plain_name("rank")
     ('full', 'global_smem', 'rank_')
     """
-    own = source_name(name)
+    own = name_in_program(name)
     return f"{own}_" if own in SELF_NAMES else own

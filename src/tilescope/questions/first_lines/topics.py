@@ -11,7 +11,7 @@ from tilescope.sentence import filled, first_sentence
 from tilescope.symptoms import Diagnosis
 
 if TYPE_CHECKING:
-    from tilescope.questions.topics import NearestTopics, Topic, TopicIndex
+    from tilescope.questions.topic import NearestTopics, Topic, TopicIndex
 
 _NEAREST_SAID = 3
 _CODE_SIGN = "`"  # around code in a text

@@ -1,0 +1,195 @@
+"""The tiles of a product that no block computes: accumulators, shared memory, the shapes of instructions.
+
+256 x 256 x 64, bf16 on sm_90     262144 bytes of accumulators; two warpgroups hold 261120
+12 x 8 x 64 for mma               no whole number of m16n8k16, nor with A and B exchanged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilescope.arithmetic import rounded_up
+from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
+from tilescope.planner.obstacle import Broken, broken
+from tilescope.planner.plans import Plan
+from tilescope.planner.product import (
+    ACCUMULATOR_BYTES,
+    MMA_ROWS,
+    Product,
+    Tile,
+    accumulator_columns,
+    is_exchanged,
+    is_whole,
+)
+from tilescope.planner.uneven_rows import uneven_rows
+from tilescope.rule import rule
+
+_TWO_WARPGROUPS_BYTES = 2 * 128 * 255 * 4  # 255 registers a thread: more threads have fewer
+_EVERY_16_WITH_128_ROWS = ("f16", "tf32", "f8f6f4")  # kinds of tcgen05.mma
+GEMM_TILE = rule(
+    "gemm-tile",
+    "A tile is a whole number of the tensor core's instructions, and of the rows in which TMA moves its elements.",
+    argument="tile",
+    found="a tile of {tile: x }",
+    limit="{forms:, } take whole multiples of their m, n and k, with A and B as they are or exchanged",
+    fix="Use {up: x }.",
+    source='PTX ISA, "mma", "tcgen05.mma"; CUTLASS',
+    passing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(16, 8, 64))',
+    failing='ts.plan_gemm(256, 256, 256, "bf16", consumer="ldmatrix", tile=(12, 8, 64))',
+)
+TILE_ROWS = GEMM_TILE.worded(
+    found="{rows_of}: {extent} = {elements} elements of {data_type}",
+    limit="TMA moves them in rows of {multiple_elements}",
+    fix="Use {extent} = {up}.",
+)
+EXCHANGED_TILE = GEMM_TILE.worded(
+    found="m = {m}, for which mma takes A and B exchanged, with C of {data_type}",
+    limit="the accumulators then hold the transpose of C, and a lane stores no single elements of {element_bits} bits",
+    fix="Use m = {up}, or an output_type of 8 bits or more.",
+)
+NARROW_TILE = GEMM_TILE.worded(
+    found="n = {n}[[, taken in blocks of {block_n}]] with instructions of {rows} rows of A",
+    limit="PTX lists multiples of 8, but older CUTLASS takes kind {kind} beside 128 rows with multiples of 16 alone",
+    fix="Use n = {up}, or m = 64.",
+)
+GEMM_ACCUMULATORS = rule(
+    "gemm-accumulators",
+    "The accumulators of a tile fit into the registers of an SM, or into tensor memory.",
+    argument="tile",
+    found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes",
+    limit="an SM has 65536 registers of 4 bytes, and two warpgroups, with 255 registers a thread at most, "
+    "hold {limit_bytes} bytes",
+    fix="Use at most 128 x 256 or 256 x 128.",
+    source='CUDA programming guide, compute capabilities; PTX ISA, "tensor memory"',
+    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
+    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
+)
+TENSOR_MEMORY_EXCEEDED = GEMM_ACCUMULATORS.worded(
+    found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes, "
+    "{columns} columns of tensor memory",
+    limit="tensor memory has {limit_columns} columns of {lanes} lanes x 4 bytes[[, and {others} need some of them]]",
+)
+GEMM_SMEM = rule(
+    "gemm-smem",
+    "All stages, the epilogue and the barriers of a GEMM fit into the shared memory of a block.",
+    argument="stages",
+    found="{stages:stage} of {a_bytes} + {b_bytes} bytes[[ and an epilogue of {epilogue_bytes}]] = {needed_bytes} bytes "
+    "with barriers",
+    limit="a block of {arch} has {limit_bytes} bytes"
+    "[[, and at least {fewest} stages are planned unless stages=1 is asked for]]",
+    fix="Use {fixes: or }.",
+    source="CUDA programming guide, compute capabilities",
+    passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=6)',
+    failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 128, 64), stages=8)',
+)
+FEWEST_STAGES_EXCEED_SMEM = GEMM_SMEM.worded(argument="tile")
+OPERANDS_EXCEED_SMEM = GEMM_SMEM.worded(
+    argument="tile",
+    found="tiles of A and B of {operand_bytes} bytes together",
+    limit="a block of {arch} has {limit_bytes} bytes of shared memory",
+    fix="Use {smaller: x }.",
+)
+
+
+def tile_problems(product: Product, tile: Tile) -> list[Broken]:
+    """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
+    if beyond := list(_beyond_a_block(product, tile)):
+        return beyond
+    uneven = [broken(TILE_ROWS, **row._asdict()) for row in uneven_rows(product, tile) if row.padded]
+    return [*_partial_instructions(product, tile), *uneven]
+
+
+def _beyond_a_block(product: Product, tile: Tile) -> Iterator[Broken]:
+    """Accumulators, or one stage of operands, for which a block has no room."""
+    if product.in_tensor_memory:
+        yield from _beyond_tensor_memory(product, tile)
+    else:
+        yield from _beyond_registers(tile)
+    m, n, k = tile
+    bits = product.data_type.smem_bits
+    room = product.arch.smem_per_block_bytes
+    operands = (m + n) * k * bits // 8
+    if operands > room:
+        yield broken(
+            OPERANDS_EXCEED_SMEM,
+            operand_bytes=operands,
+            arch=product.arch.name,
+            limit_bytes=room,
+            smaller=(128, 128, 1024 // bits),
+        )
+
+
+def _beyond_registers(tile: Tile) -> Iterator[Broken]:
+    m, n, _ = tile
+    total_bytes = m * n * ACCUMULATOR_BYTES
+    if total_bytes > _TWO_WARPGROUPS_BYTES:
+        yield broken(
+            GEMM_ACCUMULATORS,
+            limit_bytes=_TWO_WARPGROUPS_BYTES,
+            m=m,
+            n=n,
+            accumulator_bytes=ACCUMULATOR_BYTES,
+            total_bytes=total_bytes,
+        )
+
+
+def _beyond_tensor_memory(product: Product, tile: Tile) -> Iterator[Broken]:
+    """Accumulators that exceed tensor memory, of which scale factors need at least one column."""
+    m, n, _ = tile
+    scaled = product.tensor_core.is_scaled(product.data_type)
+    columns = accumulator_columns(tile)
+    available = TMEM_COLUMNS - 1 if scaled else TMEM_COLUMNS
+    if columns > available:
+        yield broken(
+            TENSOR_MEMORY_EXCEEDED,
+            limit_columns=TMEM_COLUMNS,
+            lanes=TMEM_LANES,
+            columns=columns,
+            others="the scale factors" if scaled else None,
+            m=m,
+            n=n,
+            accumulator_bytes=ACCUMULATOR_BYTES,
+            total_bytes=m * n * ACCUMULATOR_BYTES,
+        )
+
+
+def _partial_instructions(product: Product, tile: Tile) -> list[Broken]:
+    """Tiles that are no whole number of mma instructions, 16 rows of A by 8 columns of B, nor with A and B exchanged."""
+    if not is_exchanged(product, tile):
+        return []
+    m, n, k = tile
+    forms = product.mma_forms
+    if not is_whole(forms, (n, m, k)):
+        least = min(forms, key=lambda row: row.m * row.n[0] * row.k)
+        up = (rounded_up(m, least.m), rounded_up(n, least.n[0]), rounded_up(k, least.k))
+        return [broken(GEMM_TILE, tile=tile, forms=tuple(row.name for row in forms), up=up)]
+    output = product.output_type
+    if product.by_tma and output.smem_bits < 8:  # the transpose of C has no neighbours along n
+        up_m = rounded_up(m, MMA_ROWS)
+        return [broken(EXCHANGED_TILE, m=m, data_type=output.name, element_bits=output.smem_bits, up=up_m)]
+    return []
+
+
+def narrow_instruction(product: Product, tile: Tile, b: Plan) -> list[Broken]:
+    """Why tcgen05.mma with 128 rows of A should not take the n of this tile, or of its blocks.
+
+    PTX lists n in steps of 8. Older CUTLASS demands steps of 16 beside 128 rows, CUTLASS 4.2 still does where A lies in
+    tensor memory, and no card has told us which is right: what all of them allow is planned.
+    """
+    m, n, _ = tile
+    if not product.in_tensor_memory or m % TMEM_LANES or n in range(16, 257, 16):
+        return []
+    block = b.descriptors().block_mn
+    kind = tcgen05_for(product.data_type).name
+    if block % 16 == 0 or kind not in _EVERY_16_WITH_128_ROWS:
+        return []
+    wider = range(rounded_up(n, 16), n + 512, 16)
+    up = next(extent for extent in wider if _largest_block(extent) % 16 == 0)
+    block_n = None if block == n else block
+    return [broken(NARROW_TILE, n=n, up=up, block_n=block_n, rows=TMEM_LANES, kind=kind)]
+
+
+def _largest_block(n: int) -> int:
+    """The most columns that one instruction takes of n: the largest multiple of 8 up to 256 that divides it."""
+    return max(size for size in range(8, 257, 8) if n % size == 0)

@@ -1,0 +1,103 @@
+"""What a sentence is about: what its numbers say, the term that it asks for, or the symptom that it describes.
+
+"what is a swizzle"                   the term: somebody asks what it means
+"garbage in every second row"         a diagnosis: somebody says what is seen
+"fix TMA load with multicast."        the one for which more of the words speak; the other is named beside it
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilescope.cuda_error import known_names, unknown_names_in
+from tilescope.names import nearest_name
+from tilescope.questions.term_topics import ASKING, contained_term, mentioned_terms, term_topic
+from tilescope.questions.topic import HOW_TO_LIST, Topic
+from tilescope.rule import UNKNOWN_NAME
+from tilescope.sentence import shortened
+from tilescope.symptoms import Diagnosis, diagnose
+from tilescope.symptoms.question import is_certain, strength_of
+from tilescope.symptoms.ranking import Likely, is_about_a_fault
+from tilescope.symptoms.words import words_of
+
+SENTENCE_WORDS = 2
+_FEW_WORDS = 4  # that say something
+_AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
+_MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
+
+
+def in_sentence(name: str) -> Topic | Diagnosis | None:
+    """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
+    asks_for_meaning = ASKING.match(name) is not None  # of a word, not for what is wrong
+    is_short = len(words_of(name)) <= _FEW_WORDS
+    term = contained_term(name)
+    if term is not None and asks_for_meaning and not _says_more(diagnose(name), name):
+        return term
+    diagnosis = known_diagnosis(name)
+    if is_certain(name) or (diagnosis.symptoms and is_short):
+        return diagnosis
+    names_a_fault = is_about_a_fault(name) and bool(diagnosis.named)
+    if term is not None and is_short and not asks_for_meaning and not names_a_fault:
+        return term
+    return _strongest(diagnosis, mentioned_terms(name))
+
+
+def _says_more(diagnosis: Diagnosis, name: str) -> bool:
+    """Whether what a question describes says much more than the terms it spells: "what alignment does TMA need"."""
+    terms = mentioned_terms(name)
+    return bool(terms) and strength_of(diagnosis) > _MUCH_MORE * terms[0].score
+
+
+def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
+    """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
+    found = list(terms)
+    if diagnosis.symptoms:
+        found.append(Likely(strength_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
+    elif diagnosis.named:
+        found.append(Likely(strength_of(diagnosis), diagnosis.named[0].name, "cause"))
+    if not found:
+        return None
+    best, *others = sorted(found, key=lambda likely: -likely.score)
+    rival = next((other.name for other in others if _is_rival(other, best)), "")
+    if best.kind != "term":
+        return replace(diagnosis, rival=rival)
+    topic = term_topic(best.name)
+    return None if topic is None else replace(topic, rival=rival)
+
+
+def _is_rival(other: Likely, best: Likely) -> bool:
+    """Whether about as much speaks for another topic, and it is not another side of the same thing."""
+    return other.score >= _AS_LIKELY * best.score and words_of(other.name).isdisjoint(words_of(best.name))
+
+
+def known_diagnosis(name: str) -> Diagnosis:
+    """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
+    diagnosis = diagnose(name)
+    if diagnosis.symptoms:
+        return diagnosis
+    if diagnosis.unknown_codes:
+        raise UNKNOWN_NAME.error(
+            argument="topic",
+            found=f"error {diagnosis.unknown_codes[0]}",
+            limit="no error of CUDA's driver or runtime has that number, so it is unknown here",
+            fix="Look it up where it was printed: a library's own codes, an exit status and an errno are other "
+            "numbers.",
+        )
+    unknown = unknown_names_in(name)
+    if unknown:
+        nearest = nearest_name(unknown[0], known_names())
+        raise UNKNOWN_NAME.error(
+            argument="topic",
+            found=f"error {shortened(unknown[0])}",
+            limit="no error of CUDA's driver or runtime has that name",
+            fix=f"Did you mean {nearest}?" if nearest else HOW_TO_LIST,
+        )
+    return diagnosis
+
+
+def near_sentence(name: str) -> Diagnosis | None:
+    """What a sentence is near to that names nothing."""
+    if len(name.split()) < SENTENCE_WORDS:
+        return None
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.suggested or diagnosis.nearest else None
