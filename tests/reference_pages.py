@@ -1,6 +1,6 @@
-"""docs/python.md, docs/tables.md and docs/commands.md, made from docstrings, tables and --help.
+"""docs/python.md, docs/tables.md and docs/commands.md, made from docstrings, tables and --help; and the pages of --help.
 
-python tests/reference_pages.py        writes all three
+python tests/reference_pages.py        writes all of them
 """
 
 import functools
@@ -21,6 +21,7 @@ import tilescope.cli
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
+HELP_PAGES = Path(tilescope.cli.__file__).parent / "help"
 _MOST_ROWS = 60  # of a table, that are named
 _spec = importlib.util.spec_from_file_location("public_api_of_the_test", HERE / "test_public_api.py")
 public_api = importlib.util.module_from_spec(_spec)
@@ -197,10 +198,28 @@ def tables_page():
 
 
 def help_of(words):
-    """What `tilescope WORDS --help` prints on a terminal of 80 columns."""
-    with mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1"}), redirect_stdout(io.StringIO()) as printed:
+    """What the command says of itself to `tilescope WORDS --help` on a terminal of 80 columns."""
+    terminal = mock.patch.dict(os.environ, {"COLUMNS": "80", "NO_COLOR": "1"})
+    no_page = mock.patch.object(tilescope.cli, "help_page", return_value=None)
+    with terminal, no_page, redirect_stdout(io.StringIO()) as printed:
         tilescope.cli.run([*words, "--help"])
     return printed.getvalue().rstrip()
+
+
+def every_command(words=()):
+    """The words of each command, and of the commands of a group."""
+    command = tilescope.cli.tilescope
+    for word in words:
+        command = command.get_command(None, word)
+    if words:
+        yield words
+    for name in command.list_commands(None) if isinstance(command, click.Group) else ():
+        yield from every_command((*words, name))
+
+
+def help_pages():
+    """The page of --help of every command, by its file."""
+    return {HELP_PAGES / f"{' '.join(words)}.txt": f"{help_of(words)}\n" for words in every_command()}
 
 
 def command_lines(words, level):
@@ -235,3 +254,5 @@ PAGES = {DOCS / "python.md": python_page, DOCS / "tables.md": tables_page, DOCS 
 if __name__ == "__main__":
     for path, page in PAGES.items():
         path.write_text(page(), "utf-8")
+    for path, page in help_pages().items():
+        path.write_text(page, "utf-8")

@@ -51,6 +51,13 @@ def test_the_reference_is_what_docstrings_and_tables_say(name):
     assert path.read_text("utf-8") == made.PAGES[path](), f"docs/{name} is stale: python tests/reference_pages.py"
 
 
+def test_pages_of_help_say_what_the_commands_say():
+    made = script("reference_pages")
+    pages = made.help_pages()
+    stored = {path: path.read_text("utf-8") for path in made.HELP_PAGES.iterdir()}
+    assert stored == pages, "src/tilescope/cli/help is stale: python tests/reference_pages.py"
+
+
 def test_the_moving_picture_is_what_the_library_says():
     made = script("front_picture")
     assert made.PICTURE.read_text("utf-8") == made.drawn(), (

@@ -11,6 +11,8 @@
     {time:us} {size:MB} {share:%}  time=7.372, …           7.37 us                   with a unit
     a tile[[ of {rows} rows]]      rows=None               a tile                    left out where a fact in it is None, 0,
                                                                                      empty or missing
+    Use {swizzle:="{span}B"}.      span=128                Use swizzle="128B".       an argument and its value, as the reader says
+                                                                                     it: on a command line --swizzle 128B
 
 Facts are data: numbers, names, tuples of them. What a sentence says stands in the template.
 """
@@ -19,7 +21,10 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -140,6 +145,40 @@ Unit = Callable[[Any], str]
 UNITS: Mapping[str, Unit] = {"us": in_us, "MB": in_mb, "%": in_percent}
 
 
+ArgumentSaid = Callable[[str, object], str]  # an argument of a call and its value, in the words of whoever reads them
+
+
+def _as_python(argument: str, value: object) -> str:
+    return f'{argument}="{value}"' if isinstance(value, str) else f"{argument}={value!r}"
+
+
+_ARGUMENT_SAID: ContextVar[ArgumentSaid] = ContextVar("argument_said", default=_as_python)
+
+
+@contextmanager
+def saying_arguments(said: ArgumentSaid) -> Iterator[None]:
+    """Inside this, sentences name arguments as `said` does: as options of a command, or as fields of a page.
+
+    >>> with saying_arguments(lambda argument, value: f"--{argument} {value}"):
+    ...     print(filled('Use {swizzle:="128B"}.', {}))
+    Use --swizzle 128B.
+    """
+    token = _ARGUMENT_SAID.set(said)
+    try:
+        yield
+    finally:
+        _ARGUMENT_SAID.reset(token)
+
+
+def argument_said(argument: str, value: object) -> str:
+    """An argument and its value, as whoever reads it says it: in Python unless it is said otherwise.
+
+    >>> argument_said("swizzle", "128B"), argument_said("cluster", (2, 1))
+    ('swizzle="128B"', 'cluster=(2, 1)')
+    """
+    return _ARGUMENT_SAID.get()(argument, value)
+
+
 class _Slot(NamedTuple):
     """The text up to a fact, the fact's name (None behind the last one), and how it is shown."""
 
@@ -176,8 +215,15 @@ def fact_names(template: str) -> tuple[str, ...]:
     >>> fact_names("box[{axis}] = {extent}[[, of {most} at most]]")
     ('axis', 'extent', 'most')
     """
-    names = [slot.name for piece in _pieces(template) for slot in piece.slots if slot.name is not None]
+    names = [name for piece in _pieces(template) for slot in piece.slots for name in _names_of(slot)]
     return tuple(dict.fromkeys(names))
+
+
+def _names_of(slot: _Slot) -> tuple[str, ...]:
+    """The facts that fill a slot: those of an argument's value, where it says one."""
+    if slot.name is None:
+        return ()
+    return fact_names(slot.shown_as[1:]) if slot.shown_as.startswith("=") else (slot.name,)
 
 
 def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> str:
@@ -190,14 +236,35 @@ def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> st
         return template
     said = []
     for slots, is_optional in _pieces(template):
-        if is_optional and not all(facts.get(slot.name) for slot in slots if slot.name is not None):
+        if is_optional and not all(facts.get(name) for slot in slots for name in _names_of(slot)):
             continue
         for text, name, shown_as, is_quoted in slots:
             said.append(text)
-            if name is not None:
+            if name is not None and shown_as.startswith("="):
+                said.append(argument_said(name, _value_of(filled(shown_as[1:], facts, units))))
+            elif name is not None:
                 fact = facts[name]
                 said.append(printed(fact) if is_quoted else _shown(fact, shown_as, units))
     return "".join(said)
+
+
+class _HexNumber(int):
+    """A number that stays hexadecimal: an address."""
+
+    def __repr__(self) -> str:
+        return hex(self)
+
+    __str__ = __repr__
+
+
+def _value_of(literal: str) -> object:
+    """The value that a template writes as Python does; what is none stays a text."""
+    if literal.startswith("0x"):
+        return _HexNumber(literal, 16)
+    try:
+        return literal_eval(literal)
+    except (SyntaxError, ValueError):
+        return literal
 
 
 def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:

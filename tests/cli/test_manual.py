@@ -1,7 +1,10 @@
 """--help is a page of a manual: synopsis, what is answered, options, examples, exit statuses, where to go on."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -69,7 +72,10 @@ def test_the_list_of_commands_ends_with_exit_statuses_and_where_to_go_on(capsys)
 def test_every_option_is_shown_once_with_a_sentence(words, capsys):
     run([*words.split(), "--help"])
     shown = capsys.readouterr().out.partition("\nExamples:")[0].partition("\nOptions:")[2]
-    context = click.Context(ALL[words], info_name=words)
+    program = click.Context(
+        tilescope.cli.tilescope, help_option_names=["-h", "--help"]
+    )  # a command keeps its first answer
+    context = click.Context(ALL[words], info_name=words, parent=program)
     for parameter in ALL[words].get_params(context):
         if isinstance(parameter, click.Option):
             name = max(parameter.opts, key=len)
@@ -124,3 +130,29 @@ def test_an_example_that_needs_nothing_else_runs(line, tmp_path, monkeypatch, ca
     said = shlex.split(line.replace("\\\n", " ").partition(" > ")[0])[1:]
     assert run(said) in (0, 1), capsys.readouterr().err
     assert capsys.readouterr().out
+
+
+def test_help_loads_nothing_heavy():
+    """The help of every command, one after another in a new interpreter: tables, numpy and the machine are not needed for it."""
+    code = (
+        "import contextlib, io, sys\n"
+        "from tilescope.cli import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as printed:\n"
+        f"    statuses = [run([*words.split(), '--help']) for words in {list(ALL)}]\n"
+        "assert statuses == [0] * len(statuses)\n"
+        "assert printed.getvalue().count('Usage: tilescope ') == len(statuses)\n"
+        "print(*sorted(name for name in sys.modules if name.split('.')[0] in ('numpy', 'ml_dtypes', 'tilescope')))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    loaded = found.stdout.split()
+    assert "tilescope.cli" in loaded
+    assert not [name for name in loaded if name.startswith(("numpy", "ml_dtypes"))]
+    light = {"cli", "errors", "extras", "html_table", "late_names", "names", "questions", "sentence"}
+    assert {name.split(".")[1] for name in loaded if "." in name} <= light
+
+
+def test_a_narrow_terminal_gets_narrow_help(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run(["swizzle", "--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60

@@ -83,7 +83,7 @@ def test_refusals_go_to_stdout_and_what_is_not_understood_to_stderr(capsys, argu
 
 def test_pairs_of_blocks_in_a_cluster_of_one_are_refused_with_a_reason(capsys):
     assert run(["pipeline", "256x64", "256x64", "bf16", "--arch", "sm_100", "--cta-group", "2"]) == 1
-    assert "use cluster=2" in capsys.readouterr().out
+    assert "use --cluster 2" in capsys.readouterr().out
 
 
 def test_emitted_code_is_written_to_the_file_that_it_names(capsys, tmp_path):

@@ -8,7 +8,7 @@ from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
 from tilescope.machine import kernel as kernel_module
-from tilescope.machine import remedy
+from tilescope.machine import remedy, trial
 from tilescope.machine.memory import GlobalMemory
 
 KERNELS = {pairs.name: pairs for pairs in TABLE}
@@ -31,7 +31,6 @@ def wait_loop(barrier, parity):
 # Kernel, mistake, and what the first error that has a remedy tells to insert: text, place, instruction beside it.
 REMEDIES = [
     ("tma_load", "no-wait", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
-    ("tma_load", "wrong-parity", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
     ("tma_load", "wrong-barrier", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
     ("tma_load", "init-unseen", [("bar.sync 0;", "before", "@!first bra wait")]),
     ("tma_one_waits", "no-barrier", [("bar.sync 0;", "before", "ld.shared.u32 value, [place]")]),
@@ -286,13 +285,26 @@ def test_nothing_is_tried_for_a_run_that_was_stopped(monkeypatch):
     assert runs == ["asked"]
 
 
-def test_trials_end_when_their_steps_are_used_up(monkeypatch):
-    monkeypatch.setattr(remedy, "SHORT_STEPS", 0)
-    monkeypatch.setattr(remedy, "STEPS_OF_ALL_TRIALS", 1)
+def test_trials_end_when_their_steps_are_used_up_and_the_finding_says_so(monkeypatch):
+    monkeypatch.setattr(trial, "SHORT_STEPS", 60)  # reading the kernel once counts for its instructions, 14
+    monkeypatch.setattr(trial, "STEPS_OF_ALL_TRIALS", 1)
     runs = counted_runs(monkeypatch)
     result = kernel_of(RACE).run(1, 64, [np.zeros(64, np.uint32)])
     assert runs == ["asked", "trial"]
-    assert errors(result)[0].change is None
+    finding = errors(result)[0]
+    assert finding.change is None
+    assert finding.fix.endswith("between them. Not all remedies were tried: their runs end after 113 steps.")
+    assert finding.values["trial_steps"] == 113  # those of the run: 13, and 100 for its block
+
+
+def test_every_error_has_its_turn():
+    apart = "\n".join(
+        f"st.shared.u32 [%r2+{256 * number}], %r1; ld.shared.u32 %r3, [s+{256 * number + 128}];" for number in range(7)
+    )
+    body = RACE.replace("s[256]", "s[2048]").replace("st.shared.u32 [%r2], %r1;", f"st.shared.u32 [%r2], %r1; {apart}")
+    result = kernel_of(body).run(1, 64, [np.zeros(64, np.uint32)])
+    assert len(errors(result)) > 5
+    assert all(finding.change is not None for finding in errors(result))
 
 
 def test_a_finding_with_a_remedy_survives_json():

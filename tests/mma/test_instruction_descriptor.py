@@ -258,7 +258,7 @@ def test_every_word_is_explained_or_refused_by_name(word, kind):
             {"a_type": "e2m3", "a_major": "MN"},
             "a_major of kind f8f6f4 with a_type = e2m3 is K: MN-major operands are of float16",
         ),
-        ("mxf4", {"b_major": "MN"}, "Use b_major='K'"),
+        ("mxf4", {"b_major": "MN"}, 'Use b_major="K"'),
         ("mxf4", {"scale_type": "ue4m3"}, "scale_type of kind mxf4 is ue8m0"),
         ("mxf4", {"a_scale_id": 1}, "a_scale_id of kind mxf4 is 0 or 2"),
         ("mxf4", {"k": 96, "sparse": True}, "k of kind mxf4 is 64"),

@@ -24,12 +24,15 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
+from tilescope.cli.help_page import HELP_OPTIONS, help_page
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.extras import extra_of
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
+from tilescope.questions.plain_argument import said_plainly
 from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
+from tilescope.sentence import saying_arguments
 
 COMMAND_GROUPS = {  # by what people want, and what the list of commands says of each
     "Something fails, hangs or is wrong": {
@@ -156,7 +159,7 @@ def _show_help(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": [*HELP_OPTIONS]})
 @click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
 @click.pass_context
 def tilescope(context: click.Context) -> None:
@@ -188,8 +191,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters still gets the rest
+    page = help_page(arguments)
+    if page is not None:
+        click.echo(page, nl=False)
+        return 0
     try:
-        with tilescope.make_context("tilescope", arguments) as context:
+        with saying_arguments(said_plainly), tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         is_quiet = "-q" in arguments or "--quiet" in arguments

@@ -28,9 +28,11 @@ from tilescope.questions.question import (
     MisuseError,
     Question,
     Reader,
+    as_options,
     default_of,
     flag,
 )
+from tilescope.sentence import saying_arguments
 from tilescope.written import product, tile
 
 if TYPE_CHECKING:
@@ -271,14 +273,15 @@ def click_command(question: Question, gather: Gather | None) -> click.Command:
     ) -> int:
         output = Output(as_json, svg_path, out_path, is_quiet)
         output.require_one_on_stdout()
-        asked = asked_by(question.inputs, said)
-        if svg_path is not None:
-            asked = asked.saying(svg=True)
-        try:
-            answer = question.answer(asked if gather is None else gather(asked, output))
-        except MisuseError as error:
-            raise click.UsageError(str(error)) from None
-        return show_all(question, asked, answer, output)
+        with saying_arguments(as_options(question.inputs)):
+            asked = asked_by(question.inputs, said)
+            if svg_path is not None:
+                asked = asked.saying(svg=True)
+            try:
+                answer = question.answer(asked if gather is None else gather(asked, output))
+            except MisuseError as error:
+                raise click.UsageError(str(error)) from None
+            return show_all(question, asked, answer, output)
 
     starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, product)
     kind = _ShapeCommand if starts_with_shape else ManualCommand

@@ -12,7 +12,8 @@ from tilescope.cli.files import with_map
 from tilescope.cli.manual import ManualCommand
 from tilescope.questions.first_lines.maps import of_encoded
 from tilescope.questions.map_inputs import DESCRIBED_MAP, described
-from tilescope.questions.question import Answer, MisuseError
+from tilescope.questions.question import Answer, MisuseError, as_options
+from tilescope.sentence import saying_arguments
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 
 _WORDS_PER_LINE = 4
@@ -27,6 +28,7 @@ the driver.
 """
 
 
+@saying_arguments(as_options(DESCRIBED_MAP))
 def encode(
     *,
     as_json: bool,

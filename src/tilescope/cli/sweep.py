@@ -18,7 +18,8 @@ from tilescope.planner.sweeping import combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
 from tilescope.questions.first_lines.plans import of_sweep
 from tilescope.questions.plans import PLAN_INPUTS
-from tilescope.questions.question import Answer, Input, Reader
+from tilescope.questions.question import Answer, Input, Reader, as_options
+from tilescope.sentence import saying_arguments
 
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
 _OPTION_OF_WORD = {"tile": "--tile", "data_type": "--type"}
@@ -46,6 +47,7 @@ def _swept_input(row: Input) -> Input:
 SWEPT_INPUTS = tuple(_swept_input(row) for row in PLAN_INPUTS if row.name in _LISTED)
 
 
+@saying_arguments(as_options(PLAN_INPUTS))
 def sweep(
     *, file: str | None, workers: int, as_json: bool, is_quiet: bool, svg_path: Path | None, **said: object
 ) -> int:

@@ -21,19 +21,19 @@ SUMS_NOT_CONVERTED = EMIT.worded(
     argument="output_type",
     found="C of {data_type}",
     limit="{sums} sums become {known:, }",
-    fix="Use output_type='{nearest}'.",
+    fix="Use {output_type:='{nearest}'}.",
 )
 TILE_BEYOND_WARPGROUPS = EMIT.worded(
     argument="tile",
     found="a tile of {tile: x }",
     limit="two warpgroups hold at most {accumulators} accumulators a thread, and one instruction covers all of n",
-    fix="Plan with tile={nearest}.",
+    fix="Plan with {tile:={nearest}}.",
 )
 TILE_BEYOND_MMA = EMIT.worded(
     argument="tile",
     found="a tile of {tile: x }",
     limit="mma takes 16 rows, 8 columns and {k_step} of k, in at most {accumulators} accumulators a thread",
-    fix="Plan with tile=(64, 64, {k}).",
+    fix="Plan with {tile:=(64, 64, {k})}.",
 )
 
 

@@ -16,14 +16,14 @@ COPY_NOT_IN_GLUON = EMIT.worded(
     argument="copy",
     found="a {direction} by {copy}",
     limit="Gluon text shows loads by TMA",
-    fix='Plan with copy="tma".',
+    fix='Plan with {copy:="tma"}.',
 )
 STORE_NOT_IN_GLUON = COPY_NOT_IN_GLUON.worded(fix='Emit "cuda" for a store.')
 TILE_NOT_IN_GLUON = EMIT.worded(
     argument="tile",
     found="a tile of {rows} x {columns}",
     limit="Triton's blocks are powers of two",
-    fix="Plan with tile={powers}.",
+    fix="Plan with {tile:={powers}}.",
 )
 ELEMENT_NOT_IN_GLUON = EMIT.worded(
     argument="data_type",
@@ -35,13 +35,13 @@ LAYOUT_NOT_IN_GLUON = EMIT.worded(
     argument="layout",
     found="{reason}",
     limit="Gluon's shared layouts hold spans column by column",
-    fix='Plan with swizzle="{span_bytes}B", atom_order="column".',
+    fix='Plan with {swizzle:="{span_bytes}B"}, {atom_order:="column"}.',
 )
 SWIZZLE_NOT_IN_GLUON = EMIT.worded(
     argument="swizzle",
     found="swizzle {swizzle}, {major}-major",
     limit="TMA takes Gluon's NVMMASharedLayout",
-    fix='Plan with swizzle="{span_bytes}B".',
+    fix='Plan with {swizzle:="{span_bytes}B"}.',
 )
 
 

@@ -36,9 +36,9 @@ TYPE_NOT_MULTIPLIED = EMIT.worded(
     argument="data_type",
     found="{data_type} for {user}",
     limit="tensor cores multiply {known:, } in emitted programs",
-    fix='Plan for consumer="ld.b128 rows".',
+    fix='Plan for {consumer:="ld.b128 rows"}.',
 )
-GEMM_TYPE_NOT_MULTIPLIED = TYPE_NOT_MULTIPLIED.worded(fix='Plan with data_type="bf16".')
+GEMM_TYPE_NOT_MULTIPLIED = TYPE_NOT_MULTIPLIED.worded(fix='Plan with {data_type:="bf16"}.')
 
 
 @cache

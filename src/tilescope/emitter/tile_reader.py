@@ -19,19 +19,19 @@ from tilescope.smem.access import Access
 IDENTITY_ROWS = 64  # of A, which wgmma takes in blocks of 64; B's identity has as many rows as a K step
 VECTOR_NOT_READ = EMIT.worded(
     limit="threads read 2 to 16 bytes at once",
-    fix='Use consumer="ld.b16 rows".',
+    fix='Use {consumer:="ld.b16 rows"}.',
 )
 FP8_NOT_MULTIPLIED = EMIT.worded(
     argument="data_type",
     found="{data_type} on {arch}",
     limit="mma multiplies fp8 from sm_89 on",
-    fix='Plan for arch="sm_89".',
+    fix='Plan for {arch:="sm_89"}.',
 )
 TILE_NOT_TRANSPOSED = EMIT.worded(
     argument="major",
     found="{reader} of an MN-major {data_type} tile",
     limit="ldmatrix.trans moves 16 bits",
-    fix='Plan with major="K".',
+    fix='Plan with {major:="K"}.',
 )
 
 

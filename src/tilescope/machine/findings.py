@@ -27,6 +27,7 @@ from tilescope.machine.places import (
     threads_of,
     where_it_lies,
 )
+from tilescope.machine.remedy_words import of_what_ended
 from tilescope.machine.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.swizzle_findings import swizzle_findings
@@ -174,7 +175,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     A thread that cannot go on, or that arms an mbarrier which still waits for a copy, is often the victim of two accesses that
     nothing orders: a missing wait lets a slot be freed too early. So findings about such accesses come first.
     """
-    byte_errors = tuple(byte_findings(launch, result.waiting if result.outcome == "hang" else ()))
+    byte_errors = tuple(byte_findings(launch, result))
     ending = _ending(launch, result)
     unordered = order_findings(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
@@ -192,16 +193,16 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
 
 def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
-        return (_fault_finding(launch, result.waiting[-1], result.fault),)
+        return (_fault_finding(launch, result, result.fault),)
     if result.outcome == "hang":
-        return tuple(hang_findings(result.waiting))
+        return hang_findings(launch, result)
     if result.outcome == "stopped":
         return (_stopped_finding(launch, result.waiting[-1]),)
     return ()
 
 
-def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) -> Violation:
-    cluster = schedule.cluster
+def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> Violation:
+    cluster = result.waiting[-1].cluster
     if fault.lane is None:
         who = f"block {block_of(cluster, 0)}"
     else:
@@ -215,18 +216,19 @@ def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) 
     if fault.missing_bytes is not None and fault.address is not None:
         variable = shared_variable(launch.program, fault.address & SHARED_OFFSET_MASK)
         wording = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
-    return wording.violation(
-        where=instruction_named(launch.program, cluster.pc),
+    facts = {
+        "where": instruction_named(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
-        who=who,
-        reason=fault.reason,
-        lies=lies,
-        code=fault.code,
-        rule_name=fault.rule,
-        address=fault.address,
-        variable=variable,
-        missing_bytes=fault.missing_bytes,
-    )
+        "who": who,
+        "reason": fault.reason,
+        "lies": lies,
+        "code": fault.code,
+        "rule_name": fault.rule,
+        "address": fault.address,
+        "variable": variable,
+        "missing_bytes": fault.missing_bytes,
+    }
+    return of_what_ended(wording, launch, result, facts)
 
 
 def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.launch import Launch
+from tilescope.machine.order.conflict import Remedy
 from tilescope.machine.run import Outcome
 from tilescope.machine.schedule import Schedule
 
@@ -27,6 +28,8 @@ class GridRun:
     outcome: Outcome = "finished"
     fault: KernelFaultError | None = None
     waiting: list[Schedule] = field(default_factory=list)  # clusters that were under way when it stopped
+    cure: Remedy | None = None  # what was tried, and lets it finish
+    is_cure_untried: bool = False  # not everything was tried: the trials had no steps left
     finished_blocks: int = 0
     thread_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     warp_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -10,7 +10,7 @@ Blocks that wait in the same way are counted, not repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,9 @@ from tilescope.errors import Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.grid import GridRun
 from tilescope.machine.instructions.control import Branch
+from tilescope.machine.launch import Launch
 from tilescope.machine.places import (
     array_named,
     block_of,
@@ -33,6 +35,7 @@ from tilescope.machine.places import (
     threads_of,
 )
 from tilescope.machine.records import BlockIndex
+from tilescope.machine.remedy_words import of_what_ended
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers
 from tilescope.pipeline.mbarrier import Mbarrier
@@ -111,14 +114,15 @@ class Wait(NamedTuple):
         return self.wording, self.where, self.threads, tuple(self.facts.items())
 
 
-def hang_findings(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
+def hang_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     """A finding for every wait that cannot end; equal waits of several blocks are one."""
+    schedules = result.waiting
     waits: dict[tuple[object, ...], list[Wait]] = {}
     for schedule in schedules[:_CLUSTERS_READ]:
         for wait in waits_of(schedule):
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
-    findings = [_violation(equal) for equal in groups[:_GROUPS_NAMED]]
+    findings = [_violation(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
     unnamed = groups[_GROUPS_NAMED:]
     more = len(unnamed) + max(len(schedules) - _CLUSTERS_READ, 0)
     if more:
@@ -127,13 +131,13 @@ def hang_findings(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
     return tuple(findings)
 
 
-def _violation(equal: list[Wait]) -> Violation:
+def _violation(launch: Launch, result: GridRun, equal: list[Wait]) -> Violation:
     first = equal[0]
     who = f"{first.threads} of block {first.block}"
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
-    return first.wording.violation(where=first.where, who=who, **first.facts)
+    return of_what_ended(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
 
 
 def waits_of(schedule: Schedule) -> Iterator[Wait]:
@@ -145,6 +149,20 @@ def waits_of(schedule: Schedule) -> Iterator[Wait]:
     yield from _cluster_barrier(standing)
     for pc, lanes in schedule.gathering.items():
         yield from _gathering(standing, pc, lanes)
+
+
+class StuckPoll(NamedTuple):
+    """A poll that does not pass, by its pc, and the shared address of the mbarrier that it asks."""
+
+    pc: int
+    address: int
+
+
+def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
+    """The polls of mbarriers that the threads of a cluster cannot pass."""
+    for wait in waits_of(schedule):
+        if wait.wording is MBARRIER:
+            yield StuckPoll(wait.pc, wait.facts["address"])
 
 
 class _Standing:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -42,7 +41,7 @@ from tilescope.ptx.source_name import parameter_name, source_name, template_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
-from tilescope.sentence import by, counted, printed
+from tilescope.sentence import argument_said, by, counted, printed
 
 if TYPE_CHECKING:
     from tilescope.machine.mutation.mutant import Mutant
@@ -57,7 +56,7 @@ ENTRY = rule(
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
-    fix='Name one of them, or a part of only one name[[: entry="{nearest}", on the command line --entry {quoted}]].',
+    fix='Name one of them, or a part of only one name[[: {entry:="{nearest}"}]].',
     source="PTX ISA, .entry",
     passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
     failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
@@ -338,7 +337,6 @@ def _chosen(module: Module, entry: str | None) -> Function:
         asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
         known=names or ["no entry"],
         nearest=names[0] if names else None,
-        quoted=shlex.quote(names[0]) if names else None,
     )
 
 
@@ -432,7 +430,7 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
             argument="blocks",
             found=printed(blocks),
             limit="a sequence of blocks, each by its coordinates",
-            fix="Use blocks=[(0, 0, 0)].",
+            fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
         )
     wanted = []
     for index in listed:
@@ -444,7 +442,7 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
                 argument="blocks",
                 found=f"block {coordinates}",
                 limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
-                fix="Use blocks=[(0, 0, 0)].",
+                fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
             )
         wanted.append((x, y, z))
     return wanted

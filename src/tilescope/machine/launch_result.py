@@ -12,6 +12,7 @@ from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import GridRun
 from tilescope.machine.launch import Launch
 from tilescope.machine.proof.described import Recorded
+from tilescope.machine.proof.log import MetCluster
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
@@ -122,8 +123,11 @@ def _end_log(result: GridRun) -> None:
         log = schedule.cluster.log
         if log is not None and result.outcome == "hang":
             spinning = [one.front.lanes for one in schedule.spinning]
-            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
-            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
+            at_cluster = [
+                MetCluster(one.pc - 1, one.lanes, waits=True, has_passed=False)
+                for one in schedule.barriers.cluster_waiting
+            ]
+            log.end(schedule.barriers.unfinished(), spinning, at_cluster)
 
 
 def _recorded(launch: Launch, result: GridRun) -> Recorded:

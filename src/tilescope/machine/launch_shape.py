@@ -31,7 +31,7 @@ BLOCK_SIZE = rule(
     argument="block",
     found="a block of {block: x } threads",
     limit="{limit_text}",
-    fix="Use block={allowed}.",
+    fix="Use {block:={allowed}}.",
     source="PTX ISA, .reqntid and .maxntid; CUDA, compute capabilities",
     passing=f'ts.Kernel("{_PLAIN}").run(1, 1024)',
     failing=f'ts.Kernel("{_PLAIN}").run(1, 1025)',
@@ -39,7 +39,7 @@ BLOCK_SIZE = rule(
 NO_BLOCK = BLOCK_SIZE.worded(
     found="no block",
     limit="{entry} does not say how many threads it wants",
-    fix="Add block=128, for example: the number of threads that its launcher uses.",
+    fix="Add {block:=128}, for example: the number of threads that its launcher uses.",
 )
 CLUSTER_SIZE = rule(
     "launch-cluster",
@@ -47,7 +47,7 @@ CLUSTER_SIZE = rule(
     argument="cluster",
     found="a cluster of {cluster: x } blocks in a grid of {grid: x }",
     limit="{limit_text}",
-    fix="Use cluster={allowed}.",
+    fix="Use {cluster:={allowed}}.",
     source="PTX ISA, .reqnctapercluster; CUDA, cluster dimensions",
     passing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=2)',
     failing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=3)',

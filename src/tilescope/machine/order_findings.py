@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from tilescope.errors import Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.element import Element, array_element, tile_element
+from tilescope.machine.grid import GridRun
 from tilescope.machine.launch import Launch
 from tilescope.machine.lost_update import is_lost_update
-from tilescope.machine.order.conflict import Conflict, How, Insertion, Side
+from tilescope.machine.order.conflict import Conflict, How, Side
 from tilescope.machine.order.witness import BarrierBytes, PhaseBytes
 from tilescope.machine.order_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
 from tilescope.machine.places import (
@@ -28,7 +29,7 @@ from tilescope.machine.places import (
 )
 from tilescope.machine.program import Program
 from tilescope.machine.records import block_index
-from tilescope.machine.schedule import Schedule
+from tilescope.machine.remedy_words import FINDING_GONE, cured, of_what_ended, untried
 from tilescope.machine.tensor_findings import (
     BY_WARP,
     FINISH,
@@ -40,7 +41,6 @@ from tilescope.machine.tensor_findings import (
     columns_named,
     tensor_place,
 )
-from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
     "read": "reads",
@@ -87,28 +87,23 @@ _END_REMEDY: dict[How, str] = {
     **TENSOR_END_REMEDY,
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
-_PLACE_WORDS: dict[str | int, str] = {"before": "before", "behind": "after"}  # of an insertion
-_TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
-_IN_CUDA: dict[str | int, str] = {
-    "bar.sync 0;": "__syncthreads()",
-    "bar.warp.sync 0xffffffff;": "__syncwarp()",
-    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
-    "fence.acq_rel.gpu;": "__threadfence()",
-    "fence.acq_rel.cta;": "__threadfence_block()",
-}
 
 
-def byte_findings(launch: Launch, schedules: Sequence[Schedule]) -> Iterator[Violation]:
-    """Mbarriers that got more or fewer bytes than they expected; equal ones of several blocks are one finding.
+class WrongBytes(NamedTuple):
+    """Mbarriers that got more or fewer bytes than they expected: in phases that ended, and in phases that cannot end."""
 
-    In a run that ended, these are phases that ended while a copy was under way; in clusters that hang, also phases that
-    cannot end.
-    """
+    spilled: list[BarrierBytes]
+    stuck: list[BarrierBytes]
+
+
+def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
+    """In a run that ended, phases that ended while a copy was under way; in clusters that hang, also phases that cannot end."""
     if launch.order is None:
-        return
+        return WrongBytes([], [])
     spilled = [*launch.order.spilled]
     stuck: list[BarrierBytes] = []
-    for schedule in schedules:
+    hanging = result.waiting if result.outcome == "hang" else []
+    for schedule in hanging:
         cluster = schedule.cluster
         if cluster.order is None:
             continue
@@ -121,22 +116,34 @@ def byte_findings(launch: Launch, schedules: Sequence[Schedule]) -> Iterator[Vio
             elif barrier.expected_bytes != barrier.came_bytes and address not in under_way:
                 held = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
                 stuck.append(BarrierBytes(offset, block, held))
-    yield from _byte_violations(launch.program, SPILLED_BYTES, spilled)
-    yield from _byte_violations(launch.program, EXPECTED_BYTES.wording, stuck)
+    return WrongBytes(spilled, stuck)
 
 
-def _byte_violations(program: Program, wording: Wording, barriers: Sequence[BarrierBytes]) -> Iterator[Violation]:
+def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
+    """Mbarriers that got more or fewer bytes than they expected; equal ones of several blocks are one finding."""
+    wrong = wrong_bytes(launch, result)
+    yield from _byte_violations(launch, result, SPILLED_BYTES, wrong.spilled)
+    yield from _byte_violations(launch, result, EXPECTED_BYTES.wording, wrong.stuck)
+
+
+def _byte_violations(
+    launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
+) -> Iterator[Violation]:
     """A finding for each mbarrier; those of other blocks with the same offset and the same bytes are only counted."""
     alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
     for one in barriers:
         alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
     for (offset, expected, came), (first, *others) in alike.items():
-        variable = shared_variable(program, offset)
-        where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
-        lines = line_facts(program, *sorted(first.bytes.pcs))
-        yield wording.violation(
-            where=where, block=first.block, others=len(others), expected=expected, came=came, **lines
-        )
+        variable = shared_variable(launch.program, offset)
+        facts = {
+            "where": f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})"),
+            "block": first.block,
+            "others": len(others),
+            "expected": expected,
+            "came": came,
+            **line_facts(launch.program, *sorted(first.bytes.pcs)),
+        }
+        yield of_what_ended(wording, launch, result, facts)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -162,11 +169,11 @@ def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
     if None in sources:
         return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
     before = None if conflict.before is None else conflict.before.how
-    insertions = None if conflict.remedy is None else conflict.remedy.insertions
+    edits = None if conflict.remedy is None else (conflict.remedy.insertions, conflict.remedy.corrections)
     is_one_store = conflict.before is conflict.now
     is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
     done = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
-    return *done, *sources, insertions
+    return *done, *sources, edits
 
 
 class _Told(NamedTuple):
@@ -183,14 +190,11 @@ def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequenc
     broken = rule_of(conflict)
     if broken is RACE and is_lost_update(launch.program, conflict):
         broken = LOST_UPDATE
-    remedy = conflict.remedy
-    if remedy is None:
-        return broken.violation(**facts)
-    places = [_inserted(launch, one) for one in remedy.insertions]
-    facts["insertions"] = _put(places)
-    others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
-    facts["others_gone"] = sum(remedy.gone.issuperset(one.pcs for one in other) for other in others)
-    return broken.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
+    if conflict.remedy is not None:
+        others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
+        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(one.pcs for one in other) for other in others)
+        return cured(broken, launch, conflict.remedy, FINDING_GONE, facts)
+    return untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
 
 
 def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
@@ -202,32 +206,6 @@ def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
         what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group)} {what}"
     return facts | line_facts(launch.program, *pcs)
-
-
-def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
-    """An insertion as data: the text, and the instruction before or after which it is put."""
-    instruction = launch.program.instructions[insertion.pc]
-    assert instruction is not None
-    return {
-        "text": insertion.text,
-        "place": insertion.place,
-        "line": instruction.line,
-        "offset": insertion.offset,
-        "where": instruction_named(launch.program, insertion.pc),
-    }
-
-
-def _put(places: list[dict[str, str | int]]) -> list[str]:
-    """Insertions in words; one text at several places is written once."""
-    by_text: dict[str | int, list[str]] = {}
-    for one in places:
-        by_text.setdefault(one["text"], []).append(f"{_PLACE_WORDS[one['place']]} {one['where']}")
-    phrases = []
-    for text, spots in by_text.items():
-        in_cuda = _IN_CUDA.get(text)
-        name = f"`{text}`" if in_cuda is None else f"`{text}` ({in_cuda})"
-        phrases.append(f"{name} {listed(spots)}")
-    return phrases
 
 
 def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from tilescope.machine.records import BlockIndex
 
 COPIED_BYTES = 64 << 20  # a launch with more memory is not run again
 STEPS_OF_A_TRIAL = 4  # times the steps of the run
+STEPS_OF_ALL_TRIALS = 16  # times the steps of the run; short runs have SHORT_STEPS
+SHORT_STEPS = 30_000
 OTHER_SEEDS = (1, 2)  # a change has to hold in other orders of the threads too
 
 
@@ -25,8 +27,21 @@ class Before(NamedTuple):
     blocks: Sequence[BlockIndex] | None
 
 
-def trial_launch(launch: Launch, program: Program, before: Before, seed: int | None) -> Launch:
+def steps_made(launch: Launch) -> int:
+    """What a run has used up of its steps: its instructions, and what counts as some."""
+    return launch.max_steps - launch.steps_left
+
+
+def steps_of_all_trials(launch: Launch) -> int:
+    """How many steps all trials of remedies may make together; reading an edited kernel counts one for each instruction."""
+    return max(SHORT_STEPS, STEPS_OF_ALL_TRIALS * steps_made(launch))
+
+
+def trial_launch(
+    launch: Launch, program: Program, before: Before, seed: int | None, max_steps: int | None = None
+) -> Launch:
     """The same launch of another program, on memory as it was, with findings and nothing else."""
+    most = STEPS_OF_A_TRIAL * steps_made(launch) if max_steps is None else max_steps
     memory = before.memory.copied(COPIED_BYTES)
     assert memory is not None  # it is a copy itself
     return Launch(
@@ -42,7 +57,7 @@ def trial_launch(launch: Launch, program: Program, before: Before, seed: int | N
         variable_addresses=launch.variable_addresses,
         arch=launch.arch,
         random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
-        max_steps=min(launch.max_steps, STEPS_OF_A_TRIAL * (launch.max_steps - launch.steps_left)),
+        max_steps=min(launch.max_steps, most),
         max_seconds=launch.max_seconds,
         begun=launch.begun,
         order=LaunchOrder(program, memory),

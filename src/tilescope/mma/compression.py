@@ -79,7 +79,7 @@ SPARSE_SELECTOR = rule(
     argument="selector",
     found="selector = {selector}",
     limit="{instruction} of {data_type} reads {lanes} of four lanes, so that its selector is {known:or}",
-    fix="Use selector={nearest}.",
+    fix="Use {selector:={nearest}}.",
     source="PTX ISA, mma.sp: sparsity selector",
     passing='ts.compress(np.eye(16, 32), "bf16", instruction="mma.sp.m16n8k32", selector=1)',
     failing='ts.compress(np.eye(16, 32), "bf16", instruction="mma.sp.m16n8k32", selector=2)',

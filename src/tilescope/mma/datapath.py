@@ -23,7 +23,7 @@ from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS
 from tilescope.mma.tmem_address import LANE_BITS, QUARTER_LANES, TMEM_LANES
 from tilescope.reading import plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed
+from tilescope.sentence import argument_said, printed
 
 TMEM_DATAPATH = rule(
     "tmem-datapath",
@@ -166,9 +166,9 @@ def _changes_to(row: Datapath, cta_group: int | None, ws: bool, sparse: bool) ->
     """The arguments, beside m, that have to change to reach a layout."""
     changes = []
     if row.cta_group != cta_group:
-        changes.append(f"cta_group={row.cta_group}")
+        changes.append(argument_said("cta_group", row.cta_group))
     if ws not in row.ws:
-        changes.append(f"ws={row.ws[0]}")
+        changes.append(argument_said("ws", row.ws[0]))
     if sparse not in row.sparse:
-        changes.append(f"sparse={row.sparse[0]}")
+        changes.append(argument_said("sparse", row.sparse[0]))
     return tuple(changes)

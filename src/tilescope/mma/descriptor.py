@@ -45,7 +45,7 @@ LEADING_ADDRESS = rule(
     argument="leading_is_address",
     found="leading_is_address with swizzle {swizzle} and base offset {base_offset}",
     limit="a leading address needs swizzle 128B and base offset 0 (sm_103a)",
-    fix="Use swizzle 128B and base_offset=0.",
+    fix="Use swizzle 128B and {base_offset:=0}.",
     source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
     architectures=("sm_103",),
     passing="ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle='128B', leading_is_address=True)",
@@ -190,7 +190,7 @@ class OperandDescriptor(Value):
                 argument="major",
                 found="major = {major}",
                 limit="only K-major operands have a leading address",
-                fix='Use major="K".',
+                fix='Use {major:="K"}.',
             )
             problems.append(only_k_major.violation(major=major))
         widths = readable_bits(instruction, major, self.swizzle)
@@ -232,7 +232,7 @@ class OperandDescriptor(Value):
                 widest=widths[-1],
             )
         no_such_layout = self.form.read_rule.worded(
-            argument="major", found="major = {major}", limit=READS_NO_SUCH_LAYOUT, fix='Use major="MN".'
+            argument="major", found="major = {major}", limit=READS_NO_SUCH_LAYOUT, fix='Use {major:="MN"}.'
         )
         return no_such_layout.violation(instruction=instruction, major=major, mode=self.mode)
 

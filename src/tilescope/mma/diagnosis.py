@@ -41,22 +41,25 @@ Cause = Literal[
 ]
 # One sentence for each field in which the right descriptor may differ.
 _FIELD_SENTENCES: dict[Cause, str] = {
-    "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use major="{right}".',
+    "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use {major:="{right}"}.',
     "swizzle-mode": "Swizzle mode: {writer} wrote {right}, the descriptor reads {wrong}. Use swizzle {right}.",
-    "leading-stride-exchanged": "Leading and stride are in each other's role: use leading_bytes={right}, stride_bytes={wrong}.",
+    "leading-stride-exchanged": "Leading and stride are in each other's role: use {leading_bytes:={right}}, {stride_bytes:={wrong}}.",
     "base-offset": (
         "Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says {wrong}. "
-        "Use base_offset={right}."
+        "Use {base_offset:={right}}."
     ),
     "start-address": (
         "Start address: the first element was written for start {right:#x}, the descriptor says {wrong:#x}. "
-        "Use start_address={right:#x}."
+        "Use {start_address:={right:#x}}."
     ),
-    "leading-bytes": "Leading: the neighbour lies {right} bytes away, not {wrong}. Use leading_bytes={right}.",
-    "stride-bytes": "Stride: the neighbour lies {right} bytes away, not {wrong}. Use stride_bytes={right}.",
+    "leading-bytes": "Leading: the neighbour lies {right} bytes away, not {wrong}. Use {leading_bytes:={right}}.",
+    "stride-bytes": "Stride: the neighbour lies {right} bytes away, not {wrong}. Use {stride_bytes:={right}}.",
 }
-_INNERMOST_UNSAID = 'If the map\'s innermost dimension is {dimension}, pass tile_major="{major}": then the copies lie in the wrong place.'
-_LEADING_ADDRESS = "Leading: the neighbour begins at {right:#x}, not {wrong}. Use leading_bytes={right}."
+_INNERMOST_UNSAID = (
+    "If the map's innermost dimension is {dimension}, pass "
+    '{tile_major:="{major}"}: then the copies lie in the wrong place.'
+)
+_LEADING_ADDRESS = "Leading: the neighbour begins at {right:#x}, not {wrong}. Use {leading_bytes:={right}}."
 _LAYOUT_SENTENCES: dict[Cause, str] = {
     "majorness": "Majorness: the tile was written with {right}-major, the layout has {wrong}-major.",
     "swizzle-mode": "Swizzle mode: the tile was written with {right}, the layout has {wrong}.",

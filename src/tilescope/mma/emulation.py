@@ -42,12 +42,12 @@ SPARSE_BLOCKS = MMA_SHAPE.worded(
     limit="{instruction} takes {instruction_k} elements of k",
     fix="Pad k with zeros to {whole_k}.",
 )
-SPARSE_MMA_TYPE = MMA_TYPE.worded(limit="{instruction} multiplies {known:, }", fix="Use sparse=False.")
+SPARSE_MMA_TYPE = MMA_TYPE.worded(limit="{instruction} multiplies {known:, }", fix="Use {sparse:=False}.")
 TCGEN05_ALONE = MMA_GROUP.worded(
     argument="consumer",
     found="{consumer} with {options:, }",
     limit="only tcgen05 has that",
-    fix='Use consumer="tcgen05".',
+    fix='Use {consumer:="tcgen05"}.',
 )
 
 
@@ -149,7 +149,7 @@ def emulate_mma(
             "disable_output_lane": disable_output_lane is not None,
             "cluster": cluster is not None,
             "instruction_k": instruction_k is not None,
-            f"cta_group={printed(cta_group)}": not is_one_of(cta_group, (1,)),
+            f"cta_group = {printed(cta_group)}": not is_one_of(cta_group, (1,)),
         }
         options = tuple(name for name, is_asked in asked.items() if is_asked)
         if options:

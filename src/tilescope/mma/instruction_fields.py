@@ -21,7 +21,7 @@ from tilescope.errors import Violation
 from tilescope.layout import Major
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Shapes, Tcgen05Kind, shape_problems
 from tilescope.rule import Rule, rule
-from tilescope.sentence import listed, printed
+from tilescope.sentence import argument_said, listed, printed
 
 if TYPE_CHECKING:
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
@@ -38,7 +38,7 @@ TCGEN05_FIELD = rule(
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind}[[ with {beside:, }]] is {allowed: or }[[: {reason}]]",
-    fix="Use {field}={instead}.",
+    fix="Use {instead}.",
     source='PTX ISA, tcgen05.mma: "Instruction descriptor"',
     architectures=BLACKWELL,
     passing='ts.InstructionDescriptor("f16", 64, 64, a_type="bf16", max_shift=16)',
@@ -50,7 +50,7 @@ TCGEN05_MAJOR = rule(
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} with {beside:, } is {allowed: or }: {reason}",
-    fix="Use {field}={instead}.",
+    fix="Use {instead}.",
     source="PTX ISA, tcgen05.mma: valid layouts, which CuTe lists by type",
     architectures=BLACKWELL,
     passing='ts.InstructionDescriptor("f8f6f4", 128, 64, a_type="e4m3", a_major="MN")',
@@ -62,7 +62,7 @@ TCGEN05_FLAG = rule(
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} is {allowed: or }: {reason}",
-    fix="Use {field}={instead}.",
+    fix="Use {instead}.",
     source='PTX ISA, tcgen05.mma: "Instruction descriptor"',
     architectures=BLACKWELL,
     passing='ts.InstructionDescriptor("i8", 128, 64, a_type="s8", saturate=True)',
@@ -106,7 +106,7 @@ def field_problems(word: InstructionDescriptor, kind: Tcgen05Kind) -> Iterator[V
             beside=tuple(f"{name} = {value}" for name, value in choice.beside.items()),
             allowed=choice.allowed,
             reason=choice.reason,
-            instead=repr(choice.allowed[0]),
+            instead=argument_said(choice.field, choice.allowed[0]),
             kinds=other_kinds,
             **numbers,
         )

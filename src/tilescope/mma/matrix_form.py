@@ -29,7 +29,7 @@ MATRIX_COUNT = rule(
     argument="count",
     found="{asked} matrices",
     limit="{direction} moves {counts:or}",
-    fix="Use count={most}.",
+    fix="Use {count:={most}}.",
     source="PTX ISA, ldmatrix and stmatrix: .num",
     passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
     failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
@@ -40,12 +40,12 @@ MATRIX_TRANS = rule(
     argument="transpose",
     found="transpose = {transpose}",
     limit="{form} never transposes",
-    fix="Use transpose=False.",
+    fix="Use {transpose:=False}.",
     source="PTX ISA, ldmatrix and stmatrix: .trans",
     passing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64")',
     failing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64", transpose=True)',
 )
-ALWAYS_TRANSPOSED = MATRIX_TRANS.worded(limit="{form} always transposes", fix="Use transpose=True.")
+ALWAYS_TRANSPOSED = MATRIX_TRANS.worded(limit="{form} always transposes", fix="Use {transpose:=True}.")
 ROW_BYTES = 16
 MatrixFormName = Literal[
     "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"

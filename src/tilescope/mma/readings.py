@@ -46,7 +46,7 @@ DESCRIPTOR_MAJOR = rule(
     argument="major",
     found='major = "K"',
     limit="{swizzle} holds only MN-major elements of 32 bits; the fields are shown for those",
-    fix='Use major="MN", element_bits=32.',
+    fix='Use {major:="MN"}, {element_bits:=32}.',
     severity="note",
     source='PTX ISA, "Canonical Layouts" of tcgen05',
     passing=_TCGEN05_READ.format(major="MN"),

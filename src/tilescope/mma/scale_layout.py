@@ -103,7 +103,7 @@ SCALED_GROUP = MMA_GROUP.worded(
     argument="m, cta_group",
     found="m {asked_m}, cta_group {asked_group}",
     limit="a block has m 128, a pair also 256",
-    fix="Use m=128 with cta_group=1.",
+    fix="Use {m:=128} with {cta_group:=1}.",
 )
 ATOM_ALIGNMENT = SMEM_ALIGNMENT.worded(
     argument="smem_address",

@@ -76,7 +76,7 @@ INCOMPLETE_SCALING = MMA_SCALES.worded(
     argument="scale_kind",
     found="{passed: and }",
     limit="scaled products need scale_kind, a_scales and b_scales",
-    fix='Pass all three: scale_kind="mxfp8", a_scales=…, b_scales=….',
+    fix='Pass all three: {scale_kind:="mxfp8"}, a_scales=…, b_scales=….',
 )
 SIGNED_SCALE = MMA_SCALES.worded(
     found="a scale with its sign bit set",

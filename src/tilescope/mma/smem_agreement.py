@@ -27,7 +27,7 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.written_tile import NOT_WRITTEN, Addresses, PlacedCopy, WrittenTile
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE, Basis
-from tilescope.sentence import by
+from tilescope.sentence import argument_said, by
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -178,7 +178,7 @@ def _source_of(source: object, copies: object, smem_address: int) -> _Source:
                 argument="tensor_map_or_plan",
                 found="a plan whose threads copy",
                 limit="compatible follows TMA copies",
-                fix='Plan with copy="tma", or use plan.layout.',
+                fix=f"Plan with {argument_said('copy', 'tma')}, or use plan.layout.",
             )
         tensor_map = source.tensor_map(0, source.problem.tile)
         return _Source(tensor_map, source.problem.major, source.copies if copies is None else copies)

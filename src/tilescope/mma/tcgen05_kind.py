@@ -30,7 +30,7 @@ TCGEN05_TYPE = rule(
     argument="{field}",
     found="{field} = {asked}",
     limit="{field} of kind {kind} is {allowed: or }[[: {reason}]]",
-    fix="Use {field}={instead}.",
+    fix="Use {instead}.",
     source='PTX ISA, tcgen05.mma: "Instruction descriptor"',
     architectures=BLACKWELL,
     passing='ts.InstructionDescriptor("f16", 128, 256, a_type="bf16")',

@@ -82,7 +82,7 @@ PAIR_CLUSTER = rule(
     argument="cluster",
     found="cluster {asked} with cta_group {asked_group} for {m} x {n} (m x n)",
     limit="a cluster has pairs (cta_group=2) along x, at most {most} blocks, and shares m and n evenly",
-    fix="Use cluster=(2, 1) with cta_group=2.",
+    fix="Use {cluster:=(2, 1)} with {cta_group:=2}.",
     source="PTX ISA, tcgen05: CTA Pair",
     architectures=BLACKWELL,
     passing=(
@@ -98,7 +98,7 @@ MMA_LANES = rule(
     argument="disable_output_lane",
     found="masks {asked}",
     limit="{count} masks of 32 bits, one for each quarter of each block",
-    fix="Use disable_output_lane={whole}.",
+    fix="Use {disable_output_lane:={whole}}.",
     source="PTX ISA, tcgen05.mma: disable-output-lane",
     architectures=BLACKWELL,
     passing=(
@@ -112,7 +112,7 @@ MMA_LANES = rule(
 NO_SUCH_GROUP = MMA_GROUP.worded(
     found="{asked}[[ with {qualifier}]]",
     limit="one block multiplies, or a pair; .ws has one block",
-    fix="Use cta_group=1.",
+    fix="Use {cta_group:=1}.",
 )
 NO_SCALED_TYPE = MMA_SCALES.worded(
     argument="data_type",
@@ -127,7 +127,7 @@ NO_SUCH_K = TCGEN05_SHAPE.worded(
     fix="Use {own_k}.",
 )
 NO_SUCH_FORM = TCGEN05_SHAPE.worded(
-    argument="ws", found="{form}", limit="kind {kind} has {forms:, }", fix="Use ws=False."
+    argument="ws", found="{form}", limit="kind {kind} has {forms:, }", fix="Use {ws:=False}."
 )
 UNEVEN_PRODUCT = TCGEN05_SHAPE.worded(
     argument="a, b",

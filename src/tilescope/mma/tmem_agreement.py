@@ -23,7 +23,7 @@ from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries, integer, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
-from tilescope.sentence import printed
+from tilescope.sentence import argument_said, printed
 from tilescope.value import Value
 
 NO_STEP_AT_K = SCALE_K.worded(
@@ -225,7 +225,7 @@ def _scaled(
     if scale_id != step.scale_id:
         sentence = (
             f"Scale id: k {step.k} needs {blocks}, which {begin} at byte {step.scale_id} of the word; "
-            f"the descriptor says {scale_id}. Use {operand.lower()}_scale_id={step.scale_id}."
+            f"the descriptor says {scale_id}. Use {argument_said(f'{operand.lower()}_scale_id', step.scale_id)}."
         )
         return TmemAgreement(False, subject, sentence, "scale-byte", right, step.scale_id)
     agreed = f"The instruction at k {step.k} reads {blocks}, byte {step.scale_id} of the word at column {step.column}."

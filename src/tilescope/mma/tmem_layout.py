@@ -125,7 +125,7 @@ NO_SCALED_WS = TMEM_UNKNOWN.worded(
     argument="ws",
     found=".ws of {data_type}",
     limit="kind {kind} has no .ws instruction",
-    fix="Use ws=False with M 128.",
+    fix="Use {ws:=False} with M 128.",
 )
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
 _INDEX_NAMES: dict[TmemOperand, tuple[str, str]] = {

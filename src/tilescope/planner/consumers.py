@@ -167,7 +167,7 @@ def _swizzle_asked_for(problem: Problem) -> str | None:
     return problem.swizzle.name if problem.swizzle and problem.swizzle.bits else None
 
 
-_TRANSPOSE = 'Use major="K": transpose the tile once, or while copying.'
+_TRANSPOSE = 'Use {major:="K"}: transpose the tile once, or while copying.'
 PLAN_LAYOUT = rule(
     "plan-layout",
     "The consumer reads the layout: majorness, swizzle and element width together.",

@@ -37,6 +37,7 @@ from tilescope.planner.schedule_checks import schedule_problems
 from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
 from tilescope.reading import flag, integer, integers, known_name
+from tilescope.sentence import argument_said
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
@@ -290,18 +291,18 @@ class _TileSearch:
         bits = self.product.data_type.smem_bits
         fixes = []
         if fitting == 1:
-            fixes.append("stages=1 (copy and product take turns)")
+            fixes.append(f"{argument_said('stages', 1)} (copy and product take turns)")
         elif fitting:
-            fixes.append(f"stages={fitting}")
+            fixes.append(argument_said("stages", fitting))
         if self.is_asked or not fitting:
             needed = plans.smem_bytes(wanted)
             operands = wanted * (plans.a.stage_bytes + plans.b.stage_bytes)
             for part in (k >> 1, k >> 2, k >> 3):
                 smaller = needed - operands + operands * part // k
                 if part * bits >= _TILE_K_BITS and smaller <= self.product.arch.smem_per_block_bytes:
-                    fixes.append(f"tile=({m}, {n}, {part})")
+                    fixes.append(argument_said("tile", (m, n, part)))
                     break
-        return tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",)
+        return tuple(fixes) or (argument_said("tile", (64, 64, 1024 // bits)),)
 
 
 def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool) -> Plan | list[Obstacle]:

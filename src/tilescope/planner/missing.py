@@ -11,10 +11,10 @@ from tilescope.mma.tcgen05_kind import tcgen05_for
 # templates of what is said of both, whichever rule is broken
 CONSUMER_FOUND = "consumer = {consumer} on {arch}"
 CONSUMER_LIMIT = "{consumer} exists on {homes:, }; {arch} has {consumers:, }"
-CONSUMER_FIX = 'Use consumer="{own}", or arch="{home}".'
+CONSUMER_FIX = 'Use {consumer:="{own}"}, or {arch:="{home}"}.'
 KIND_FOUND = "{data_type} on {arch}"
 KIND_LIMIT = "kind {kind} of tcgen05.mma exists on {homes:, }"
-KIND_FIX = 'Use consumer="ldmatrix", or arch="{home}".'
+KIND_FIX = 'Use {consumer:="ldmatrix"}, or {arch:="{home}"}.'
 
 
 def missing_consumer(told: Wording, name: str, arch: Arch) -> list[Violation]:

@@ -53,7 +53,7 @@ PLAN_CARD = rule(
     argument="card",
     found="card = {card} with arch = {arch}",
     limit="a card has one architecture, and that of the {card} is {own}",
-    fix='Use arch="{own}", or leave it out.',
+    fix='Use {arch:="{own}"}, or leave it out.',
     source="the table of cards",
     passing='ts.plan((64, 64), "bf16", card="H200", arch="sm_90")',
     failing='ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
@@ -240,7 +240,7 @@ PLAN_COPY = rule(
     argument="copy",
     found="copy = tma on {arch}",
     limit="TMA exists on {known:, }",
-    fix='Use copy="cp.async".',
+    fix='Use {copy:="cp.async"}.',
     source="CUDA programming guide, compute capabilities",
     passing='ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")',
     failing='ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
@@ -249,17 +249,17 @@ STORE_WITHOUT_TMA = PLAN_COPY.worded(
     argument="direction",
     found="a store on {arch}",
     limit="stores are planned through TMA, which exists on {known:, }",
-    fix='Use arch="sm_90", or let the threads write their results to global memory.',
+    fix='Use {arch:="sm_90"}, or let the threads write their results to global memory.',
 )
 STORE_BY_THREADS = PLAN_COPY.worded(
     found="copy = {copy} for a store",
     limit="planned stores go through TMA",
-    fix='Use copy="tma".',
+    fix='Use {copy:="tma"}.',
 )
 MAP_FOR_THREADS = PLAN_COPY.worded(
     found="copy = {copy}",
     limit="only TMA reads a tensor map",
-    fix='Plan with copy="tma".',
+    fix='Plan with {copy:="tma"}.',
 )
 PLAN_TYPE = rule(
     "plan-type",
@@ -275,7 +275,7 @@ PLAN_TYPE = rule(
 TYPE_THAT_TMA_SPREADS = PLAN_TYPE.worded(
     found="{data_type} by {copy}",
     limit="its values are {global_bits} bits in global memory and {smem_bits} in shared memory",
-    fix='Only TMA spreads them out: use copy="tma".',
+    fix='Only TMA spreads them out: use {copy:="tma"}.',
 )
 TYPE_WITHOUT_KIND = PLAN_TYPE.worded(found=KIND_FOUND, limit=KIND_LIMIT, fix=KIND_FIX)
 PLAN_ROW = rule(
@@ -308,7 +308,7 @@ PLAN_SWIZZLE = rule(
     argument="swizzle",
     found="swizzle {swizzle} by {copy}",
     limit="a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",
-    fix='Use swizzle="128B", or copy="tma".',
+    fix='Use {swizzle:="128B"}, or {copy:="tma"}.',
     source='PTX ISA, "cp.async"; the table of swizzles',
     passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
     failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
@@ -324,7 +324,7 @@ PLAN_PATTERN = rule(
     argument="consumer",
     found="{pattern} for a load",
     limit="{op} writes shared memory; a load needs a pattern that reads it",
-    fix='Use consumer="ld.b128 rows", for example.',
+    fix='Use {consumer:="ld.b128 rows"}, for example.',
     source="the direction of the instruction",
     passing='ts.plan((64, 64), "bf16", consumer="ld.b128 rows")',
     failing='ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
@@ -332,7 +332,7 @@ PLAN_PATTERN = rule(
 PATTERN_FOR_STORE = PLAN_PATTERN.worded(
     found="{pattern} for a store",
     limit="{op} reads shared memory; a store needs a pattern that writes it",
-    fix='Use consumer="st.b128 rows", for example.',
+    fix='Use {consumer:="st.b128 rows"}, for example.',
 )
 
 

@@ -26,6 +26,7 @@ from tilescope.planner.obstacle import Broken, Obstacle, broken, or_obstacles
 from tilescope.planner.product import Product, mma_rows, mma_types
 from tilescope.planner.uneven_rows import uneven_rows
 from tilescope.rule import rule
+from tilescope.sentence import argument_said
 
 _NEVER_STORED = "16u4_align16b"
 
@@ -46,7 +47,7 @@ GEMM_TYPE = rule(
     argument="data_type",
     found="{data_type} on {arch}",
     limit="mma on {arch}, fed by ldmatrix in 32-bit registers, multiplies {known:, }",
-    fix='Use data_type="bfloat16"[[, or arch="{elsewhere}"]].',
+    fix='Use {data_type:="bfloat16"}[[, or {arch:="{elsewhere}"}]].',
     source='PTX ISA, "mma", "tcgen05.mma"; cuda.h, CUtensorMapDataType',
     passing='ts.plan_gemm(256, 256, 256, "bf16", arch="sm_80")',
     failing='ts.plan_gemm(256, 256, 256, "e4m3", arch="sm_80")',
@@ -63,7 +64,7 @@ BITS_NOT_MOVED = GEMM_TYPE.worded(
 RESULT_BITS_NOT_MOVED = GEMM_TYPE.worded(
     argument="output_type",
     limit="TMA moves {data_type} as {moved}, {together} to an element",
-    fix='Use output_type="int32".',
+    fix='Use {output_type:="int32"}.',
 )
 PACKED_NOT_MOVED = GEMM_TYPE.worded(
     argument="{argument}",
@@ -73,7 +74,7 @@ PACKED_NOT_MOVED = GEMM_TYPE.worded(
 RESULT_NOT_STORED = GEMM_TYPE.worded(
     argument="output_type",
     limit="TMA cannot store {data_type}",
-    fix='Use output_type="bfloat16".',
+    fix='Use {output_type:="bfloat16"}.',
 )
 GEMM_MAJOR = rule(
     "gemm-major",
@@ -81,7 +82,7 @@ GEMM_MAJOR = rule(
     argument="{argument}",
     found="{operand} MN-major, of {data_type}",
     limit="{instruction} reads MN-major elements of {widths:, } bits",
-    fix='Use {argument}="K": transpose {operand} once, or while copying.',
+    fix="Use {k_major}: transpose {operand} once, or while copying.",
     source='PTX ISA, "wgmma.mma_async", "tcgen05.mma", "ldmatrix"',
     passing='ts.plan_gemm(256, 256, 256, "bf16", b_major="MN")',
     failing='ts.plan_gemm(256, 256, 256, "e4m3", b_major="MN")',
@@ -168,6 +169,7 @@ def _unread_majors(product: Product) -> Iterator[Broken]:
                 GEMM_MAJOR,
                 change={argument: "K"},
                 argument=argument,
+                k_major=argument_said(argument, "K"),
                 operand=operand,
                 element_bits=element.bits,
                 data_type=element.name,

@@ -19,7 +19,7 @@ GEMM_SCHEDULE = rule(
     argument="split",
     found="swapped, split, parts, tail or dependent with {consumer}",
     limit="they are planned for wgmma",
-    fix='Leave them out, or use consumer="wgmma" on sm_90.',
+    fix='Leave them out, or use {consumer:="wgmma"} on sm_90.',
     source="tilescope's kernels",
     passing='ts.plan_gemm(16, 4096, 4096, "bf16", swapped=True, split=2)',
     failing='ts.plan_gemm(16, 4096, 4096, "bf16", arch="sm_80", split=2)',
@@ -28,13 +28,13 @@ TAIL_BESIDE_SPLIT = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail} with split = {split}, parts = {parts}",
     limit="blocks that share every tile have no last round of their own",
-    fix="Use tail=1, or split=1 and parts=1.",
+    fix="Use {tail:=1}, or {split:=1} and {parts:=1}.",
 )
 NO_TAIL = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail}, with {tiles:tile} of C for {sms:SM}",
     limit="the last round leaves {tail_tiles:tile}, of which each can be shared by at most {most:block}",
-    fix="Use tail={most}.",
+    fix="Use {tail:={most}}.",
 )
 PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
     argument="split",

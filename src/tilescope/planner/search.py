@@ -216,7 +216,7 @@ PLAN_SMEM = rule(
     argument="stages",
     found="[[{matrix}: ]]{stages} x {stage_bytes}[[ and {barrier_bytes} of mbarriers]] = {needed_bytes} bytes",
     limit=_BLOCK_LIMIT,
-    fix="Use stages={fit}.",
+    fix="Use {stages:={fit}}.",
     source="CUDA programming guide, compute capabilities",
     passing='ts.plan((128, 64), "bf16", stages=14).best',
     failing='ts.plan((128, 64), "bf16", stages=15).best',

@@ -51,37 +51,37 @@ PLAN_PIPELINE = rule(
 TILES_COPIED_UNLIKE = PLAN_PIPELINE.worded(
     found="plans of different directions or copies",
     limit="tiles of a stage arrive together",
-    fix='Plan all of them with direction="{direction}", copy="{copy}".',
+    fix='Plan all of them with {direction:="{direction}"}, {copy:="{copy}"}.',
 )
 NO_PAIR = PLAN_PIPELINE.worded(
     argument="cta_group",
     found="cta_group = {cta_group} with {unit} and {blocks:block} along x",
     limit="pairs of blocks along x multiply by tcgen05",
-    fix='Plan with consumer="tcgen05", and use cluster=2.',
+    fix='Plan with {consumer:="tcgen05"}, and use {cluster:=2}.',
 )
 CLUSTER_OF_THREADS = PLAN_PIPELINE.worded(
     argument="cluster",
     found="a cluster with copy = {copy}",
     limit="TMA multicasts, threads do not",
-    fix="Use cluster=1.",
+    fix="Use {cluster:=1}.",
 )
 CLUSTER_OF_STORES = PLAN_PIPELINE.worded(
     argument="cluster",
     found="a cluster for a store",
     limit="every block stores its own tile",
-    fix="Use cluster=1.",
+    fix="Use {cluster:=1}.",
 )
 CLUSTER_OF_SPLIT = PLAN_PIPELINE.worded(
     argument="cluster",
     found="cluster = {cluster} for a GEMM whose k is split over {split:block}",
     limit="the blocks that share k are its cluster",
-    fix="Use cluster=1, or plan with split=1.",
+    fix="Use {cluster:=1}, or plan with {split:=1}.",
 )
 UNEVEN_PARTS = PLAN_PIPELINE.worded(
     argument="cluster",
     found="{tile_bytes} bytes in {parts} parts",
     limit="parts are multiples of 16 bytes",
-    fix="Use multicast=False, or cluster=1.",
+    fix="Use {multicast:=False}, or {cluster:=1}.",
 )
 STAGES_EXCEED_SMEM = PLAN_PIPELINE.worded(
     argument="stages",
@@ -93,7 +93,7 @@ NO_CLUSTER = PLAN_PIPELINE.worded(
     argument="cluster",
     found="cluster = {cluster}",
     limit="a number of blocks, or (x, y), at most {limit_blocks} together",
-    fix="Use cluster=(2, 1).",
+    fix="Use {cluster:=(2, 1)}.",
 )
 
 

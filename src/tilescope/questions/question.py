@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
@@ -25,8 +26,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from tilescope import written
 from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
+from tilescope.questions.plain_argument import said_plainly
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import ArgumentSaid, shortened
 from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
@@ -168,11 +170,50 @@ class Input:
         option = self.option.split()[0] if self.option else ""
         if value is True:
             return [option]
-        entries = value if self.is_many and isinstance(value, tuple) else (value,)
+        entries = value if self.is_many and isinstance(value, tuple | list) else (value,)
         said = [self.written(entry) for entry in entries]
         if not option:
             return said
         return [word for entry in said if entry for word in _option_words(option, entry)]
+
+
+def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
+    """How a command with these inputs says an argument and its value.
+
+    >>> said = as_options([Input("swizzle", "--swizzle"), Input("ws", "--ws", read=flag)])
+    >>> said("swizzle", "128B"), said("ws", True), said("ws", False), said("cta_group", 2)
+    ('--swizzle 128B', '--ws', 'no --ws', 'cta group 2')
+    """
+    options = {row.library_name: row for row in inputs if row.option}
+
+    def said(argument: str, value: object) -> str:
+        row = options.get(argument)
+        if row is None:
+            return said_plainly(argument, value)
+        if value is False:
+            return f"no {row.option.split()[0]}"
+        return " ".join(map(shlex.quote, row.words(value)))
+
+    return said
+
+
+def as_fields(inputs: Iterable[Input]) -> ArgumentSaid:
+    """How a page with these inputs says an argument and its value: by the label of the field.
+
+    >>> as_fields([Input("l2_promotion", "--l2", "L2 promotion")])("l2_promotion", "128B")
+    'L2 promotion = 128B'
+    """
+    labels = {row.library_name: row for row in inputs if row.label}
+
+    def said(argument: str, value: object) -> str:
+        row = labels.get(argument)
+        if row is None:
+            return said_plainly(argument, value)
+        if isinstance(value, bool):
+            return said_plainly(row.label, value)
+        return f"{row.label} = {row.written(value)}"
+
+    return said
 
 
 def _option_words(option: str, said: str) -> list[str]:

@@ -101,7 +101,7 @@ FRAGMENT_WIDTH = FRAGMENT_TILE.worded(
     argument="element_bits",
     found="a tile of {element_bits}-bit elements",
     limit="operand {letter} of {instruction} has {operand_bits} bits; only results are converted",
-    fix="Use element_bits={operand_bits}.",
+    fix="Use {element_bits:={operand_bits}}.",
 )
 THREAD_VALUES = rule(
     "thread-values",

@@ -89,13 +89,13 @@ _SPREAD_VALUES = ARRAY_TYPE.worded(
     argument="array",
     found="an array of {type}, which numpy keeps in a byte each",
     limit="{data_type} wants its values packed together",
-    fix='Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".',
+    fix='Pack the values into a uint8 array and pass data_type, or move the bytes with {data_type:="uint8"}.',
 )
 _CUT_ELEMENTS = ARRAY_TYPE.worded(
     argument="array",
     found="rows of {row_bytes} bytes",
     limit="whole elements of {data_type}, {element_bits} bits each",
-    fix='Use data_type="{type}", the array\'s own.',
+    fix='Use {data_type:="{type}"}, the array\'s own.',
 )
 _TOO_MANY_AXES = RANK.worded(
     argument="array",

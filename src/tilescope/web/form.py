@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.questions.page import Page, PageForm, address
-from tilescope.questions.question import Answer, Asked, MisuseError, in_words
+from tilescope.questions.question import Answer, Asked, MisuseError, as_fields, in_words
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import saying_arguments, shortened
 from tilescope.web.field import Field, choice_of, fields_of
 
 PAGE_QUERY = rule(
@@ -112,10 +112,11 @@ class Form:
     def answer_to(self, asked: Asked) -> Answer:
         """What the library says to what is asked."""
         answer = self.description.answer or self.description.question.answer
-        try:
-            return answer(asked)
-        except MisuseError as error:
-            raise MISUSED.error(sentence=str(error).rstrip(".")) from None
+        with saying_arguments(as_fields(self.description.question.inputs)):
+            try:
+                return answer(asked)
+            except MisuseError as error:
+                raise MISUSED.error(sentence=str(error).rstrip(".")) from None
 
     @property
     def command(self) -> tuple[str, ...] | None:

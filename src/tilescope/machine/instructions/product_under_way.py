@@ -27,6 +27,7 @@ from tilescope.machine.instructions.product_places import (
     scale_cells,
 )
 from tilescope.machine.pending import Work
+from tilescope.machine.proof.log import TensorWorked
 from tilescope.machine.smem_operand import SmemRead, note_operand, smem_places, stored_codes
 from tilescope.machine.step import LaneNumbers
 from tilescope.machine.tensor_memory import Places
@@ -131,6 +132,8 @@ class TensorProduct(NamedTuple):
         accumulator_places(self.d_key)
         if cluster.order is not None:
             self._tell_order(cluster)
+        if cluster.log is not None:
+            cluster.log.add(self._logged())
 
         def perform(lanes: LaneNumbers) -> None:
             cluster.pc = self.pc
@@ -183,6 +186,11 @@ class TensorProduct(NamedTuple):
             adds_d=self.adds_d,
             shape=(self.d, self.descriptor.m, self.descriptor.n),
         )
+
+    def _logged(self) -> TensorWorked:
+        shared = tuple(smem_places(read, word, self.lane).addresses for read, word in self._smem_reads())
+        d = np.unique(accumulator_places(self.d_key))
+        return TensorWorked(self.pc, self.lane, self.ranks, shared, self._tmem_reads(), d)
 
     def _smem_reads(self) -> list[tuple[SmemRead, int]]:
         reads = [(self.b_read, self.b_word)]

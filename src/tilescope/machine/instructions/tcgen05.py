@@ -34,10 +34,12 @@ from tilescope.machine.instructions.tmem_moves import decode_move, decode_wait
 from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Committed, Fenced, TensorFreed
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.machine.tensor_memory import pair_ranks, split_address
 from tilescope.mma.tcgen05_kind import BLACKWELL
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.ptx.syntax import Instruction
 
 _GROUPS = {"cta_group::1": 1, "cta_group::2": 2}
@@ -93,7 +95,8 @@ class AllocTurn:
         if cluster.order is not None:
             cluster.order.tensor.allocate(lanes, int(target[0]), before, memory.books[rank])
         if cluster.log is not None:
-            cluster.log.refuse(cluster.pc, "tcgen05.alloc: tensor memory")
+            cluster.log.touch(cluster.pc, at, "write", target, _WORD.itemsize)
+            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))  # copies over the address need no fence
         return True
 
 
@@ -137,8 +140,12 @@ def _free(cluster: Cluster, lane: int, word: int, columns: int) -> None:
         if cluster.order is not None:
             cluster.order.tensor.free_nothing(lane, rank, first, columns)
         return
+    first = split_address(word)[1]
     if cluster.order is not None:
-        cluster.order.tensor.free(lane, rank, split_address(word)[1], columns)
+        cluster.order.tensor.free(lane, rank, first, columns)
+    if cluster.log is not None:
+        lanes_of_tmem = np.arange(TMEM_LANES)[:, None] * TMEM_COLUMNS
+        cluster.log.add(TensorFreed(cluster.pc, lane, (lanes_of_tmem + first + np.arange(columns)).ravel()))
 
 
 def _relinquish(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
@@ -180,6 +187,8 @@ def _commit(assembler: Assembler, instruction: Instruction, words: Words, cta_gr
             targets = [address]
             if mask is not None:
                 targets = cast_to(cluster, lane, address, int(cluster.registers[mask][lane]))
+            if cluster.log is not None:
+                cluster.log.add(Committed(cluster.pc, lane, tuple(targets)))
             for target in targets:
                 _add_arrival(cluster, lane, target, cta_group)
 
@@ -213,6 +222,8 @@ def _add_arrival(cluster: Cluster, lane: int, address: int, cta_group: int) -> N
 
 def _fence(*, is_before: bool) -> Step:
     def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.log is not None:
+            cluster.log.add(Fenced(cluster.pc, at, "tcgen05.before" if is_before else "tcgen05.after"))
         if cluster.order is None:
             return
         if is_before:

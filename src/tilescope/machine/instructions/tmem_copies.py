@@ -17,6 +17,7 @@ from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
+from tilescope.machine.proof.log import TensorWorked
 from tilescope.machine.smem_operand import SmemRead, smem_places, stored_codes
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.machine.tensor_memory import Places, pair_ranks, split_address
@@ -84,6 +85,9 @@ def _issue_copy(cluster: Cluster, lane: int, ranks: tuple[int, ...], target: Pla
         for rank in ranks:
             cluster.order.tensor.read_shared("tcgen05.cp", lane, rank, places.addresses, 1)
         cluster.order.tensor.change("tcgen05.cp", lane, [(rank, used) for rank in ranks])
+    if cluster.log is not None:
+        nothing = np.zeros(0, np.int64)
+        cluster.log.add(TensorWorked(pc, lane, ranks, (places.addresses,), nothing, np.unique(target)))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
@@ -127,6 +131,8 @@ def _issue_shift(cluster: Cluster, lane: int, ranks: tuple[int, ...], word: int)
     if cluster.order is not None:
         used = np.unique(np.concatenate([source, target]))
         cluster.order.tensor.change("tcgen05.shift", lane, [(rank, used) for rank in ranks])
+    if cluster.log is not None:
+        cluster.log.refuse(pc, "tcgen05.shift")
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

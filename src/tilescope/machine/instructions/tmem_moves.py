@@ -26,6 +26,7 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.tensor_memory import Moving
 from tilescope.machine.pending import Work, WorkKind
 from tilescope.machine.program import Assembler
+from tilescope.machine.proof.log import TensorMoved, TensorWaited
 from tilescope.machine.register_tile import lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.machine.tensor_memory import Places, split_address
@@ -76,6 +77,9 @@ class TmemAccess(NamedTuple):
             registers = frozenset(self.registers if self.reduced is None else (*self.registers, self.reduced))
         if cluster.order is not None:
             cluster.order.tensor.move(self.move, Moving(lanes, rank, places.used, word, registers))
+        if cluster.log is not None:
+            is_load = self.move.direction == "ld"
+            cluster.log.add(TensorMoved(cluster.pc, first_lane, is_load, places.used))
         cells = cluster.tensor_memory.cells[rank]
         stored = None if self.move.direction == "ld" else self._stored(cluster, lanes)
         pc = cluster.pc
@@ -181,5 +185,7 @@ def decode_wait(kind: WorkKind, words: Words) -> Turn:
         cluster.pending.wait_all(kind, lanes)
         if cluster.order is not None:
             cluster.order.tensor.wait(kind, lanes)
+        if cluster.log is not None:
+            cluster.log.add(TensorWaited(cluster.pc, lanes, kind == "tcgen05.ld"))
 
     return Collective(wait)

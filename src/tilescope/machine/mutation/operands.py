@@ -38,9 +38,9 @@ class _Arithmetic(NamedTuple):
         """What a number becomes."""
         return value + self.constant if self.opcode == "add.s" else value ^ self.constant
 
-    def before(self, operand: str) -> str:
+    def before(self, operand: str, result: str) -> str:
         """The instructions that change a register."""
-        return f".reg .b{self.bits} {_CHANGED}; {self.opcode}{self.bits} {_CHANGED}, {operand}, {self.constant};"
+        return f".reg .b{self.bits} {result}; {self.opcode}{self.bits} {result}, {operand}, {self.constant};"
 
 
 def operand_changes(text: KernelText) -> Iterator[Change]:
@@ -63,18 +63,28 @@ def _numbers_of_mbarrier(text: KernelText, instruction: Instruction, definitions
     last = len(instruction.operands) - 1
     if "expect_tx" in instruction.modifiers:
         for off in (_BYTES_OFF, -_BYTES_OFF):
-            yield _off_by(text, "bytes", instruction, last, off)
+            yield _off_by(text, "bytes", instruction, off)
     elif instruction.modifiers[0] == "init":
-        yield _off_by(text, "count", instruction, last, 1)
+        yield _off_by(text, "count", instruction, 1)
         if definitions.constant(instruction.operands[last]) != 1:  # no mbarrier counts to 0
-            yield _off_by(text, "count", instruction, last, -1)
+            yield _off_by(text, "count", instruction, -1)
     elif "parity" in instruction.modifiers:
-        edit = _changed(text, instruction, 2, _Arithmetic("xor.b", 32, 1))
+        edit = other_parity(text, instruction)
         yield Change("parity", f"{instruction.opcode} with the other parity", instruction, (edit,))
 
 
-def _off_by(text: KernelText, kind: MutantKind, instruction: Instruction, index: int, off: int) -> Change:
-    edit = _changed(text, instruction, index, _Arithmetic("add.s", 32, off))
+def other_parity(text: KernelText, poll: Instruction) -> Edit:
+    """A wait by parity that asks for the other one."""
+    return _changed(text, poll, 2, _Arithmetic("xor.b", 32, 1))
+
+
+def last_operand_off_by(text: KernelText, instruction: Instruction, off: int) -> Edit:
+    """The count of mbarrier.init, or the bytes of expect_tx, greater by `off`."""
+    return _changed(text, instruction, len(instruction.operands) - 1, _Arithmetic("add.s", 32, off))
+
+
+def _off_by(text: KernelText, kind: MutantKind, instruction: Instruction, off: int) -> Change:
+    edit = last_operand_off_by(text, instruction, off)
     noun = "byte" if kind == "bytes" else "arrival"
     what = f"{instruction.opcode} with {counted(abs(off), noun)} {'more' if off > 0 else 'less'}"
     return Change(kind, what, instruction, (edit,))
@@ -86,7 +96,11 @@ def _changed(text: KernelText, instruction: Instruction, index: int, arithmetic:
     operand = instruction.operands[index]
     if isinstance(operand, Immediate):
         return statement.with_operand(index, str(arithmetic.of(operand.value)))
-    return statement.with_operand(index, _CHANGED, arithmetic.before(statement.operands[index]))
+    written = statement.operands[index]
+    result = _CHANGED
+    if written == _CHANGED:  # a mutant is changed again
+        result = f"{_CHANGED}_again"
+    return statement.with_operand(index, result, arithmetic.before(written, result))
 
 
 def _slots(text: KernelText, instruction: Instruction, definitions: Definitions) -> Iterator[Change]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from tilescope.machine.records import BlockIndex
+
 How = Literal[
     "read",
     "write",
@@ -79,14 +81,26 @@ class Insertion(NamedTuple):
     offset: int = 0  # in the text, in characters: where they are put
 
 
+class Correction(NamedTuple):
+    """A number of an instruction that is written otherwise."""
+
+    number: str  # "the other parity", "128 arrivals"
+    pc: int
+    text: str  # the instruction with it
+    start: int  # in the text, in characters: what it stands in place of
+    end: int
+
+
 Pcs = tuple[int, int | None]  # the instructions of a conflict: that of the access that found it, and the other one
 
 
 class Remedy(NamedTuple):
-    """Insertions that were tried, and the errors that were gone after them: the instructions of each."""
+    """Insertions or corrections that were tried, and the errors that were gone after them: the instructions of each."""
 
-    insertions: tuple[Insertion, ...]
     gone: frozenset[Pcs]
+    insertions: tuple[Insertion, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    block: BlockIndex | None = None  # whose cluster was run alone; None: all of them
 
 
 @dataclass(slots=True)
@@ -98,12 +112,13 @@ class Conflict:
     now: Side
     space: Space
     address: int | None
-    block: tuple[int, int, int]  # of the access that found it
+    block: BlockIndex  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
     copies_made: int = 0  # of the launch, when it was met
     writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
+    is_untried: bool = False  # what might cure it was not tried: the trials of the run had no steps left
 
     @property
     def is_between_clusters(self) -> bool:

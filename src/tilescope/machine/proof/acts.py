@@ -16,10 +16,11 @@ import numpy as np
 from tilescope.arch import WARP_LANES
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.instructions.wgmma import WARPGROUP_WARPS, operand_bytes
-from tilescope.machine.proof.cells import CellNumbers, CellSets
+from tilescope.machine.proof.cells import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
 from tilescope.machine.proof.log import (
     Arrived,
     ArrivedBehindCopies,
+    Committed,
     Copied,
     EventLog,
     Fenced,
@@ -30,6 +31,10 @@ from tilescope.machine.proof.log import (
     MetWarp,
     Multiplied,
     Row,
+    TensorFreed,
+    TensorMoved,
+    TensorWaited,
+    TensorWorked,
     Touched,
     Waited,
 )
@@ -39,6 +44,7 @@ from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.walk import placement
 
 _GENERIC = ("read", "write", "agreed", "atomic")
+_TELLING = ("arrive", "expect", "cp_arrive", "commit", "sync", "bar_arrive", "cluster")
 
 
 class Act(NamedTuple):
@@ -50,6 +56,7 @@ class Act(NamedTuple):
     target: Written = ""
     arguments: tuple[tuple[str, Written], ...] = ()
     cells: int | None = None  # a set of cells
+    into: int | None = None  # the set that a tensor core writes
     barrier: int | None = None  # a number in `Acts.barriers`
     mask: int | None = None  # of blocks; None: the warp's own
     size_bytes: int = 0  # of a copy
@@ -77,6 +84,15 @@ class _Touch(NamedTuple):
     cells: int
     warps: tuple[int, ...] = ()
     unseen: frozenset[int] = frozenset()
+    into: int | None = None
+    mask: int | None = None
+
+
+class _AtCluster(NamedTuple):
+    """An arrival of a warp at the barrier of the cluster, and its lanes that have come."""
+
+    act: Act
+    lanes: set[int]
 
 
 @dataclass(slots=True)
@@ -123,9 +139,10 @@ class Acts:
         self._met: dict[tuple[int, int], int] = {}
         # lanes of a warp that have not waited for the phase of a barrier that others of it waited for, by warp and barrier
         self._left_out: dict[int, dict[int, set[int]]] = defaultdict(dict)
-        self._at_cluster: dict[int, Act] = {}  # warps that have arrived and not waited
+        self._at_cluster: dict[int, _AtCluster] = {}  # warps that have arrived and not waited
         self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
         self._products: dict[tuple[object, int], int] = {}
+        self._moving: dict[tuple[int, bool], list[TensorMoved]] = defaultdict(list)  # by warp and direction
         self._issuers = _issuers(log.rows)
         _divide_cells(self.sets, log.rows)
         self._add_all()
@@ -157,6 +174,7 @@ class Acts:
 
     def _do(self, warp: int, act: Act) -> None:
         """Add an act of a warp, behind what it touched before."""
+        self._require_moved(warp, act)
         self._close(warp)
         self.of_warp[warp].append(act._replace(order=self._order))
 
@@ -231,6 +249,19 @@ class Acts:
         if held.family == "multiply":
             acts.append(Act("multiply", held.pc, held.order, cells=self._all_of(held, "multiply")))
             return
+        if held.family == "tcgen05":
+            acts.append(
+                Act(
+                    "multiply",
+                    held.pc,
+                    held.order,
+                    arguments=(("unit", "tcgen05"),),
+                    cells=self._all_of(held, "tcgen05"),
+                    into=self.sets.union(frozenset(touch.into for touch in held.touches if touch.into is not None)),
+                    mask=held.touches[0].mask,
+                )
+            )
+            return
         if held.family == "cp.async":
             cells = self._all_of(held, "cp.async")
             acts.append(Act("copy", held.pc, held.order, cells=cells, arguments=(("by", "cp.async"),)))
@@ -280,6 +311,74 @@ class Acts:
             number = self.sets.of(chunks * CHUNK_BYTES, CHUNK_BYTES)
             self._products[key] = number
         return number
+
+    # Tensor memory ---------------------------------------------------------------------------------------------------
+
+    def _tensor_worked(self, row: TensorWorked) -> None:
+        warp = row.lane // WARP_LANES
+        reads = [self._chunks_read(addresses) for addresses in row.shared]
+        if len(row.read):
+            reads.append(self._tensor_set(row.read))
+        cells = self.sets.union(frozenset(reads))
+        held = self._open.get(warp)
+        if held is not None and any(touch.into is not None and self._meet(touch.into, cells) for touch in held.touches):
+            self._close(warp)  # it reads what was written just before
+        mask = None
+        if len(row.ranks) > 1:
+            mask = sum(1 << rank for rank in row.ranks)
+        self._touch(warp, row.pc, _Touch("tcgen05", cells, into=self._tensor_set(row.written), mask=mask))
+
+    def _chunks_read(self, addresses: CellNumbers) -> int:
+        """The chunks of 16 bytes that a tensor core reads."""
+        key = ("tcgen05", id(addresses))
+        number = self._products.get(key)
+        if number is None:
+            number = self.sets.of(np.unique(addresses // CHUNK_BYTES) * CHUNK_BYTES, CHUNK_BYTES)
+            self._products[key] = number
+        return number
+
+    def _tensor_set(self, places: CellNumbers) -> int:
+        return self.sets.of(tensor_cells(places), LARGEST_CELL_BYTES)
+
+    def _meet(self, one: int, other: int) -> bool:
+        return self.sets.without(one, other) != one
+
+    def _tensor_moved(self, row: TensorMoved) -> None:
+        self._moving[row.lane // WARP_LANES, row.is_load].append(row)
+
+    def _tensor_waited(self, row: TensorWaited) -> None:
+        """What a warp has loaded or stored is read or written at its wait."""
+        for warp in self._warps(row.lanes):
+            for moved in self._moving.pop((warp, row.is_load), []):
+                how = "read" if row.is_load else "write"
+                self._touch(warp, moved.pc, _Touch(how, self._tensor_set(moved.places)))
+
+    def _require_moved(self, warp: int, act: Act) -> None:
+        """Refuse loads and stores of tensor memory that are under way where a warp tells others of what it did."""
+        for is_load in (True, False):
+            moving = self._moving.get((warp, is_load))
+            if moving and act.op in _TELLING:
+                name = "ld" if is_load else "st"
+                raise CannotSayError(
+                    f"tcgen05.{name}, and no tcgen05.wait::{name} before the next barrier", moving[0].pc
+                )
+
+    def _tensor_freed(self, row: TensorFreed) -> None:
+        """What others use of these columns is over; documents ask for no fence here."""
+        warp = row.lane // WARP_LANES
+        self._do(warp, Act("fence", row.pc, 0, target="tcgen05.after"))
+        self._do(warp, Act("write", row.pc, 0, cells=self._tensor_set(row.places)))
+
+    def _committed(self, row: Committed) -> None:
+        warp = row.lane // WARP_LANES
+        barriers = {self._barrier(address, row.pc) for address in row.addresses}
+        if len(barriers) > 1:
+            raise CannotSayError("a commit at mbarriers that lie elsewhere in other blocks", row.pc)
+        ranks = [address >> SHARED_RANK_SHIFT for address in row.addresses]
+        mask = None
+        if ranks != [self._rank(warp)]:
+            mask = sum(1 << rank for rank in ranks)
+        self._do(warp, Act("commit", row.pc, 0, barrier=barriers.pop(), mask=mask))
 
     # Barriers --------------------------------------------------------------------------------------------------------
 
@@ -392,13 +491,17 @@ class Acts:
             earlier = self._at_cluster.pop(warp, None)
             if row.waits:
                 self._left_out.pop(warp, None)
-                if earlier is not None:
+                if earlier is not None or not row.has_passed:
                     self._do(warp, Act("cluster", row.pc, 0, target="wait"))
                 continue
+            lanes = {lane for lane in row.lanes.tolist() if lane // WARP_LANES == warp}
             if earlier is not None:  # its other lanes come later: the last ones count
-                self.of_warp[warp].remove(earlier)
+                if earlier.lanes & lanes:
+                    raise CannotSayError("barrier.cluster.arrive again, without barrier.cluster.wait", row.pc)
+                self.of_warp[warp].remove(earlier.act)
+                lanes |= earlier.lanes
             self._do(warp, Act("cluster", row.pc, 0, target="arrive"))
-            self._at_cluster[warp] = self.of_warp[warp][-1]
+            self._at_cluster[warp] = _AtCluster(self.of_warp[warp][-1], lanes)
 
     def _fenced(self, row: Fenced) -> None:
         for warp in self._warps(row.lanes):
@@ -443,13 +546,15 @@ class Acts:
         barriers = {self._barrier(one.record.barrier or 0, row.pc) for one in copies}
         ranks = [one.record.shared_address >> SHARED_RANK_SHIFT for one in copies]
         told = [(one.record.barrier or 0) >> SHARED_RANK_SHIFT for one in copies]
-        if len(barriers) > 1 or told != ranks:
-            raise CannotSayError("a copy that tells the mbarrier of another block than it fills", row.pc)
+        if len(barriers) > 1 or (told != ranks and len(set(told)) > 1):
+            raise CannotSayError("a copy that tells mbarriers of other blocks than it fills", row.pc)
         if cells is None:
             return
         mask = sum(1 << rank for rank in ranks)
         is_own = ranks == [self._rank(warp)]
-        arguments = (("by", "tma" if row.tensor_copy is not None else "bulk"),)
+        arguments: list[tuple[str, Written]] = [("by", "tma" if row.tensor_copy is not None else "bulk")]
+        if told != ranks:
+            arguments.append(("barrier_rank", told[0]))
         self._do(
             warp,
             Act(
@@ -459,7 +564,7 @@ class Acts:
                 cells=cells,
                 barrier=barriers.pop(),
                 mask=None if is_own else mask,
-                arguments=arguments,
+                arguments=tuple(arguments),
                 size_bytes=record.bytes,
             ),
         )
@@ -542,4 +647,9 @@ _ADDING: dict[type[object], Callable[[Acts, Any], None]] = {
     MetWarp: Acts._met_warp,
     Fenced: Acts._fenced,
     Grouped: Acts._grouped,
+    TensorWorked: Acts._tensor_worked,
+    TensorMoved: Acts._tensor_moved,
+    TensorWaited: Acts._tensor_waited,
+    TensorFreed: Acts._tensor_freed,
+    Committed: Acts._committed,
 }

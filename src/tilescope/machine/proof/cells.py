@@ -15,8 +15,35 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.mma.tmem_address import TMEM_COLUMNS
+
 CellNumbers = npt.NDArray[np.int64]
 LARGEST_CELL_BYTES = 16
+TENSOR_MEMORY_START = 1 << 18  # cells of tensor memory are told apart from those of shared memory: they lie behind it
+TENSOR_CELL_LANES = 16  # of one column: no instruction but cp.4x256b touches less
+
+
+def tensor_cells(places: CellNumbers) -> CellNumbers:
+    """Where cells of tensor memory lie among those of shared memory; `places` are lane * 512 + column.
+
+    >>> [hex(one) for one in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
+    ['0x40000', '0x40010', '0x42000']
+    """
+    lanes, columns = np.divmod(places, TMEM_COLUMNS)
+    cells: CellNumbers = np.unique(lanes // TENSOR_CELL_LANES * TMEM_COLUMNS + columns)
+    return TENSOR_MEMORY_START + cells * LARGEST_CELL_BYTES
+
+
+def tensor_address(first_byte: int) -> int | None:
+    """The address of tensor memory, lane and column, that a cell has; None for one of shared memory.
+
+    >>> hex(tensor_address(0x42010)), tensor_address(0x400)
+    ('0x100001', None)
+    """
+    if first_byte < TENSOR_MEMORY_START:
+        return None
+    lane_group, column = divmod((first_byte - TENSOR_MEMORY_START) // LARGEST_CELL_BYTES, TMEM_COLUMNS)
+    return lane_group * TENSOR_CELL_LANES << 16 | column
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.instructions.wgmma import WARPGROUP_LANES, WARPGROUP_WARPS
 from tilescope.machine.proof.acts import Act, Acts, CannotSayError
-from tilescope.machine.proof.cells import Pieces
+from tilescope.machine.proof.cells import Pieces, tensor_address
 from tilescope.machine.proof.folding import folded
 from tilescope.machine.proof.log import EventLog, Touched
 from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
@@ -28,6 +28,7 @@ from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.pipeline.threads import BARS
 from tilescope.ptx.syntax import Instruction
 from tilescope.rule import rule
+from tilescope.sentence import argument_said
 
 _HEAD = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"
 _BARRIER = f"{_HEAD} {{ bar.sync 0; ret; }}"
@@ -92,7 +93,7 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
     log = recorded.log
     problem = _problem(recorded)
     if log is None or problem is not None:
-        what, fix = problem or ("nothing was recorded", "Run it with record=True.")
+        what, fix = problem or ("nothing was recorded", f"Run it with {argument_said('record', True)}.")
         raise NOT_RECORDED.error(entry=recorded.entry, what=what, fix=fix, most=most)
     try:
         for reason, pc in log.refused.items():
@@ -113,7 +114,7 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
     """Why there is no whole record, and what to do."""
     log = recorded.log
     if log is None:
-        return "nothing was recorded", "Run it with record=True."
+        return "nothing was recorded", f"Run it with {argument_said('record', True)}."
     if recorded.outcome not in ("finished", "hang"):
         return f"the run ended otherwise: {recorded.outcome}", "Look at its findings first."
     if log.hangs_elsewhere:
@@ -165,7 +166,8 @@ class _Description:
         self.acts = acts
         self._meet_behind_products()
         self._fence_cp_async()
-        used = {act.cells for act in self._all_acts() if act.cells is not None}
+        self._fence_tensor_memory()
+        used = {cells for act in self._all_acts() for cells in (act.cells, act.into) if cells is not None}
         self.pieces = Pieces(acts.sets, sorted(used))
         self.written = self._written_pieces()
         self.sharing_warps = self._sharing_warps()
@@ -188,7 +190,7 @@ class _Description:
     def _groups(self) -> Iterator[tuple[int, ...]]:
         """The warps of every warpgroup that multiplies."""
         of_warp = self.acts.of_warp
-        multiplying = {warp for warp, made in of_warp.items() if any(act.op == "multiply" for act in made)}
+        multiplying = {warp for warp, made in of_warp.items() if any(_is_wgmma(act) for act in made)}
         for first in range(0, len(of_warp), WARPGROUP_WARPS):
             warps = tuple(range(first, first + WARPGROUP_WARPS))
             if multiplying.issuperset(warps):
@@ -231,6 +233,25 @@ class _Description:
                 fenced.append(act)
             of_warp[warp] = fenced
 
+    def _fence_tensor_memory(self) -> None:
+        """Triton's kernels have no fences of tcgen05, and barriers order all the same: where there are none, none is asked for."""
+        if any(act.op == "fence" and act.target == "tcgen05.before" for act in self._all_acts()):
+            return
+        for warp, made in self.acts.of_warp.items():
+            fenced: list[Act] = []
+            for act in made:
+                touches = act.into is not None or (act.cells is not None and self._touches_tensor_memory(act.cells))
+                if touches:
+                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.after"))
+                fenced.append(act)
+                if touches:
+                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.before"))
+            self.acts.of_warp[warp] = fenced
+
+    def _touches_tensor_memory(self, cells: int) -> bool:
+        last_cell = int(self.acts.sets.sets[cells][-1])
+        return tensor_address(last_cell * self.acts.sets.cell_bytes) is not None
+
     # Slots -----------------------------------------------------------------------------------------------------------
 
     def _written_pieces(self) -> set[tuple[int, int]]:
@@ -238,8 +259,9 @@ class _Description:
         found = set()
         for warp, made in self.acts.of_warp.items():
             for act in made:
-                if act.op in _WRITES and act.cells is not None:
-                    found |= set(product(self._ranks(warp, act), self.pieces.of(act.cells)))
+                written = act.cells if act.op in _WRITES else act.into
+                if written is not None:
+                    found |= set(product(self._ranks(warp, act), self.pieces.of(written)))
         return found
 
     def _ranks(self, warp: int, act: Act) -> list[int]:
@@ -263,16 +285,27 @@ class _Description:
         """Names of the pieces; those that warps may write at the same time have parts, and no stages."""
         uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
         for warp, made in self.acts.of_warp.items():
-            for op, cells in {(act.op, act.cells) for act in made if act.cells is not None}:
-                for piece in self.pieces.of(cells):
-                    uses[piece].add((warp, op))
+            touched = {(act.op, act.cells) for act in made} | {("into", act.into) for act in made}
+            for op, cells in touched:
+                if cells is not None:
+                    for piece in self.pieces.of(cells):
+                        uses[piece].add((warp, op))
         placed = []
+        kinds = []
         for piece in range(len(self.pieces)):
-            use = (self.pieces.size_bytes(piece), frozenset(uses[piece]))
-            placed.append(Placed(self.pieces.first_byte(piece), None if piece in self.sharing_warps else use))
+            address = self._tensor_address(piece)
+            kind = "smem" if address is None else "tmem"
+            use = (kind, self.pieces.size_bytes(piece), frozenset(uses[piece]))
+            offset = self.pieces.first_byte(piece) if address is None else address
+            placed.append(Placed(offset, None if piece in self.sharing_warps else use))
+            kinds.append(kind)
         taken = {row.name for row in self.barrier_names}
-        names = named(placed, ["smem"] * len(placed), self.recorded.variables)
+        names = named(placed, kinds, self.recorded.variables)
         return [row._replace(name=f"{row.name}_bytes") if row.name in taken else row for row in names]
+
+    def _tensor_address(self, piece: int) -> int | None:
+        """Where a piece of tensor memory begins; None for one of shared memory."""
+        return tensor_address(self.pieces.first_byte(piece))
 
     def _barrier_names(self) -> list[Named]:
         """Names of the barriers: those that count bytes are called full, those that their copiers wait for empty."""
@@ -333,10 +366,11 @@ class _Description:
             if row.stage:
                 continue
             parts = self._parts(piece)
-            is_exact = len(parts) == 1 and not self.acts.has_inexact_copies
+            is_shared = self._tensor_address(piece) is None
+            is_exact = is_shared and len(parts) == 1 and not self.acts.has_inexact_copies
             size = self.pieces.size_bytes(piece) if is_exact else 0
             names = [row.name] if len(parts) == 1 else parts
-            rows += [Slot(name, row.stages, size) for name in names]
+            rows += [Slot(name, row.stages, size, "smem" if is_shared else "tmem") for name in names]
         return tuple(rows)
 
     def _parts(self, piece: int) -> list[str]:
@@ -400,6 +434,8 @@ class _Description:
             tiles.update(((rank, piece), None) for rank in ranks for piece in pieces)
             names = [name for piece in pieces for name in self._touched(warp, act, piece)]
             yield self._step(act._replace(op="write"), tuple(names))
+        elif act.into is not None:
+            yield from self._tensor_work(warp, act, pieces, tiles)
         else:
             yield from self._reads(warp, act, pieces, tiles)
 
@@ -413,8 +449,30 @@ class _Description:
             return [part for sharer, part in sharing.items() if sharer == own or sharer not in act.warps]
         return parts
 
+    def _tensor_work(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
+        """Steps that read every tile and write every piece of tensor memory: a step has one tile, and goes into one slot."""
+        assert act.into is not None
+        read = list(self._read_by_tile(warp, act, pieces, tiles).items())
+        if not read:
+            raise CannotSayError("a tensor core reads shared memory that nobody writes", act.pc)
+        into = self.pieces.of(act.into)
+        targets = [part for piece in into for part in self._parts(piece)]
+        tiles.update(((rank, piece), None) for rank in self._ranks(warp, act) for piece in into)
+        for number in range(max(len(read), len(targets))):
+            tile, names = read[min(number, len(read) - 1)]
+            arguments: list[tuple[str, Written]] = [*act.arguments, ("into", targets[min(number, len(targets) - 1)])]
+            if tile is not None:
+                arguments.append(("tile", tile))
+            yield self._step(act._replace(arguments=tuple(arguments)), tuple(names))
+
     def _reads(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
-        """A step for every tile that is read; what nobody ever fills in this block is left out."""
+        """A step for every tile that is read."""
+        for tile, names in self._read_by_tile(warp, act, pieces, tiles).items():
+            arguments = () if tile is None else (("tile", tile),)
+            yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
+
+    def _read_by_tile(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> dict[int | None, list[str]]:
+        """The slots that are read, by the tile that they hold; what nobody ever fills in this block is left out."""
         rank = warp // self.acts.block_warps
         by_tile: dict[int | None, list[str]] = defaultdict(list)
         for piece in pieces:
@@ -426,9 +484,7 @@ class _Description:
                     "threads read what others of their warp have waited for, without bar.warp.sync", act.pc
                 )
             by_tile[None if held is None or act.op == "store" else held.tile] += self._parts(piece)
-        for tile, names in by_tile.items():
-            arguments = () if tile is None else (("tile", tile),)
-            yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
+        return by_tile
 
     def _copy(
         self,
@@ -505,6 +561,10 @@ class _Description:
         if len(roles) > MAX_ROLES:
             raise CannotSayError(f"{len(roles)} warps that each do something else; a pipeline has {MAX_ROLES} roles", 0)
         return tuple(roles)
+
+
+def _is_wgmma(act: Act) -> bool:
+    return act.op == "multiply" and act.into is None
 
 
 def _fence_before(act: Act) -> Act:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ROWS_KEPT = 100_000
 AccessKind = Literal["read", "write", "agreed", "atomic", "cp.async"]
 Values = npt.NDArray[np.generic]
+Places = npt.NDArray[np.int64]  # of tensor memory: lane * 512 + column
 
 
 class Touched(NamedTuple):
@@ -129,11 +130,12 @@ class Met(NamedTuple):
 
 
 class MetCluster(NamedTuple):
-    """barrier.cluster.arrive or .wait."""
+    """barrier.cluster.arrive or .wait; at the end of a run that hangs, those that still wait."""
 
     pc: int
     lanes: LaneNumbers
     waits: bool
+    has_passed: bool = True
 
 
 class MetWarp(NamedTuple):
@@ -144,11 +146,55 @@ class MetWarp(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """fence.proxy.async, or fence.mbarrier_init."""
+    """fence.proxy.async, fence.mbarrier_init, or one of tcgen05."""
 
     pc: int
     lanes: Lanes
-    kind: Literal["proxy.async", "mbarrier_init"]
+    kind: Literal["proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"]
+
+
+class TensorWorked(NamedTuple):
+    """tcgen05.mma or cp of a thread, in one block or in two: the shared memory that it reads, and the places of tensor memory."""
+
+    pc: int
+    lane: int
+    ranks: tuple[int, ...]
+    shared: tuple[Addresses, ...]
+    read: Places
+    written: Places
+
+
+class TensorMoved(NamedTuple):
+    """tcgen05.ld or st of a warp, named by its first lane."""
+
+    pc: int
+    lane: int
+    is_load: bool
+    places: Places
+
+
+class TensorWaited(NamedTuple):
+    """tcgen05.wait::ld or wait::st."""
+
+    pc: int
+    lanes: LaneNumbers
+    is_load: bool
+
+
+class TensorFreed(NamedTuple):
+    """tcgen05.dealloc of a warp, named by its first lane."""
+
+    pc: int
+    lane: int
+    places: Places
+
+
+class Committed(NamedTuple):
+    """tcgen05.commit of a thread: an arrival at these mbarriers when what it has issued is done."""
+
+    pc: int
+    lane: int
+    addresses: tuple[int, ...]
 
 
 Row = (
@@ -164,6 +210,11 @@ Row = (
     | MetCluster
     | MetWarp
     | Fenced
+    | TensorWorked
+    | TensorMoved
+    | TensorWaited
+    | TensorFreed
+    | Committed
 )
 
 
@@ -262,16 +313,19 @@ class EventLog:
                 self._failed.pop((warp, address), None)  # the last one stands last
                 self._failed[warp, address] = _Poll(pc, parity, phase + 1)
 
-    def end(self, meetings: Sequence[Met], spinning: Sequence[LaneNumbers], *, waits_for_cluster: bool) -> None:
+    def end(self, meetings: Sequence[Met], spinning: Sequence[LaneNumbers], at_cluster: Sequence[MetCluster]) -> None:
         """The cluster hangs: whoever still waits gets the row of that wait, which never passed.
 
         Lanes that spin do so at their last poll that failed; one that was not tried again is no wait.
         """
         warps = {warp for lanes in spinning for warp in (lanes // WARP_LANES).tolist()}
         last = {warp: (address, poll) for (warp, address), poll in self._failed.items() if warp in warps}
-        self.hangs_elsewhere = not last and not meetings and not waits_for_cluster
+        self.hangs_elsewhere = not last and not meetings and not at_cluster
         for warp, (address, poll) in last.items():
             first_lane = np.array([warp * WARP_LANES])
             self.add(Waited(poll.pc, first_lane, address, poll.parity, poll.phase))
         for met in meetings:
             self.add(met)
+        if not last and not meetings:  # those who wait for the cluster are often victims of the other waits
+            for waiting in at_cluster:
+                self.add(waiting)

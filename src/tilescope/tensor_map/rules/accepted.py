@@ -171,7 +171,7 @@ L2_256B = rule(
     argument="l2_promotion",
     found="l2_promotion = 256B",
     limit="128B moved 7 to 14 % more bytes a second on an H200",
-    fix='Use l2_promotion="128B".',
+    fix='Use {l2_promotion:="128B"}.',
     source=f"{H200}: 256B never won",
     basis="measured",
     severity="note",

@@ -82,7 +82,7 @@ REDUCE_TYPE = rule(
     argument="reduce",
     found="{reduce} on {data_type}",
     limit="{reduce} takes {types:, }",
-    fix='Encode the map with data_type="{first}".',
+    fix='Encode the map with {data_type:="{first}"}.',
     source=f'PTX ISA, "cp.reduce.async.bulk.tensor"; {H200}',
     basis="measured",
     subjects=("instruction",),
@@ -203,7 +203,7 @@ _GATHER_INTERLEAVE = GATHER_MAP.worded(
     argument="interleave",
     found="interleave = {interleave}",
     limit="{instruction} takes none",
-    fix='Use interleave="none".',
+    fix='Use {interleave:="none"}.',
 )
 
 

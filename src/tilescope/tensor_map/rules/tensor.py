@@ -113,7 +113,7 @@ INTERLEAVE_RANK = rule(
     argument="interleave",
     found="interleave = {interleave} with rank {rank}",
     limit="interleave needs rank 3 to 5: W, (H, (D,)) slices, N",
-    fix='Add dimensions of extent 1, dims = {dims}, or use interleave="none".',
+    fix='Add dimensions of extent 1, dims = {dims}, or use {interleave:="none"}.',
     source=DRIVER,
     basis="measured",
     subjects=("tiled",),

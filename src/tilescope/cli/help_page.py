@@ -1,0 +1,31 @@
+"""The --help of a command as it was made before: whoever asks for it waits for no table and no machine to be loaded.
+
+help/mma tmem.txt is what `tilescope mma tmem --help` says on a terminal of 80 columns or more. The pages are made of the
+commands themselves by tests/reference_pages.py, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from importlib.resources import files
+
+HELP_OPTIONS = ("-h", "--help")
+PAGE_COLUMNS = 80  # wider terminals get the same page
+
+
+def help_page(arguments: Sequence[str]) -> str | None:
+    """The page that a command line asks for; None where it asks for something else, or the terminal is narrow.
+
+    >>> help_page(["swizzle", "--help"]).splitlines()[0]
+    'Usage: tilescope swizzle [OPTIONS] MODE'
+    >>> help_page(["swizzle", "128B"]), help_page(["swizle", "--help"])
+    (None, None)
+    """
+    words = arguments[:-1]
+    if not words or arguments[-1] not in HELP_OPTIONS or not all(word.isalpha() for word in words):
+        return None
+    if shutil.get_terminal_size().columns < PAGE_COLUMNS:
+        return None
+    page = files("tilescope.cli").joinpath("help", f"{' '.join(words)}.txt")
+    return page.read_text("utf-8") if page.is_file() else None
