@@ -148,11 +148,16 @@ UNITS: Mapping[str, Unit] = {"us": in_us, "MB": in_mb, "%": in_percent}
 ArgumentSaid = Callable[[str, object], str]  # an argument of a call and its value, in the words of whoever reads them
 
 
-def _as_python(argument: str, value: object) -> str:
+def as_python(argument: str, value: object) -> str:
+    """How Python says an argument and its value; JSON does too.
+
+    >>> as_python("swizzle", "128B"), as_python("stages", 4)
+    ('swizzle="128B"', 'stages=4')
+    """
     return f'{argument}="{value}"' if isinstance(value, str) else f"{argument}={value!r}"
 
 
-_ARGUMENT_SAID: ContextVar[ArgumentSaid] = ContextVar("argument_said", default=_as_python)
+_ARGUMENT_SAID: ContextVar[ArgumentSaid] = ContextVar("argument_said", default=as_python)
 
 
 @contextmanager

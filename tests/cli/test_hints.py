@@ -157,8 +157,8 @@ def test_options_and_commands_of_a_refusal_exist(line, capsys):
         ("mma tmem --m 100 --n 64", "Use m 128.", "mma tmem --m 128 --n 64"),
         ("mma tmem --m 100 --k 32", "Use m 128.", "mma tmem --m 128 --k 32"),
         ("mma tmem --m 100 --n 64 --cta-group 2", "Use m 128.", "mma tmem --m 128 --n 64 --cta-group 2"),
-        ("mma tmem --m 256 --n 64", "Use m 256 with cta_group=2.", "mma tmem --m 256 --n 64 --cta-group 2"),
-        ("mma tmem --m 32 --n 64", "Use m 32 with ws=True.", "mma tmem --m 32 --n 64 --ws"),
+        ("mma tmem --m 256 --n 64", "Use m 256 with --cta-group 2.", "mma tmem --m 256 --n 64 --cta-group 2"),
+        ("mma tmem --m 32 --n 64", "Use m 32 with --ws.", "mma tmem --m 32 --n 64 --ws"),
         ("mma tmem --m 40 --n 64 --ws", "Use m 32.", "mma tmem --m 32 --n 64 --ws"),
         (
             "mma tmem --m 128 --n 64 --metadata --type f16",

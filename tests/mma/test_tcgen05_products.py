@@ -315,7 +315,7 @@ def test_a_pair_shares_rows_and_columns_out():
     ("options", "sentence"),
     [
         ({"disable_output_lane": (1, 2)}, "Use disable_output_lane=(1, 2, 0, 0)."),
-        ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group=2; only tcgen05 has that."),
+        ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group = 2; only tcgen05 has that."),
         ({"consumer": "wgmma", "scale_kind": "mxfp8"}, "wgmma with scale_kind; only tcgen05 has that."),
     ],
 )

@@ -32,7 +32,7 @@ from tilescope.questions.question import (
     default_of,
     flag,
 )
-from tilescope.sentence import saying_arguments
+from tilescope.sentence import as_python, saying_arguments
 from tilescope.written import product, tile
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def click_command(question: Question, gather: Gather | None) -> click.Command:
     ) -> int:
         output = Output(as_json, svg_path, out_path, is_quiet)
         output.require_one_on_stdout()
-        with saying_arguments(as_options(question.inputs)):
+        with saying_arguments(as_python if as_json else as_options(question.inputs)):
             asked = asked_by(question.inputs, said)
             if svg_path is not None:
                 asked = asked.saying(svg=True)

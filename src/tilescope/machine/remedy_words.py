@@ -6,7 +6,7 @@ Use the other parity at ring.cu:34, PTX lines 147 and 204: tried with block (0, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tilescope.errors import Change, Violation, Wording
@@ -17,7 +17,7 @@ from tilescope.machine.places import instruction_named
 from tilescope.machine.program import Program
 from tilescope.machine.trial import steps_of_all_trials
 from tilescope.rule import Rule
-from tilescope.sentence import counted, listed
+from tilescope.sentence import Facts, counted, listed
 
 FINDING_GONE = "this finding is gone[[, and {others_gone:other} with it]]"
 KERNEL_FINISHES = "the kernel finishes"
@@ -35,16 +35,14 @@ _IN_CUDA: dict[str | int, str] = {
 }
 
 
-def of_what_ended(wording: Wording | Rule, launch: Launch, result: GridRun, facts: Mapping[str, Any]) -> Violation:
+def of_what_ended(wording: Wording | Rule, launch: Launch, result: GridRun, facts: Facts) -> Violation:
     """A finding about what ended a run, with what lets the kernel finish, if that is known."""
     if result.cure is not None:
         return cured(wording, launch, result.cure, KERNEL_FINISHES, facts)
     return untried(wording, launch, facts) if result.is_cure_untried else wording.violation(**facts)
 
 
-def cured(
-    wording: Wording | Rule, launch: Launch, remedy: Remedy, came_of_it: str, facts: Mapping[str, Any]
-) -> Violation:
+def cured(wording: Wording | Rule, launch: Launch, remedy: Remedy, came_of_it: str, facts: Facts) -> Violation:
     """A finding whose fix is a remedy that was tried."""
     program = launch.program
     tried: dict[str, Any] = {"tried_block": remedy.block}
@@ -61,7 +59,7 @@ def cured(
     return wording.worded(fix=f"{fix}{came_of_it}.").violation(change=change, **facts, **tried)
 
 
-def untried(wording: Wording | Rule, launch: Launch, facts: Mapping[str, Any]) -> Violation:
+def untried(wording: Wording | Rule, launch: Launch, facts: Facts) -> Violation:
     """A finding for which not everything was tried that could cure it."""
     limits: dict[str, Any] = {"trial_steps": steps_of_all_trials(launch), "max_seconds": launch.max_seconds}
     return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, **limits)

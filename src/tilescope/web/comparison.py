@@ -43,8 +43,9 @@ class Comparison(NamedTuple):
 
     def json(self) -> str:
         """Both values."""
-        sides = {"left": json.loads(self.left.answer.json()), "right": json.loads(self.right.answer.json())}
-        return json.dumps({"answer": self.sentence} | sides, indent=2)
+        left = json.loads(self.left.form.answer().json())
+        right = json.loads(self.right.form.answer().json())
+        return json.dumps({"answer": self.sentence, "left": left, "right": right}, indent=2)
 
 
 def saved_drawing(form: Form) -> Drawing:

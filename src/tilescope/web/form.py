@@ -110,13 +110,17 @@ class Form:
         return self.answer_to(self.asked())
 
     def answer_to(self, asked: Asked) -> Answer:
-        """What the library says to what is asked."""
+        """What the library says to what is asked, in Python's words: JSON is the same here and on the command line."""
         answer = self.description.answer or self.description.question.answer
+        try:
+            return answer(asked)
+        except MisuseError as error:
+            raise MISUSED.error(sentence=str(error).rstrip(".")) from None
+
+    def answer_shown(self, asked: Asked) -> Answer:
+        """The same answer as the page shows it: fixes name the fields of the form."""
         with saying_arguments(as_fields(self.description.question.inputs)):
-            try:
-                return answer(asked)
-            except MisuseError as error:
-                raise MISUSED.error(sentence=str(error).rstrip(".")) from None
+            return self.answer_to(asked)
 
     @property
     def command(self) -> tuple[str, ...] | None:

@@ -169,14 +169,14 @@ def _answered(form: Form) -> tuple[Asked, Answer]:
     """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
     if not form.description.pans:
         asked = form.asked()
-        return asked, form.answer_to(asked)
+        return asked, form.answer_shown(asked)
     return _kept_answer(_AskedState(form, form.page.name, form.chosen, tuple(form.written.items())))
 
 
 @lru_cache(maxsize=4)
 def _kept_answer(state: _AskedState) -> tuple[Asked, Answer]:
     asked = state.form.asked()
-    return asked, state.form.answer_to(asked)
+    return asked, state.form.answer_shown(asked)
 
 
 def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:
