@@ -82,7 +82,7 @@ WRONG = [
     ("check words.txt", 2, "a text without a number"),
     ("check noise.bin", 2, "a descriptor is 128 bytes"),
     ("check folder", 2, "folder is a directory"),
-    ("pipeline noise.bin", 2, "bytes that are no text"),
+    ("pipeline noise.bin", 2, "bytes that are not UTF-8 text"),
     ("pipeline words.txt", 2, "JSON or TOML"),
     ("run noise.bin --grid 1", 2, "cuobjdump --dump-ptx"),
     ("run words.txt --grid 1", 2, "`hello world`; a PTX text begins with .version"),
