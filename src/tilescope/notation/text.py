@@ -76,13 +76,14 @@ UNKNOWN_FIELD = NOTATION_TEXT.worded(
     limit="known: {known:, }",
     fix="Use {nearest}.",
 )
-_INTEGER_TYPE = r"(?:(?:unsigned|signed|long|short|char|int|size_t|u?int(?:32|64)_t)\s*+)++"
+# No group is repeated possessively, (…)*+: Python 3.11.0 to 3.11.4 misplaces what is captured after it.
+_INTEGER_TYPE = r"(?:(?:unsigned|signed|long|short|char|int|size_t|u?int(?:32|64)_t)\s*+)+"
 _TOKEN = re.compile(
     rf"""(?P<blank>\{{\s*\}}|\b(?:struct|class|typename|const)\b)
-      | (?P<number>(?P<constant>(?:\w++::)*+(?:Int|C|constant|integral_constant)\s*<\s*(?:{_INTEGER_TYPE},\s*)?)?
-          (?:\(\s*{_INTEGER_TYPE}\)\s*)?(?:(?:\w++::)*+_)?(?P<digits>0[xX][0-9a-fA-F]+|[0-9]+)
+      | (?P<number>(?P<constant>(?:\w++::)*(?:Int|C|constant|integral_constant)\s*<\s*(?:{_INTEGER_TYPE},\s*)?)?
+          (?:\(\s*{_INTEGER_TYPE}\)\s*)?(?:(?:\w++::)*_)?(?P<digits>0[xX][0-9a-fA-F]+|[0-9]+)
           (?:(?:[uU][lL]{{0,2}}|[lL]{{1,2}}[uU]?)\b)?(?![0-9_])(?(constant)\s*>))
-      | (?P<name>[#!]?(?:[A-Za-z_][A-Za-z0-9_]*+(?:::|\.)(?=[A-Za-z_]))*+(?P<last>[A-Za-z_][A-Za-z0-9_]*+))
+      | (?P<name>[#!]?(?:[A-Za-z_][A-Za-z0-9_]*+(?:::|\.)(?=[A-Za-z_]))*(?P<last>[A-Za-z_][A-Za-z0-9_]*+))
       | (?P<symbol>[-()<>\[\]{{}},:=@?.+*"'/&|^;])
       | (?P<strange>[^ ])""",
     re.VERBOSE,

@@ -8,6 +8,7 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
     abs, neg of an integer  sub.cc and others with .cc   adds the opposite: a carry where 0 is taken away, a borrow in the text
     cvt of f16 to bf16      cvt                          makes one conversion of both, and reads bits of one type as the other
     cvt of bf16 to f16      cvt                          the same
+    cvt of f16 to f16       cvt                          leaves out the rounding of the second: to the nearest, not towards zero
     mul.f32                 slct by its sign             takes a square for a number, though it may be NaN
     cnot                    cvt                          takes the bits of 1 for the number 1, whatever their type
     cnot                    atom of two halves           takes all bits set, the NaN of both halves, for 1
@@ -106,6 +107,10 @@ def _converts_between_halves(opcode: Opcode) -> bool:
     return opcode.name == "cvt" and set(opcode.modifiers[-2:]) == {"f16", "bf16"}
 
 
+def _converts_half_to_itself(opcode: Opcode) -> bool:
+    return opcode.name == "cvt" and opcode.modifiers[-2:] == ("f16", "f16")
+
+
 def _selects(opcode: Opcode) -> bool:
     return opcode.name == "slct"
 
@@ -152,6 +157,7 @@ _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_makes_integer_magnitude, _divides_integers),
     (_negates_integer, _sets_carry),
     (_converts_between_halves, _converts),
+    (_converts_half_to_itself, _converts),
     (_multiplies_floats, _selects),
     (_makes_truth, _converts),
     (_makes_truth, _adds_half_pairs_in_memory),
