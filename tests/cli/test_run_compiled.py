@@ -124,7 +124,7 @@ def test_help_says_that_the_module_is_imported(capsys):
             "add.py has no sub. Its functions of @triton.jit and @gluon.jit: add.",
         ),
         (["--triton", "add.py:add"], "give its arguments, such as --arg f16:1024"),
-        (["add.py", "--arg", "@a.npy"], "argument 0 does not say its type in Triton"),
+        (["add.py", "--arg", "@a.npy"], "argument 0 has no type that Triton knows"),
         (["scale.cu", "--cuda", "scale.cu"], "FILE and --cuda both name a kernel"),
         (["--triton", "add.py:add", "--cuda", "scale.cu"], "--triton and --cuda both name a kernel"),
         (["--signature", "i32", "double.ptx"], "does not exist"),
