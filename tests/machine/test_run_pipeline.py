@@ -194,6 +194,7 @@ def test_recorded_kernels_are_proven(name):
     assert simulation.verdict == "proven", simulation.sentence
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NO_PIPELINE])
