@@ -102,7 +102,8 @@ def is_about_a_fault(question: str) -> bool:
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
     """
-    return not FAULT.isdisjoint(sequence_of(question)) or _ANSWER.search(question) is not None
+    words = {*sequence_of(question), *ordered_words(question)}  # filler such as "error", and "locks up", which is one word
+    return not FAULT.isdisjoint(words) or _ANSWER.search(question) is not None
 
 
 def weight(words: Iterable[str]) -> float:
