@@ -92,7 +92,7 @@ class _Spelling(NamedTuple):
     as_written: tuple[str, ...]
     term: str
     weight: float
-    is_of_code: bool  # a name in capitals, TiledCopy: no other form of its words is it
+    is_of_code: bool  # a name in capitals, TiledCopy or SYNCS: no other form of its words is it
 
 
 @lru_cache(maxsize=64)
@@ -288,7 +288,7 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
     by_first: dict[str, list[_Spelling]] = {}
     for row in indexed_spellings():
         share = _GENERAL_SHARE if row.term in general else 1.0
-        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None
+        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (row.name.isupper() and row.words != row.as_written)
         spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
         by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}

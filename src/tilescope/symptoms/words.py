@@ -226,5 +226,6 @@ OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say som
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets, head dimensions; and that it shall be supported.
-BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support", "headdim"}
+# Where something happens, which says little of what: cards, families, targets, head dimensions; and what a change is for.
+BACKGROUND = _with_folded([*_WORDS["gpus"]["words"].split(), *_WORDS["purpose"]["words"].split()])
+BACKGROUND |= {"gpucard", "smtarget", "sm", "headdim"}
