@@ -5,6 +5,7 @@
     "it doesn't work"                         →  {not, right}            n't is a word
     "sm120a", "SM_120", "compute_120"         →  {smtarget, sm, 120}     a target, not an SM
     "Mismatched elements: 7168 / 8192"        →  … {87, percent}         a share of the whole is read as a percentage
+    "2-D", "2d"                               →  2d                      a rank, no letter D
 
 Forms of a word have one stem; a word that is misspelt by a letter or two is read as the known one.
 """
@@ -53,7 +54,7 @@ _RAW = {
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
-_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
+_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|\dd\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 # sm90a, sm_120, compute_100, 90a; capability 120, compute capability 12.0
 _TARGET = re.compile(r"\b(?:(?:sm|compute|capability)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")
 _CAPABILITY = re.compile(r"\bcapability[ :(]{1,3}(\d{1,2})[., ]{1,2}(\d)\b")
@@ -84,6 +85,7 @@ def _without_joints(text: str) -> str:
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     plain = _CAPABILITY.sub(r"capability \1\2", plain)
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
+    bare = re.sub(r"\b([1-5]) d\b", r"\1d", bare)
     return _GPU.sub(r"gpucard \g<0>", bare)
 
 
@@ -224,5 +226,6 @@ OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say som
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets, head dimensions; and that it shall be supported.
-BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support", "headdim"}
+# Where something happens, which says little of what: cards, families, targets, head dimensions; and what a change is for.
+BACKGROUND = _with_folded([*_WORDS["gpus"]["words"].split(), *_WORDS["purpose"]["words"].split()])
+BACKGROUND |= {"gpucard", "smtarget", "sm", "headdim"}
