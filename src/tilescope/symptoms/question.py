@@ -37,6 +37,7 @@ from tilescope.symptoms.words import (
     ELSEWHERE,
     FILLER,
     MAX_CHARACTERS,
+    PRINTED,
     VAGUE,
     folded,
     ordered_words,
@@ -48,6 +49,7 @@ from tilescope.value import Value, row_field
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
@@ -410,7 +412,9 @@ def _weights() -> dict[str, float]:
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
     weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
     weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}
-    return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
+    rarest = max(weights.values())
+    weights |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in weights}
+    return weights | {word: _DECIDES * rarest for word in DECISIVE if word in weights}
 
 
 def _weight(words: frozenset[str]) -> float:
