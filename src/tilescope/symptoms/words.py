@@ -73,8 +73,9 @@ _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 besid
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 # What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
 _CHANGE = re.compile(
-    r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?|register(?!\W+(?:alloc|bank|budget|count|file|fragment"
-    r"|layout|limit|pressure|re|sp|steal|tile|to|usage)))\b(?=(?:\W+\w+){3})",
+    r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?|stage(?!\W+(?:count|ind|num))"
+    r"|register(?!\W+(?:alloc|bank|budget|count|file|fragment|layout|limit|press|promo|re|sp|steal|tile|to|usage)))"
+    r"\b(?=(?:\W+\w+){3})",
     re.IGNORECASE,
 )
 _SEVERAL = re.compile(r"\bmultiple (?!of\b)(?=(?:[a-z]+ ){0,2}[a-z]+s\b)")  # multiple tiles; a multiple of 16 is none
