@@ -183,6 +183,11 @@ def spells_only_ordinary_words(question: str) -> bool:
     return all(len(spelling.words) == 1 and spelling.words[0] in ORDINARY for spelling in _spellings_in(question))
 
 
+def spells_more_than_background(question: str) -> bool:
+    """Whether a question spells a term that says more than where something happens: "mma" alone does not."""
+    return any(not BACKGROUND.issuperset(spelling.words) for spelling in _spellings_in(question))
+
+
 def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
     """The terms that a question spells, the strongest first.
 
@@ -233,9 +238,11 @@ def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
-    """What the words of a phrase weigh that are there, less the more are missing."""
+    """What the words of a phrase weigh that are there, less the more are missing; a missing card's name is missing whole."""
     there = weight(phrase & words)
-    return there * (there / weight(phrase)) ** _MISSING
+    missing = phrase - words
+    missed = weight(missing - BACKGROUND) + len(missing & BACKGROUND) * _unknown()
+    return there * (there / (there + missed)) ** _MISSING
 
 
 def _also(topic: _Topic, words: frozenset[str]) -> float:

@@ -73,7 +73,13 @@ _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 # What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
-_CHANGE = re.compile(r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?)\b(?=(?:\W+\w+){3})", re.IGNORECASE)
+_CHANGE = re.compile(
+    r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?|stage(?!\W+(?:count|ind|num))"
+    r"|register(?!\W+(?:alloc|bank|budget|count|file|fragment|layout|limit|press|promo|re|sp|steal|tile|to|usage)))"
+    r"\b(?=(?:\W+\w+){3})",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"\bmultiple (?!of\b)(?=(?:[a-z]+ ){0,2}[a-z]+s\b)")  # multiple tiles; a multiple of 16 is none
 _PLACE = re.compile(r",? line \d+;")  # of a compiler's message: no line of shared memory
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
@@ -86,7 +92,7 @@ def _without_joints(text: str) -> str:
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     plain = _CAPABILITY.sub(r"capability \1\2", plain)
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
-    bare = re.sub(r"\b([1-5]) d\b", r"\1d", bare)
+    bare = _SEVERAL.sub("several ", re.sub(r"\b([1-5]) d\b", r"\1d", bare))
     return _GPU.sub(r"gpucard \g<0>", bare)
 
 
