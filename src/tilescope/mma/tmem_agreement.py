@@ -19,8 +19,9 @@ from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
-from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.mma.tmem_form import TmemMove, directed_move
 from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.mma.tmem_load import fills_low_halves
 from tilescope.reading import entries, integer, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import argument_said, printed
@@ -110,8 +111,7 @@ class _Load(NamedTuple):
     @classmethod
     def of(cls, opcode: object, warp: object, address: TmemAddress) -> _Load:
         """The load by its opcode."""
-        move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-        return cls(move, integer("warp", warp, 0), address)
+        return cls(directed_move("ld", opcode), integer("warp", warp, 0), address)
 
     @property
     def quarter_lane(self) -> int:
@@ -170,7 +170,7 @@ def _misplaced(held: TmemLayout, load: _Load) -> TmemAgreement | None:
             f"Lane: .{move.form.name} starts at lane {load.quarter_lane} of its quarter, not {load.lane}. Use {start}."
         )
         return TmemAgreement(False, name, sentence, "lane-start", start)
-    if move.packed and (held.element_bits, name) != (16, "D"):
+    if move.packed and not fills_low_halves(held):
         sentence = f"Packing: {move.opcode} takes the low halves of cells, and elements of {name} fill them."
         return TmemAgreement(False, name, sentence, "packing")
     first = held.base.column
