@@ -166,9 +166,6 @@ def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
     return combine
 
 
-# Lanes that meet --------------------------------------------------------------------------------------------------
-
-
 class Outcome(NamedTuple):
     """What each lane found, and the words that changed: the first lane at each, and what is there now."""
 
@@ -265,9 +262,6 @@ def _is_plain(floats: npt.NDArray[np.floating[Any]]) -> bool:
     """Whether none of the floats is a NaN or a denormal."""
     magnitudes = np.abs(floats)
     return bool(((magnitudes >= np.finfo(floats.dtype).tiny) | (magnitudes == 0)).all())
-
-
-# The instructions -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
