@@ -26,17 +26,9 @@ from typing import NamedTuple, TypeAlias
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
 from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
-<<<<<<< ours
 from tilescope.symptoms.printed import bare_line
-from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
-||||||| base
-from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
-=======
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
->>>>>>> theirs
+from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.symptoms.words import (
     ASKING,
     BACKGROUND,
