@@ -135,6 +135,7 @@ def tutorial_text(name, folder, require):
 MISTAKES = {"02_mma_tma_sm100": {"run-phase-parity"}}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "m", "n", "k", "tile", "cluster", "group"), TUTORIALS)
 def test_cute_tutorials_compute_a_plain_product(name, m, n, k, tile, cluster, group, tmp_path, require):

@@ -23,9 +23,10 @@ from functools import cache, lru_cache
 from math import log
 from typing import NamedTuple, TypeAlias
 
-from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, codes_in
+from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
 from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
+from tilescope.symptoms.printed import bare_line
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
@@ -52,7 +53,7 @@ _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
-_IN_CUDAS_WORDS = 2.0  # how much more a CUDA error weighs whose words follow each other: "illegal instruction"
+_IN_CUDAS_WORDS = 3.0  # how much more a CUDA error weighs whose words follow each other: "illegal instruction"
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
 _PTXAS_LINE = re.compile(r"\bptxas\b.*?\b(?:error|fatal)\s*:", re.IGNORECASE | re.DOTALL)
@@ -114,7 +115,7 @@ def diagnose(question: str) -> Diagnosis:
     >>> diagnose("how do I boil an egg").symptoms
     ()
     """
-    codes = codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS]))
+    codes = _codes_in(question)
     code_words = frozenset(map(str, codes.known))
     words = question_words(question) | code_words
     fits = _fits(_symptom_phrases(), words, question)
@@ -166,8 +167,13 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
 
 def is_certain(question: str) -> bool:
     """Whether a question says what it is: by the number of an error or of an Xid line, by a broken limit, as a line of ptxas."""
-    has_number = bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
+    has_number = bool(_codes_in(question).known or _xids_in(question))
     return has_number or bool(_limit_broken(question)) or _PTXAS_LINE.search(question) is not None
+
+
+def _codes_in(question: str) -> MentionedCodes:
+    """The CUDA errors that a question mentions; exit statuses of tools, times and line numbers are none."""
+    return codes_in(_WANTED_SUCCESS.sub(" ", bare_line(question[:MAX_CHARACTERS])))
 
 
 def _limit_broken(question: str) -> str:
@@ -306,7 +312,7 @@ def _in_cudas_words(name: str, phrase: frozenset[str], question: str) -> float:
 
     >>> phrase = frozenset({"illegal", "instruction"})
     >>> _in_cudas_words("illegal instruction (715)", phrase, "CUDA illegal instruction in graph capture")
-    2.0
+    3.0
     """
     asked = ordered_words(question)
     is_said = any(set(said) == phrase and _follows(said, asked) for said in _words_of_errors(name))

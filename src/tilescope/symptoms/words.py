@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
+from tilescope.symptoms.printed import bare_line
 from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
@@ -112,7 +113,7 @@ def spelled_words(text: str) -> tuple[str, ...]:
     >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
     (('warp', 'specialize'), ('warp', 'specialization'))
     """
-    return tuple(_shortened(_PIECE.findall(_without_joints(text[:MAX_CHARACTERS]))))
+    return tuple(_shortened(_PIECE.findall(_without_joints(bare_line(text[:MAX_CHARACTERS])))))
 
 
 def _shortened(pieces: list[str]) -> list[str]:
@@ -138,7 +139,7 @@ def ordered_words(text: str) -> tuple[str, ...]:
     >>> ordered_words("CUDA_ERROR_ILLEGAL_INSTRUCTION after 7168 / 8192")
     ('illegal', 'instruction', '7168', '8192', '87', 'percent')
     """
-    bare = _without_joints(text[:MAX_CHARACTERS])
+    bare = _without_joints(bare_line(text[:MAX_CHARACTERS]))
     pieces = _shortened(_PIECE.findall(_joined(bare)))
     return tuple(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
 

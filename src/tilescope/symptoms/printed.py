@@ -1,0 +1,48 @@
+"""What is read of a line that a program printed.
+
+"ninja: build stopped: subcommand failed."                 → "buildstops": one word for what only tools say (printed.toml)
+"ERROR 07-23 17:34:30 [core.py:615] out of memory"         → "ERROR out of memory": times and places of a log go
+"/opt/x/csrc/scheduler/mma_utils.cpp:2158"                 → "mma_utils.cpp": folders and line numbers go
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from tilescope.symptoms.tables import table
+
+_PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
+_SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl)"  # endings of source files
+_NOISE = re.compile(
+    "|".join(
+        (
+            r"https?://\S+",
+            r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*",
+            r"\b\d{1,2}[-/]\d{1,2}(?:/\d{4})?[- ]\d\d:\d\d:\d\d\S*",
+            r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b",
+            r"\[\w+\.py:\d+\]",
+            r'\bFile "[^"\n]+", line \d+(?:, in \S+)?',
+            r"(?<![\w/.])(?:~|\.{1,2})?/(?:[\w.+@-]+/)+",  # the folders of a path
+            rf"(?:[\w.+@-]+/)+(?=[\w.+-]+{_SOURCE}\b)",
+            r"\b(?:at |in |on )?line[ =:]{1,2}\d+\b(?: (?:of|in) (?=\S))?",
+            r"\b0x[0-9a-f]{5,}\b",
+        )
+    ),
+    re.IGNORECASE,
+)
+_LINE_NUMBER = re.compile(rf"({_SOURCE})(?::\d+(?::\d+)?|\(\d+\))", re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def bare_line(text: str) -> str:
+    """A text without what only says where it was printed; what only one kind of program prints as its word.
+
+    >>> bare_line("E0101 12:00:01 csrc/utils/layout.hpp:57 'Unknown recipe'")
+    "E0101   layout.hpp 'Unknown recipe'"
+    >>> bare_line("make[2]: *** [gemm.o] Error 255")
+    ' buildstops '
+    """
+    for word, pattern in _PATTERNS.items():
+        text = pattern.sub(f" {word} ", text)
+    return _NOISE.sub(" ", _LINE_NUMBER.sub(r"\1", text))
