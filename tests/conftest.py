@@ -86,7 +86,8 @@ def pytest_collection_finish():
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
     parser.addoption("--thinned", action="store_true", help=f"every fourth case of tests with {MANY_CASES} and more")
-    parser.addoption("--thorough", action="store_true", help="more cases of the property tests")
+    parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
+    parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -97,6 +98,13 @@ def pytest_ignore_collect(collection_path, config):
 # Under --thinned a test with so many cases runs with every fourth of them; recordings of the card are always whole.
 MANY_CASES = 16
 THINNED_TO = 4
+
+
+def is_sampled_out(config, item, slow_number):
+    """Whether a slow case is not run: of a test marked `sampled(n)` --thorough alone runs every nth of them."""
+    mark = item.get_closest_marker("sampled")
+    is_sample = config.getoption("--thorough") and not config.getoption("--every-case")
+    return mark and is_sample and slow_number % mark.args[0]
 
 
 def is_left_out(config, item, number, count):
@@ -118,6 +126,9 @@ def thin_out(config, items):
         for number, item in enumerate(same)
         if is_left_out(config, item, number, len(same))
     }
+    for same in cases.values():
+        slow = [item for item in same if item.get_closest_marker("slow")]
+        left_out |= {item for number, item in enumerate(slow) if is_sampled_out(config, item, number)}
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
 

@@ -88,6 +88,19 @@ def test_thinned_takes_every_fourth_of_many_cases_but_all_of_recordings(law):
     assert re.search(rf"{1 + 4 + 15 + 16} passed, 12 deselected", found.stdout)
 
 
+def test_sampled_takes_every_nth_of_the_slow_cases(law):
+    path = law(10**10).with_name("test_cases.py")
+    path.write_text(
+        "import pytest\nSLOW = [pytest.param(n, marks=pytest.mark.slow) for n in range(6)]\n"
+        "@pytest.mark.sampled(3)\n@pytest.mark.parametrize('n', [10, 11, *SLOW])\n"
+        "def test(n, pytestconfig): assert n in (10, 11, 0, 3) or pytestconfig.getoption('--every-case')\n"
+    )
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, "--thorough")
+    assert "4 passed, 4 deselected" in found.stdout
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, "--thorough", "--every-case")
+    assert "8 passed" in found.stdout
+
+
 def test_a_file_that_hangs_says_where(law):
     path = law(10**10).with_name("test_hangs.py")
     path.write_text("import time\ndef test_that_hangs(): time.sleep(3)\n")

@@ -88,6 +88,7 @@ def test_the_cure_stands_beside_the_disease(open_page):
     assert cure["x"] > conflict["x"] + conflict["width"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -95,6 +96,7 @@ def test_every_page_loads_without_an_error_and_has_no_fault_for_axe(open_page, p
     assert faults(open_page(path, scheme=scheme)) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", *(f"/{name}" for name in PAGES)])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -383,6 +385,7 @@ def test_a_symptom_leads_to_the_page_that_tests_its_cause(open_page):
     page.locator(".violations li", has_text="stride-alignment").wait_for()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "state",
     [

@@ -125,6 +125,7 @@ def test_all_texts_of_the_first_page_can_be_read(open_page):
     assert looked_at(page) == {}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 def test_all_texts_can_be_read(open_page, state):

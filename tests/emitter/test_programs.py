@@ -47,6 +47,7 @@ def test_the_device_half_compiles_without_an_include_path(name):
     assert nvrtc(source, target_of(source))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_the_whole_program_links(name, tmp_path):

@@ -144,6 +144,7 @@ def test_a_wait_that_passes_too_early_is_cured_by_its_parity():
     assert ", [full], 1): tried, and this finding is gone" in finding.fix
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring", "emitted_gemm_f16", "gluon_specialised"])
 def test_every_wrong_number_of_a_recorded_kernel_is_named(name):

@@ -86,8 +86,6 @@ def test_triton_kernels_compute_a_plain_product(name, compiled):
     assert_equal_to_a_plain_product(name, ptx, launched)
 
 
-# CuTe --------------------------------------------------------------------------------------------------------------------
-
 # The prints of a tutorial are taken out: they are most of its text.
 PRINTS = re.compile(r"if \(thread0\(\)\) \{\n(?:.*\n)*?\s*\} __syncthreads\(\);")
 # The documents want fence.mbarrier_init before other blocks use an mbarrier; the tutorials trust in the barrier of the cluster.
@@ -135,6 +133,7 @@ def tutorial_text(name, folder, require):
 MISTAKES = {"02_mma_tma_sm100": {"run-phase-parity"}}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "m", "n", "k", "tile", "cluster", "group"), TUTORIALS)
 def test_cute_tutorials_compute_a_plain_product(name, m, n, k, tile, cluster, group, tmp_path, require):

@@ -211,6 +211,7 @@ def cute(require):
     return imported(TESTS / "public_kernels" / "cute_launches.py")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["tiled_copy", "sgemm_1", "sgemm_2", "sgemm_sm80"])
 def test_tutorials_of_cute(cute, file):

@@ -43,6 +43,7 @@ def test_some_forms_multiply_as_recorded(form):
     assert_as_recorded(form)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_every_form_multiplies_as_recorded(form):

@@ -108,6 +108,7 @@ ALL = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", LAYOUTS, ids="-".join)
 def test_the_product_is_numpys_in_every_combination(key):

@@ -61,6 +61,7 @@ def test_a_sample_of_random_pipelines_agrees_with_every_order():
     assert_most_are_decided(agreement(0, SAMPLE))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SLOW_SEEDS)
 def test_thousands_of_random_pipelines_agree_with_every_order(seed):

@@ -34,9 +34,9 @@ EVERY = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) f
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_change_is_refused_or_harmless(name, request):
-    """`./test` tries every third change, `./test --all` every one."""
+    """`./test --every-case` tries every change, the others every third."""
     undecided = []
-    step = 1 if request.config.getoption("--thorough") else 3
+    step = 1 if request.config.getoption("--every-case") else 3
     for said, changed in itertools.islice(mutants(RIGHT[name]()), 0, None, step):
         found = verdict(changed)
         if isinstance(found, ts.RuleError):

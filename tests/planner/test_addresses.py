@@ -161,12 +161,14 @@ def check_all(data_type, **options):
                 check(plan)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("data_type", types(quick=("16u4_align16b", "16u6_align16b")))
 def test_printed_addresses_are_the_emulators(data_type, reader):
     check_all(data_type, consumer=reader, arch=READERS[reader])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("data_type", types(quick=("bfloat16", "16u4_align8b", "e2m3")))
 def test_printed_addresses_of_stores_are_the_emulators(data_type):
     check_all(data_type, direction="store", arch="sm_120")

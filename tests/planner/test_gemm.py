@@ -170,6 +170,7 @@ def test_the_search_finds_a_plan_where_a_given_tile_has_one(data_type, b_major):
         check_that_the_search_finds_what_can_be((m, n, 256, data_type), **options)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCH)
 @pytest.mark.parametrize("data_type", DATA_TYPE)

@@ -132,7 +132,7 @@ def test_hostile_queries_are_answered_or_refused(client, markup_problems, page, 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "chosen"), FORMS, ids=[f"{page.name}-{chosen}" for page, chosen in FORMS])
 def test_many_more_hostile_queries_are_answered_or_refused(client, page, chosen):
-    @settings(max_examples=500)
+    @settings(max_examples=150)
     @given(query=query_of(page, chosen), ending=st.sampled_from(["", ".svg", ".json"]))
     def law(query, ending):
         asked(client, f"/{page.name}{ending}", query)

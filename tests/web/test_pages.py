@@ -504,6 +504,7 @@ LARGEST = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("state", LARGEST)
 def test_the_largest_that_a_page_takes_needs_little_memory(client, state):

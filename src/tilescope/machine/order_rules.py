@@ -49,6 +49,11 @@ def _example(body: str, threads: int = 64) -> str:
     return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
 
 
+def _cluster_example(body: str) -> str:
+    """Two blocks that are one cluster."""
+    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(2, 64, {_WORDS}, cluster=2).findings'
+
+
 RACE = rule(
     "run-race",
     "Two accesses to the same bytes, one of them a write, are ordered: by a barrier, an mbarrier, or a release and an acquire.",
@@ -183,6 +188,26 @@ BARRIER_INIT = rule(
     source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
+)
+_REMOTE_ARRIVAL = (
+    "@%p1 mbarrier.init.shared.b64 [m], 1; {fence} barrier.cluster.arrive; barrier.cluster.wait;"
+    " mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mov.u32 %r5, m; mapa.shared::cluster.u32 %r5, %r5, %r4;"
+    " @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;"
+)
+INIT_FENCE = rule(
+    "run-init-fence",
+    "A fence.mbarrier_init stands between mbarrier.init and the barrier of the cluster after which other blocks use the mbarrier.",
+    argument="{where}",
+    found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
+    limit=(
+        "the documents ask for fence.mbarrier_init; here the arrival at the cluster's barrier releases,"
+        " which covers the init by PTX's memory model"
+    ),
+    fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",
+    source="PTX ISA, fence.mbarrier_init, barrier.cluster",
+    severity="note",
+    passing=_cluster_example(_REMOTE_ARRIVAL.format(fence="fence.mbarrier_init.release.cluster;")),
+    failing=_cluster_example(_REMOTE_ARRIVAL.format(fence="")),
 )
 _TWO_PHASES = (
     "@%p1 mbarrier.init.shared.b64 [m], 32; bar.sync 0; setp.lt.u32 %p3, %r1, 32;"
@@ -372,6 +397,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "store source": STORE_SOURCE,
     "cp.async": CP_ASYNC,
     "barrier init": BARRIER_INIT,
+    "init fence": INIT_FENCE,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
     "phase overtaken": PHASE_OVERTAKEN,

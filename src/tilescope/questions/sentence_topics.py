@@ -15,7 +15,7 @@ from tilescope.questions.term_topics import ASKING, contained_term, mentioned_te
 from tilescope.questions.topic import HOW_TO_LIST, Topic
 from tilescope.rule import UNKNOWN_NAME
 from tilescope.sentence import shortened
-from tilescope.symptoms import Diagnosis, diagnose
+from tilescope.symptoms import CAUSE, Diagnosis, diagnose
 from tilescope.symptoms.question import is_certain, strength_of
 from tilescope.symptoms.ranking import Likely, is_about_a_fault
 from tilescope.symptoms.words import words_of
@@ -24,6 +24,10 @@ SENTENCE_WORDS = 2
 _FEW_WORDS = 4  # that say something
 _AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
 _MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
+# A cause and a term of one name are one thing: what goes wrong with a dependent launch, and what it is.
+_TERM_OF_CAUSE = {
+    cause.name: cause.term for cause in CAUSE.values() if cause.name == cause.term.casefold().replace(" ", "-")
+}
 
 
 def in_sentence(name: str) -> Topic | Diagnosis | None:
@@ -59,10 +63,20 @@ def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagn
         return None
     best, *others = sorted(found, key=lambda likely: -likely.score)
     rival = next((other.name for other in others if _is_rival(other, best)), "")
-    if best.kind != "term":
+    term = _term_shown(best, diagnosis)
+    if not term:
         return replace(diagnosis, rival=rival)
-    topic = term_topic(best.name)
+    topic = term_topic(term)
     return None if topic is None else replace(topic, rival=rival)
+
+
+def _term_shown(best: Likely, diagnosis: Diagnosis) -> str:
+    """The term that answers; none where the diagnosis does. Of a cause and a term of one name a fault gets the cause."""
+    cause = diagnosis.named[0].name if diagnosis.named and not diagnosis.symptoms else ""
+    term = _TERM_OF_CAUSE.get(cause, "")
+    if term and best.name in (cause, term):
+        return "" if is_about_a_fault(diagnosis.question) else term
+    return best.name if best.kind == "term" else ""
 
 
 def _is_rival(other: Likely, best: Likely) -> bool:

@@ -40,8 +40,8 @@ _LINE_NUMBER = re.compile(rf"({_SOURCE})(?::\d+(?::\d+)?|\(\d+\))", re.IGNORECAS
 def bare_line(text: str) -> str:
     """A text without what only says where it was printed; what only one kind of program prints as its word.
 
-    >>> bare_line("ERROR 07-23 17:34:30 [core.py:615] csrc/utils/layout.hpp:57 'Unknown recipe'")
-    "ERROR    layout.hpp 'Unknown recipe'"
+    >>> bare_line("ERROR 07-23 17:34:30 [core.py:615] csrc/layout.hpp:57 'Unknown recipe'").split()
+    ['ERROR', 'layout.hpp', "'Unknown", "recipe'"]
     >>> bare_line("make[2]: *** [gemm.o] Error 255").strip()
     'buildstops'
     """

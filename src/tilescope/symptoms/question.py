@@ -27,7 +27,7 @@ from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes
 from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
 from tilescope.symptoms.printed import line_with_codes
-from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
+from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.symptoms.words import (
     ASKING,
@@ -161,9 +161,9 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
     """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
 
     Where nothing speaks for any, a title that names a card or a target says what is seen there (slow, wrong), or asks what
-    the card can do.
+    the card can do. A term that says no more than a card's name does (PTX, mma) does not count as spelled.
     """
-    if terms_in(question, words) or words & ELSEWHERE:
+    if spells_more_than_background(question) or words & ELSEWHERE:
         return [], []
     guess = likeliest(words, question)
     names_hardware = not words.isdisjoint((_NAMES_A_CARD, _NAMES_A_TARGET))
@@ -208,7 +208,15 @@ def strength_of(diagnosis: Diagnosis) -> float:
         name = diagnosis.causes[0].name
         phrase = _strongest_there(_cause_phrases()[name], question, words)
         strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
-    return max(strengths)
+    return max(strengths) or _strength_of_guess(diagnosis)
+
+
+def _strength_of_guess(diagnosis: Diagnosis) -> float:
+    """How much speaks for what a diagnosis names although no phrase of it is there whole: what it shares, or a card's name."""
+    if not (diagnosis.symptoms or diagnosis.named):
+        return 0.0
+    guess = likeliest(question_words(diagnosis.question), diagnosis.question)
+    return guess.score if guess is not None else _BACKGROUND_WEIGHT
 
 
 def _strongest_there(phrases: Phrases, question: str, words: frozenset[str]) -> frozenset[str]:

@@ -94,7 +94,7 @@ class _Spelling(NamedTuple):
     as_written: tuple[str, ...]
     term: str
     weight: float
-    is_of_code: bool  # a name in capitals, TiledCopy: no other form of its words is it
+    is_of_code: bool  # a name in capitals, TiledCopy or SYNCS: no other form of its words is it
 
 
 @lru_cache(maxsize=64)
@@ -104,7 +104,11 @@ def is_about_a_fault(question: str) -> bool:
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
     """
-    return not FAULT.isdisjoint(sequence_of(question)) or _ANSWER.search(question) is not None
+    words = {
+        *sequence_of(question),
+        *ordered_words(question),
+    }  # filler such as "error", and "locks up", which is one word
+    return not FAULT.isdisjoint(words) or _ANSWER.search(question) is not None
 
 
 def weight(words: Iterable[str]) -> float:
@@ -179,6 +183,11 @@ def spells_only_ordinary_words(question: str) -> bool:
     return all(len(spelling.words) == 1 and spelling.words[0] in ORDINARY for spelling in _spellings_in(question))
 
 
+def spells_more_than_background(question: str) -> bool:
+    """Whether a question spells a term that says more than where something happens: "mma" alone does not."""
+    return any(not BACKGROUND.issuperset(spelling.words) for spelling in _spellings_in(question))
+
+
 def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
     """The terms that a question spells, the strongest first.
 
@@ -229,9 +238,11 @@ def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
-    """What the words of a phrase weigh that are there, less the more are missing."""
+    """What the words of a phrase weigh that are there, less the more are missing; a missing card's name is missing whole."""
     there = weight(phrase & words)
-    return there * (there / weight(phrase)) ** _MISSING
+    missing = phrase - words
+    missed = weight(missing - BACKGROUND) + len(missing & BACKGROUND) * _unknown()
+    return there * (there / (there + missed)) ** _MISSING
 
 
 def _also(topic: _Topic, words: frozenset[str]) -> float:
@@ -289,7 +300,9 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
     by_first: dict[str, list[_Spelling]] = {}
     for row in indexed_spellings():
         share = _GENERAL_SHARE if row.term in general else 1.0
-        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None
+        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (
+            row.name.isupper() and row.words != row.as_written
+        )
         spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
         by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}

@@ -5,6 +5,7 @@
     "it doesn't work"                         →  {not, right}            n't is a word
     "sm120a", "SM_120", "compute_120"         →  {smtarget, sm, 120}     a target, not an SM
     "Mismatched elements: 7168 / 8192"        →  … {87, percent}         a share of the whole is read as a percentage
+    "2-D", "2d"                               →  2d                      a rank, no letter D
 
 Forms of a word have one stem; a word that is misspelt by a letter or two is read as the known one.
 """
@@ -54,7 +55,7 @@ _RAW = {
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
-_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
+_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|\dd\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 # sm90a, sm_120, compute_100, 90a; capability 120, compute capability 12.0
 _TARGET = re.compile(r"\b(?:(?:sm|compute|capability)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")
 _CAPABILITY = re.compile(r"\bcapability[ :(]{1,3}(\d{1,2})[., ]{1,2}(\d)\b")
@@ -72,7 +73,13 @@ _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 # What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
-_CHANGE = re.compile(r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?)\b(?=(?:\W+\w+){3})", re.IGNORECASE)
+_CHANGE = re.compile(
+    r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?|stage(?!\W+(?:count|ind|num))"
+    r"|register(?!\W+(?:alloc|bank|budget|count|file|fragment|layout|limit|press|promo|re|sp|steal|tile|to|usage)))"
+    r"\b(?=(?:\W+\w+){3})",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"\bmultiple (?!of\b)(?=(?:[a-z]+ ){0,2}[a-z]+s\b)")  # multiple tiles; a multiple of 16 is none
 _PLACE = re.compile(r",? line \d+;")  # of a compiler's message: no line of shared memory
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
@@ -85,6 +92,7 @@ def _without_joints(text: str) -> str:
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     plain = _CAPABILITY.sub(r"capability \1\2", plain)
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
+    bare = _SEVERAL.sub("several ", re.sub(r"\b([1-5]) d\b", r"\1d", bare))
     return _GPU.sub(r"gpucard \g<0>", bare)
 
 
@@ -226,5 +234,6 @@ PRINTED = frozenset(map(folded, MARKS))  # each stands for what one kind of prog
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets, head dimensions; and that it shall be supported.
-BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support", "headdim"}
+# Where something happens, which says little of what: cards, families, targets, head dimensions; and what a change is for.
+BACKGROUND = _with_folded([*_WORDS["gpus"]["words"].split(), *_WORDS["purpose"]["words"].split()])
+BACKGROUND |= {"gpucard", "smtarget", "sm", "headdim"}

@@ -152,7 +152,7 @@ class ClusterArrive:
         """A release covers all that the threads did before it, so their mbarrier.init needs no fence of its own."""
         if cluster.order is None:
             return
-        makers = cluster.order.mbarriers.fence_init(front.lanes)
+        makers = cluster.order.mbarriers.release_inits(front.lanes)
         if makers and cluster.log is not None:
             cluster.log.add(Fenced(front.pc, np.array(makers), "mbarrier_init"))
 

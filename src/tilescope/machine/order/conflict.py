@@ -37,6 +37,7 @@ Mistake = Literal[
     "store source",
     "cp.async",
     "barrier init",
+    "init fence",
     "barrier reuse",
     "barrier phase",
     "phase overtaken",

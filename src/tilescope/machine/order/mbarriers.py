@@ -51,8 +51,9 @@ class MbarrierOrder:
     column: int
     init: Side | None = None
     init_epoch: int = 0
-    is_fenced: bool = False  # by fence.mbarrier_init, or a release at the cluster's barrier, of the thread that made it
-    is_published: bool = False  # by a barrier of the cluster after that fence
+    has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
+    is_released: bool = False  # by that fence, or by a release of that thread at the cluster's barrier
+    is_published: bool = False  # by a barrier of the cluster after that
     phases: int = 0  # that have ended
     first_phase: int = 0  # how many had ended at its init
     arriving: Clock | None = None
@@ -213,24 +214,32 @@ class Mbarriers:
             pcs = {pc for _, pc in self.at[address].users.values()}
             self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
-    def fence_init(self, lanes: LaneNumbers) -> list[int]:
-        """fence.mbarrier_init: other blocks may use what these lanes initialised, after a barrier of the cluster.
+    def fence_init(self, lanes: LaneNumbers) -> None:
+        """fence.mbarrier_init: other blocks may use what these lanes initialised, after a barrier of the cluster."""
+        for barrier in self._made_by(lanes):
+            barrier.has_init_fence = True
+            barrier.is_released = True
 
-        The answer is the lanes that have initialised an mbarrier since their last such fence.
+    def release_inits(self, lanes: LaneNumbers) -> list[int]:
+        """An arrival at the cluster's barrier that releases covers what its threads did before, mbarrier.init as well.
+
+        The answer is the lanes whose init no fence had covered.
         """
         makers: set[int] = set()
-        for barrier in self.at.values():
-            maker = None if barrier.init is None else barrier.init.lane
-            if maker is not None and maker in lanes and not barrier.is_fenced:
-                barrier.is_fenced = True
-                makers.add(maker)
+        for barrier in self._made_by(lanes):
+            if barrier.init is not None and barrier.init.lane is not None and not barrier.is_released:
+                barrier.is_released = True
+                makers.add(barrier.init.lane)
         return sorted(makers)
 
     def publish(self, lanes: LaneNumbers) -> None:
-        """A barrier of the cluster after the fence of the threads that initialised mbarriers."""
-        for barrier in self.at.values():
-            if barrier.is_fenced and barrier.init is not None and barrier.init.lane in lanes:
+        """A barrier of the cluster, after the release by the threads that initialised mbarriers."""
+        for barrier in self._made_by(lanes):
+            if barrier.is_released:
                 barrier.is_published = True
+
+    def _made_by(self, lanes: LaneNumbers) -> list[MbarrierOrder]:
+        return [one for one in self.at.values() if one.init is not None and one.init.lane in lanes]
 
     def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierOrder:
         """Some lanes use an mbarrier: its init must be visible to them."""
@@ -253,6 +262,9 @@ class Mbarriers:
         if not is_visible.all():
             now = Side(pc, how, int(lanes[np.argmin(is_visible)]))
             witness.tell("barrier init", barrier.init, now, "shared", witness.place(address))
+        elif is_remote.any() and not barrier.has_init_fence:
+            now = Side(pc, how, int(lanes[np.argmax(is_remote)]))
+            witness.tell("init fence", barrier.init, now, "shared", witness.place(address))
         return barrier
 
     def arrive(self, address: int, lanes: LaneNumbers, order: ArrivalOrder) -> None:
