@@ -22,7 +22,10 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 _BANK_BYTES = 4
 _BYTE_BITS = 8
 _BROKEN = "{verdict}: {found}; {limit}[[; and {more:more reason}]]."
-_ELEMENT = "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {beside}]]."
+_ELEMENT = (
+    "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank "
+    "{bank}[[; {beside}]]."
+)
 
 
 def line(template: str, **facts: object) -> FirstLine:
