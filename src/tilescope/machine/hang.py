@@ -275,9 +275,6 @@ def _wanted(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArr
     return wanted
 
 
-# Loops that poll --------------------------------------------------------------------------------------------------
-
-
 class _Poll(NamedTuple):
     """The instruction of a loop that reads what may change, and the operand with its address."""
 

@@ -19,7 +19,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.machine.costs import Costs
-from tilescope.machine.float_adds import FloatAdds
+from tilescope.machine.float_adds import FloatAdds, float_swaps
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
@@ -64,6 +64,7 @@ class Launch:
     costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
+    float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     log: EventLog | None = None  # of the first cluster that runs
@@ -83,6 +84,7 @@ class Launch:
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
+        self.float_swaps = float_swaps(self.program)
 
     @property
     def block_threads(self) -> int:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from tilescope.symptoms.tables import table
 
 _PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
+MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that nobody types: "compilerstop"
 _SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl)"  # endings of source files
 _NOISE = re.compile(
     "|".join(

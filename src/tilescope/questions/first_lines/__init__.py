@@ -23,8 +23,8 @@ _BANK_BYTES = 4
 _BYTE_BITS = 8
 _BROKEN = "{verdict}: {found}; {limit}[[; and {more:more reason}]]."
 _ELEMENT = (
-    "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank "
-    "{bank}[[; {beside}]]."
+    "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]:"
+    " line {line}, chunk {chunk}, bank {bank}[[; {beside}]]."
 )
 
 
