@@ -92,10 +92,11 @@ def mentioned_terms(name: str) -> tuple[Likely, ...]:
 
 
 def _spellings_in(name: str) -> list[str]:
-    """The spellings of terms that a question holds, in its order; of those that begin together, the longest first."""
+    """The spellings of terms that a question holds, in its order; none inside a longer one."""
     asked = _bare_question(name)
-    places = {spelling: asked.find(f" {spelling} ") for spelling in TERM_BY_SPELLING}
-    return sorted((word for word, place in places.items() if place >= 0), key=lambda word: (places[word], -len(word)))
+    places = {spelling: place for spelling in TERM_BY_SPELLING if (place := asked.find(f" {spelling} ")) >= 0}
+    whole = (word for word in places if not any(f" {word} " in f" {longer} " for longer in places if longer != word))
+    return sorted(whole, key=places.__getitem__)
 
 
 def _bare_question(name: str) -> str:

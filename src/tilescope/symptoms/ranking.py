@@ -30,6 +30,7 @@ from tilescope.symptoms.words import (
     FILLER,
     OF_NEIGHBOURS,
     ORDINARY,
+    PRINTED,
     VAGUE,
     ordered_words,
     sequence_of,
@@ -47,6 +48,7 @@ _TO_THE_LETTER = 1.2  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
 _BACKGROUND_WEIGHT = 1.0  # of a card or a target
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
 _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
@@ -102,7 +104,10 @@ def is_about_a_fault(question: str) -> bool:
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
     """
-    words = {*sequence_of(question), *ordered_words(question)}  # filler such as "error", and "locks up", which is one word
+    words = {
+        *sequence_of(question),
+        *ordered_words(question),
+    }  # filler such as "error", and "locks up", which is one word
     return not FAULT.isdisjoint(words) or _ANSWER.search(question) is not None
 
 
@@ -178,6 +183,11 @@ def spells_only_ordinary_words(question: str) -> bool:
     return all(len(spelling.words) == 1 and spelling.words[0] in ORDINARY for spelling in _spellings_in(question))
 
 
+def spells_more_than_background(question: str) -> bool:
+    """Whether a question spells a term that says more than where something happens: "mma" alone does not."""
+    return any(not BACKGROUND.issuperset(spelling.words) for spelling in _spellings_in(question))
+
+
 def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
     """The terms that a question spells, the strongest first.
 
@@ -228,9 +238,11 @@ def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
-    """What the words of a phrase weigh that are there, less the more are missing."""
+    """What the words of a phrase weigh that are there, less the more are missing; a missing card's name is missing whole."""
     there = weight(phrase & words)
-    return there * (there / weight(phrase)) ** _MISSING
+    missing = phrase - words
+    missed = weight(missing - BACKGROUND) + len(missing & BACKGROUND) * _unknown()
+    return there * (there / (there + missed)) ** _MISSING
 
 
 def _also(topic: _Topic, words: frozenset[str]) -> float:
@@ -288,7 +300,9 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
     by_first: dict[str, list[_Spelling]] = {}
     for row in indexed_spellings():
         share = _GENERAL_SHARE if row.term in general else 1.0
-        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (row.name.isupper() and row.words != row.as_written)
+        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (
+            row.name.isupper() and row.words != row.as_written
+        )
         spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
         by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
@@ -325,6 +339,7 @@ def _rarity() -> dict[str, float]:
     rarity = {word: log(1 + len(_topics()) / count) for word, count in used.items()}
     rarest = max(rarity.values())
     rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
+    rarity |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in rarity}
     return rarity | dict.fromkeys(BACKGROUND, _BACKGROUND_WEIGHT)
 
 

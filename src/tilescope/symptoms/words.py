@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
-from tilescope.symptoms.printed import bare_line
+from tilescope.symptoms.printed import MARKS, bare_line
 from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
@@ -73,7 +73,13 @@ _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 # What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
-_CHANGE = re.compile(r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?)\b(?=(?:\W+\w+){3})", re.IGNORECASE)
+_CHANGE = re.compile(
+    r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?|stage(?!\W+(?:count|ind|num))"
+    r"|register(?!\W+(?:alloc|bank|budget|count|file|fragment|layout|limit|press|promo|re|sp|steal|tile|to|usage)))"
+    r"\b(?=(?:\W+\w+){3})",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"\bmultiple (?!of\b)(?=(?:[a-z]+ ){0,2}[a-z]+s\b)")  # multiple tiles; a multiple of 16 is none
 _PLACE = re.compile(r",? line \d+;")  # of a compiler's message: no line of shared memory
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
@@ -86,7 +92,7 @@ def _without_joints(text: str) -> str:
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     plain = _CAPABILITY.sub(r"capability \1\2", plain)
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
-    bare = re.sub(r"\b([1-5]) d\b", r"\1d", bare)
+    bare = _SEVERAL.sub("several ", re.sub(r"\b([1-5]) d\b", r"\1d", bare))
     return _GPU.sub(r"gpucard \g<0>", bare)
 
 
@@ -224,6 +230,7 @@ CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase 
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
 UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
 OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
+PRINTED = frozenset(map(folded, MARKS))  # each stands for what one kind of program prints
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them

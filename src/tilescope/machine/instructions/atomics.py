@@ -345,7 +345,8 @@ class Atomic:
     def _note_order(self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Name the instruction inexact where floats of several threads are added to one word."""
         launch = cluster.launch
-        if not self.change.adds_floats or self.opcode in launch.inexact:
+        adds_floats = self.change.adds_floats or cluster.pc in launch.float_swaps
+        if not adds_floats or self.opcode in launch.inexact:
             return
         if space == "shared":
             meet = launch.float_adds.meet_in_shared(cluster, lanes, addresses)
