@@ -102,7 +102,10 @@ def is_about_a_fault(question: str) -> bool:
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
     """
-    words = {*sequence_of(question), *ordered_words(question)}  # filler such as "error", and "locks up", which is one word
+    words = {
+        *sequence_of(question),
+        *ordered_words(question),
+    }  # filler such as "error", and "locks up", which is one word
     return not FAULT.isdisjoint(words) or _ANSWER.search(question) is not None
 
 
@@ -295,7 +298,9 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
     by_first: dict[str, list[_Spelling]] = {}
     for row in indexed_spellings():
         share = _GENERAL_SHARE if row.term in general else 1.0
-        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (row.name.isupper() and row.words != row.as_written)
+        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (
+            row.name.isupper() and row.words != row.as_written
+        )
         spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
         by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
