@@ -329,6 +329,7 @@ def _declared(parameter: Variable, entry: str) -> str:
 def _chosen(module: Module, entry: str | None) -> Function:
     """The entry that a name means; without a name, the only one that does something: headers of CUB bring an empty one."""
     functions = module.entries
+    found: Sequence[Function]
     if entry is None:
         found = [function for function in functions if not _is_empty(function)] or functions
     else:
