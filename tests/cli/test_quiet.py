@@ -174,7 +174,10 @@ QUIET = [
     (
         ["banks", "64x64", "bf16", "--pattern", "ldmatrix.x4"],
         0,
-        "ldmatrix.x4: 8-way conflict, 512 wavefronts where 64 would do.",
+        (
+            "ldmatrix.x4: 8-way conflict, 512 wavefronts where 64 would do.\n"
+            "--fix searches for a layout without conflicts."
+        ),
     ),
     (
         ["banks", "64x64", "bf16", "--swizzle", "128B", "--pattern", "ldmatrix.x4"],
@@ -450,3 +453,14 @@ def test_a_floor_without_the_rate_of_the_tensor_cores_says_so(capsys):
     assert "at least 25.2 us for memory alone: TFLOP/s of tfloat32 are not known for the B200." in said
     assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_100", "--tile", "128x256x64", "-q"]) == 0
     assert "memory alone" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arch", ["sm_107", "sm_999"])
+@pytest.mark.parametrize(
+    "command", [["check", *MAP], ["conv", "8x56x56x64", "128x3x3", "bf16"]], ids=lambda words: words[0]
+)
+def test_an_architecture_that_is_not_known_is_no_refusal_by_the_driver(command, arch, capsys):
+    assert run([*command, "--arch", arch, "--quiet"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert arch in told.err

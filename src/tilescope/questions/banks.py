@@ -63,7 +63,7 @@ def answer(asked: Asked) -> Answer:
     report = padded_report(accesses, layout, asked.get("pad", 0))
     call = Call(tile_report, (named, placing), name="report")
     if not asked.get("fix"):
-        return Answer(report, call, first=of_banks(report))
+        return Answer(report, call, first=of_banks(report, may_search="tv" not in asked))
     return _with_search(asked, report, accesses, layout, call)
 
 

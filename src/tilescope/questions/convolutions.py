@@ -58,8 +58,11 @@ def conv_answer(asked: Asked) -> Answer:
     try:
         convolution = call.run()
     except TensorMapError as error:
+        report = MapReport(False, error.violations, None)
+        if report.not_understood:
+            raise  # exit status 2, not 1
         return Answer(
-            MapReport(False, error.violations, None),
+            report,
             call,
             first=refused("No such map", error.violations),
             is_yes=False,

@@ -14,6 +14,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, NamedTuple
 
+from tilescope.arch import ARCH_PARTLY_KNOWN
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.reading import integers
@@ -37,7 +38,7 @@ MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)
 _PARAMETERS: dict[type[AnyMap], Mapping[str, Parameter]] = {  # once: a log asks for them ten thousand times
     map_class: signature(map_class).parameters for map_class in _OWN_ARGUMENTS
 }
-_NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)
+_NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name, ARCH_PARTLY_KNOWN.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 ARGUMENT_MISSING = rule(
     "argument-missing",
@@ -75,7 +76,7 @@ class MapReport(Value):
 
     @property
     def not_understood(self) -> tuple[Violation, ...]:
-        """Violations by arguments that say nothing: a name that no table has, a value of the wrong type."""
+        """Violations by arguments that say nothing: a name that no table has, or has in part, a wrong type."""
         return tuple(broken for broken in self.violations if broken.rule in _NOT_UNDERSTOOD)
 
 

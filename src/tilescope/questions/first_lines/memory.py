@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilescope.tma.place import Place
 
 _INSTEAD = "an XOR of the offset in the buffer gives {address:#x} instead"
+_SEARCH = "--fix searches for a layout without conflicts."
 _COST = "{name}: {verdict}, {wavefronts:wavefront}[[ where {ideal} would do]]"
 
 
@@ -223,8 +224,8 @@ def of_identification(found: Identification) -> FirstLine:
     )
 
 
-def of_banks(report: TileReport, search: LayoutSearch | None = None) -> FirstLine:
-    """What every pattern costs, and what cures them if that was looked for."""
+def of_banks(report: TileReport, search: LayoutSearch | None = None, *, may_search: bool = False) -> FirstLine:
+    """What every pattern costs, and what cures them if that was looked for, or how to look for it."""
     costs = [
         filled(
             _COST,
@@ -238,7 +239,8 @@ def of_banks(report: TileReport, search: LayoutSearch | None = None) -> FirstLin
         for cost in report.costs
     ]
     if search is None or report.conflict_free:
-        return line("{costs:; }.", costs=tuple(costs))
+        advice = _SEARCH if may_search and not report.conflict_free else ""
+        return FirstLine(filled("{costs:; }.", {"costs": tuple(costs)}), advice)
     best = search.best
     if search.conflict_free:
         return line("{costs:; }. Without a conflict: {label}.", costs=tuple(costs), label=best.label)
