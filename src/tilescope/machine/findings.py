@@ -224,6 +224,8 @@ def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> 
         wording = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
     if fault.rule == SMEM_EXTENT.name:
         wording = BOX_BEYOND_SMEM
+    if fault.fix is not None:
+        wording = wording.worded(fix=fault.fix)
     facts = {
         "where": instruction_named(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
