@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeAlias
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
 from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
-from tilescope.symptoms.printed import bare_line
+from tilescope.symptoms.printed import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.symptoms.words import (
@@ -185,7 +185,7 @@ def is_certain(question: str) -> bool:
 
 def _codes_in(question: str) -> MentionedCodes:
     """The CUDA errors that a question mentions; exit statuses of tools, times and line numbers are none."""
-    return codes_in(_WANTED_SUCCESS.sub(" ", bare_line(question[:MAX_CHARACTERS])))
+    return codes_in(_WANTED_SUCCESS.sub(" ", line_with_codes(question[:MAX_CHARACTERS])))
 
 
 def _limit_broken(question: str) -> str:
