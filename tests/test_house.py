@@ -144,6 +144,13 @@ def test_no_line_has_to_be_decoded(packed):
     assert found == []
 
 
+def test_no_comment_is_a_banner():
+    """What a banner would announce is the module's idea, or a module of its own."""
+    banner = re.compile(r"^ *#.*-{6}", re.MULTILINE)
+    modules = [*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")]
+    assert [str(path) for path in modules if banner.search(path.read_text("utf-8"))] == []
+
+
 def test_no_group_of_a_pattern_is_repeated_possessively():
     """Python 3.11.0 to 3.11.4 misplaces what is captured after (…)*+, and Debian 12 has 3.11.2."""
     possessive = re.compile(r"\(\?.*\)(?:[*+?]|\{\d*,?\d*\})\+")

@@ -15,8 +15,6 @@ from tilescope.arch import ARCH, ArchName, Basis
 from tilescope.data_type import DATA_TYPE, DataTypeName, TmaTypeName
 from tilescope.swizzle import SWIZZLE, SwizzleName
 
-# Architectures ---------------------------------------------------------------------------------------------------
-
 # CUDA programming guide, table of compute capabilities; CUDA occupancy header, blocks per multiprocessor.
 SHARED_MEMORY = """
 sm_80    8.0   164 KB  166912 B  32 blocks
@@ -114,8 +112,6 @@ ARCH_LAWS = (
     only_hopper_was_measured,
     features_are_what_ptxas_takes,
 )
-
-# Data types ------------------------------------------------------------------------------------------------------
 
 # cuda.h, CUtensorMapDataType; PTX ISA, "tensormap.replace", .elemtype; whether NaN may fill it.
 DRIVER_TYPES = """
@@ -233,8 +229,6 @@ DATA_TYPE_LAWS = (
     arrays_hold_all_but_groups_and_bits,
 )
 
-# Swizzles --------------------------------------------------------------------------------------------------------
-
 # PTX ISA, "Swizzling Modes": the source chunk found at each (line, place). The tables with larger atoms
 # write two or four chunks into one cell.
 CHUNKS = {
@@ -332,8 +326,6 @@ SWIZZLE_LAWS = (
     modes_are_on_their_cards,
     one_mode_flips,
 )
-
-# The tests -------------------------------------------------------------------------------------------------------
 
 TABLES = {"arch": (ARCH, ARCH_LAWS), "data_type": (DATA_TYPE, DATA_TYPE_LAWS), "swizzle": (SWIZZLE, SWIZZLE_LAWS)}
 

@@ -196,8 +196,6 @@ def test_plain_data_of_a_run_has_no_arrays():
     assert type(run).from_dict(run.to_dict()) == run
 
 
-# The plugin ------------------------------------------------------------------------------------------------------
-
 PROJECT = """
 import numpy as np
 import tilescope as ts

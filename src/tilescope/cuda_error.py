@@ -4,6 +4,7 @@
     "CUDA error 0x2cb"                                    →  715, in hexadecimal
     "cudaErrorMisalignedAddress"                          →  716, by its name in the runtime
     "CUDA error: invalid resource handle"                 →  400, in CUDA's own words
+    "unspecified launch failure in x.cu (error-code 4)"   →  719, in words that only CUDA says; then the number
     "Xid 13 … Warp Exception on (…): Misaligned Address"  →  716, which the exception ends in
     "CUDA_EXCEPTION_14, Warp Illegal Address"             →  700, by the debugger's number
     "error code 12345"                                    →  a code that no CUDA error has
@@ -108,6 +109,7 @@ _DEBUGGER_EXCEPTIONS = {
 _DEBUGGER_EXCEPTION = re.compile(r"\bcuda[_ ]exception[_ ](\d+)", re.IGNORECASE)
 _TYPE_NAMES = ("cudaerror_t", "cudaerror_enum")  # name no error
 _TOKEN = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+|e[+-]?\d+)+|\d+|[a-z_]+|[^\sa-z0-9_]", re.IGNORECASE)
+_OWN_LETTERS = 25  # of the words of an error, to be CUDA's own wherever they stand: "unspecified launch failure"
 _MOST_BETWEEN = 4  # tokens between the word that announces a code and the code
 
 
@@ -183,7 +185,15 @@ def _worded(text: str) -> list[int]:
     if said in _number_of_words():
         return [_number_of_words()[said]]
     exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said.replace("_", " "))]
-    return [*exceptions, *_behind_error(said)]
+    return [*exceptions, *_behind_error(said), *_in_cudas_own_words(said)]
+
+
+def _in_cudas_own_words(said: str) -> list[int]:
+    """The errors whose words stand anywhere in a text, where they are so long that nobody else says them."""
+    there = [words for words in _number_of_words() if len(words) >= _OWN_LETTERS and words in said]
+    whole = [words for words in there if not any(words != other and words in other for other in there)]
+    numbers = [_number_of_words()[words] for words in whole]
+    return [number for number in numbers if number >= LEAST_DISTINCT_CODE]
 
 
 @cache

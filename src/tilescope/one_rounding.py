@@ -81,9 +81,6 @@ def odd_sum(a: Array, b: Array, mode: Rounding) -> Array:
     return odd
 
 
-# ------------------------------------------------------------------------------------------------- f64
-
-
 def directed(result: Array, error: Array, mode: Rounding) -> Array:
     """The double that rounding in `mode` gives, from the nearest one and the sign of what it left out."""
     if mode == "rn":
@@ -246,9 +243,6 @@ def double_root(a: Array, mode: Rounding) -> Array:
     error = (scaled - square) - square_error
     result: Array = directed(scaled_root, error, mode) / scale
     return np.where(np.isfinite(root) & (a != 0), result, root)
-
-
-# --------------------------------------------------------------------------------- a * b + c of whole arrays
 
 
 def fma32(

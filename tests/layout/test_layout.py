@@ -147,9 +147,6 @@ def test_numpy_integers_are_plain_ones():
     assert tile.locate(np.int64(1024)) == (0, 0)
 
 
-# Refusals --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -654,6 +654,7 @@ TABLE = (
     Pairs("same_value", one_word, {}),
     Pairs("redundant_barriers", moved_words(MIRRORED), {}),
     Pairs("relaxed_counter", one_sum(384), {}, grid=3),
+    Pairs("compared_guess", one_sum(96), {"taken-as-it-is": RACE}, block=32, grid=3),
     Pairs("zeroed_counter", one_sum(3), {"zeroed-here": RACE}, grid=3),
     Pairs("warp_synchronous", one_sum(32, 32), {}, block=32),
     Pairs("neighbouring_bytes", moved_words(np.arange(32)), {}),

@@ -44,9 +44,6 @@ def run(opcode, *operands, result_count=1):
     return tuple(int(result[0]) for result in results) if isinstance(results, tuple) else int(results[0])
 
 
-# ------------------------------------------------------------------------------------------------- naive floats
-
-
 def number(bits, type_name):
     """The fraction that a finite float stands for."""
     exponent_bits, fraction_bits = LAYOUT[type_name]
@@ -213,9 +210,6 @@ def test_mixed_sums_widen_the_narrow_operands_first(data, narrow, mode):
         assert run(f"fma.{mode}.f32.{narrow}", a, b, c) == nearest(exact, "f32", mode)
 
 
-# ------------------------------------------------------------------------------------------------- conversions
-
-
 @given(st.data(), FLOATS, FLOATS, st.sampled_from(MODES))
 def test_a_narrower_float_is_rounded_once(data, source, result, mode):
     a = data.draw(finite(source))
@@ -313,9 +307,6 @@ def test_tf32():
     assert run("cvt.rz.tf32.f32", 0x3F801FFF) == 0x3F800000
     assert run("cvt.rn.satfinite.tf32.f32", 0xFF800000) == 0xFF7FE000
     assert run("cvt.rn.relu.tf32.f32", 0xBF800000) == 0
-
-
-# ------------------------------------------------------------------------------------------------- integers and bits
 
 
 @given(U64, U64, U64)
@@ -427,9 +418,6 @@ def test_bits_are_counted(a):
         assert run(f"bfind.u{bits}", word) == (word.bit_length() - 1) % 2**32
 
 
-# ------------------------------------------------------------------------------------------------- predicates
-
-
 def test_a_comparison_and_its_opposite():
     assert run("setp.lt.and.s32", 0xFFFFFFFF, 0, True, result_count=2) == (1, 0)  # -1 < 0
     assert run("setp.lt.and.u32", 0xFFFFFFFF, 0, True, result_count=2) == (0, 1)
@@ -442,9 +430,6 @@ def test_a_nan_is_unequal_to_everything_only_in_unordered_comparisons():
     assert ordered == [0] * 7
     unordered = [run(f"setp.{compare}.f32", nan, 0) for compare in ("equ", "neu", "ltu", "leu", "gtu", "geu", "nan")]
     assert unordered == [1] * 7
-
-
-# ------------------------------------------------------------------------------------------------- what is not there
 
 
 @pytest.mark.parametrize(

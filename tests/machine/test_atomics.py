@@ -332,6 +332,26 @@ def test_sums_of_floats_by_several_threads_have_no_order(body, blocks, threads, 
     assert run.inexact == (() if is_exact else ("red.global.add.f32",))
 
 
+ADD_BY_SWAPS = """
+    ld.param.u64 %d1, [memory]; ld.global.b32 %r1, [%d1];
+    AGAIN: mov.b32 %r2, %r1; {next} atom.global.cas.b32 %r1, [%d1], %r2, %r3; setp.ne.u32 %p1, %r1, %r2; @%p1 bra AGAIN;
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "threads", "is_exact"),
+    [
+        ("add.f32 %r3, %r2, 0f3F800000;", 1, True),
+        ("add.f32 %r3, %r2, 0f3F800000;", 2, False),
+        ("add.u32 %r3, %r2, 1;", 2, True),
+    ],
+)
+def test_sums_of_floats_by_swaps_have_no_order_either(made, threads, is_exact):
+    run = kernel(ADD_BY_SWAPS.format(next=made), ".param .u64 memory").run(1, threads, [np.zeros(1, np.float32)])
+    assert run.exact == is_exact
+    assert run.findings == ()
+
+
 def test_sums_of_floats_in_shared_memory_have_no_order_either():
     body = ".shared .align 4 .b32 sum; mov.b32 %r1, 0f3F800000; red.shared.add.f32 [sum], %r1;"
     assert not kernel(body, "").run(1, 2).exact

@@ -86,8 +86,6 @@ def test_triton_kernels_compute_a_plain_product(name, compiled):
     assert_equal_to_a_plain_product(name, ptx, launched)
 
 
-# CuTe --------------------------------------------------------------------------------------------------------------------
-
 # The prints of a tutorial are taken out: they are most of its text.
 PRINTS = re.compile(r"if \(thread0\(\)\) \{\n(?:.*\n)*?\s*\} __syncthreads\(\);")
 # The documents want fence.mbarrier_init before other blocks use an mbarrier; the tutorials trust in the barrier of the cluster.

@@ -36,8 +36,6 @@ def rules(run):
     return [finding.rule for finding in run.findings if finding.rule != "run-unwritten"]
 
 
-# Shared memory -------------------------------------------------------------------------------------------------------
-
 AT_ADDRESS = """
     .shared .align 1024 .b8 buffer[16384];
     mov.u32 %r1, %tid.x;
@@ -194,9 +192,6 @@ def test_local_memory_parameters_and_constants_are_not_counted():
     assert {(row.wavefronts, row.sectors) for row in run.instructions} == {(None, None)}
 
 
-# Global memory -------------------------------------------------------------------------------------------------------
-
-
 def at_offsets(instruction, offsets, **options):
     """Run one instruction with the address of every thread in global memory in %d4."""
     made = kernel(
@@ -276,9 +271,6 @@ def test_cp_async_is_counted_on_both_sides(copy, size, wavefronts, sectors):
     assert sectors_of(run, "cp.async.c") == sectors
 
 
-# A naive recount: warp by warp and byte by byte -----------------------------------------------------------------------
-
-
 def recounted(execution, count):
     """(cost, least) of an execution."""
     cost = least = 0
@@ -321,9 +313,6 @@ def test_counts_equal_those_of_a_naive_recount(name, monkeypatch, launches):
     found = {(one.count, pc): (tally.cost, tally.least) for one in counters for pc, tally in one.tallies.items()}
     assert expected
     assert found == expected
-
-
-# Advice --------------------------------------------------------------------------------------------------------------
 
 
 def transposed(pitch_bytes):
@@ -401,8 +390,6 @@ def test_a_run_with_its_costs_is_plain_data():
     assert ts.Value.from_dict(run.to_dict()) == run
 
 
-# TMA -----------------------------------------------------------------------------------------------------------------
-
 LOAD_TILE = """
     .shared .align 1024 .b8 tile[16384];
     .shared .align 8 .b64 full;
@@ -457,8 +444,6 @@ def test_bulk_copies_are_summed_up_without_a_map():
     assert {row.map_number for row in run.traffic} == {None}
     assert {"load", "store"} <= {row.direction for row in run.traffic}
 
-
-# wgmma ---------------------------------------------------------------------------------------------------------------
 
 CODES = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 SPANS = {"128B": 128, "64B": 64, "32B": 32, "none": 128}

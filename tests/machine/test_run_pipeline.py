@@ -479,8 +479,6 @@ def test_a_step_keeps_its_source_line():
     assert replace(step, at="").plain() == {"arrive": "full"}
 
 
-# The command ---------------------------------------------------------------------------------------------------------
-
 LAUNCH = ["--grid", "1", "--block", "64", "--arg", "f32:192:arange", "--arg", "f32:32:zeros"]
 
 

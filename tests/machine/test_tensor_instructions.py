@@ -96,8 +96,6 @@ def fault_of(text, arguments, threads):
     return run.findings[0]
 
 
-# Matrices between shared memory and registers ------------------------------------------------------------------------
-
 FORMS = [
     pytest.param(direction, form, count, id=form.opcode(direction, count))
     for forms in MATRIX_FORMS.values()
@@ -203,9 +201,6 @@ def test_movmatrix_transposes_a_matrix_of_every_warp():
     ran(written(body, [given], [moved]), [words, out], 64)
     wanted = np.stack([held.distribute(np.ascontiguousarray(matrix.T)) for matrix in matrices]).view(np.uint32)
     np.testing.assert_array_equal(out, wanted)
-
-
-# mma.sync ------------------------------------------------------------------------------------------------------------
 
 
 def codes_of(numbers, data_type):
@@ -389,8 +384,6 @@ def test_what_no_card_has_is_refused_with_its_reason(instruction):
         Kernel(text)
     assert REFUSED[instruction] in refused.value.violations[0].limit
 
-
-# wgmma ---------------------------------------------------------------------------------------------------------------
 
 SMEM_BYTES = 40960
 WGMMA_K = {"float16": 16, "bfloat16": 16, "tfloat32": 8, "e4m3": 32, "e5m2": 32, "int8": 32, "uint8": 32}

@@ -101,9 +101,6 @@ def test_plans_agree_with_their_own_descriptors(data):
     assert found.basis == ("measured" if consumer == "wgmma" else "documented")
 
 
-# --- one mistake at a time ---------------------------------------------------------------------------------------------
-
-
 def judged(case, change, **options):
     """The verdict on the first step's descriptor with a field or two changed, and the right descriptor."""
     _, data_type, major, mode, order, tile, address = case

@@ -109,3 +109,13 @@ def test_the_value_comes_back_from_its_json(capsys):
     assert type(scales).from_dict(told) == scales
     of_old_version = {name: value for name, value in told.items() if name != "atom"}
     assert type(scales).from_dict(of_old_version) == ts.scale_layout(20, 256, "nvfp4")
+
+
+def test_the_drawing_marks_a_block_as_it_marks_its_elements():
+    scales = ts.scale_layout(16, 256, "nvfp4", atom="8x4")
+    by_block = ts.view.draw(scales, block=(9, 3))
+    by_element = ts.view.draw(scales, element=(9, 50))
+    assert [cell.text for row in by_block["atom"].rows for cell in row.cells if cell.mark] == ["r9"]
+    assert by_block["atom"] == by_element["atom"]
+    assert by_block["element"].title == "Scale (row 9, block 3)"
+    assert by_block["element"].rows == by_element["element"].rows

@@ -33,9 +33,6 @@ def sparse_matrix(random, m, k, data_type):
     return np.where(kept[..., None], pieces, 0).reshape(m, k).astype(row.numpy)
 
 
-# Where metadata lies -----------------------------------------------------------------------------------------------------------
-
-
 def test_metadata_lies_as_cute_has_it():
     """mma_traits_sm90_gmma_sparse.hpp: ELayout_64x64, 64x32 and 64x16; there k counts elements, here groups."""
     elements = {
@@ -104,9 +101,6 @@ def test_cells_of_tensor_memory_hold_the_entries_of_their_elements():
         assert bit == int(nibbles[128 + row, (32 + k) // 4]) >> k % 4 & 1
 
 
-# What is stored -----------------------------------------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 10**6), st.sampled_from(TYPES), st.booleans())
 def test_decompress_undoes_compress(seed, data_type, in_cells):
     random = np.random.default_rng(seed)
@@ -164,9 +158,6 @@ def test_what_is_not_sparse_is_refused_with_its_place(rule):
         call()
     (violation,) = caught.value.violations
     assert (violation.rule, violation.found) == (rule, found)
-
-
-# Products -----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data_type", TYPES)

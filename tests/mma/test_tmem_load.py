@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilescope as ts
 from tilescope.errors import RuleError
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_layout import tmem_layout
@@ -54,3 +55,25 @@ def test_a_whole_opcode_is_taken_too_and_a_wrong_form_is_refused():
     assert loaded_element(matrix, 1, 2, "tcgen05.ld.sync.aligned.16x256b.x4.b32") == short
     with pytest.raises(RuleError, match="tmem-count"):
         loaded_element(matrix, 1, 2, "32x32b.x3")
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [((128, 64), {}), ((128, 64), {"operand": "A"})],
+    ids=["32-bit D", "two elements of A in a cell"],
+)
+def test_a_packed_load_of_cells_that_hold_more_than_a_low_half_is_refused(shape, options):
+    with pytest.raises(RuleError, match="low halves"):
+        loaded_element(tmem_layout(shape, **options), 37, 41, "32x32b.x8.pack::16b")
+
+
+def test_a_store_loads_nothing():
+    with pytest.raises(RuleError, match=r"this is tcgen05.ld. Use tcgen05.ld.32x32b.x8.pack::16b"):
+        loaded_element(tmem_layout((128, 64)), 37, 40, "tcgen05.st.32x32b.x8.unpack::16b")
+    with pytest.raises(RuleError, match=r"this is tcgen05\.ld"):
+        ts.compatible(tmem_layout((128, 64)), "tcgen05.st.32x32b.x8", warp=0, address=0)
+
+
+def test_capitals_make_no_other_load():
+    matrix = tmem_layout((128, 64))
+    assert loaded_element(matrix, 1, 2, " .32X32B.x8 ") == loaded_element(matrix, 1, 2, "32x32b.x8")

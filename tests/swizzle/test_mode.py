@@ -42,9 +42,6 @@ def naive(mode, address):
     return moved
 
 
-# The address map -------------------------------------------------------------------------------------------------
-
-
 @ALL_AND_OTHERS
 def test_map_is_the_naive_one(mode):
     addresses = range(2 * mode.repeat_bytes)
@@ -158,9 +155,6 @@ def test_transpose_swizzle_spreads_columns_over_all_banks():
         assert sorted(banks) == list(range(32))
 
 
-# What apply takes ------------------------------------------------------------------------------------------------
-
-
 @ALL
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64", "uint64"])
 def test_arrays_of_any_integer_type_are_mapped_like_ints(mode, dtype):
@@ -193,9 +187,6 @@ STRANGE_ADDRESSES = [-1, 1.0, "0", None, object(), [[1], [2, 3]], [2**80], [-1],
 def test_strange_address_is_a_rule_error(strange):
     with pytest.raises(RuleError, match="address"):
         SWIZZLE["128B"].apply(strange)
-
-
-# The other two forms of the relation -----------------------------------------------------------------------------
 
 
 @ALL
@@ -281,9 +272,6 @@ def test_chunk_tables_refuse_swizzles_that_cut_chunks_or_leave_the_line(triple):
     for ask in (mode.pattern, lambda: mode.chunk_in_line(0, 0), lambda: mode.chunk_in_row(0, 0)):
         with pytest.raises(RuleError, match="swizzle-chunks"):
             ask()
-
-
-# Names -----------------------------------------------------------------------------------------------------------
 
 
 @ALL
@@ -399,8 +387,6 @@ def test_swizzle_that_cannot_be_is_refused(triple, says):
 def test_swizzle_at_the_limits_is_made(triple):
     assert Swizzle.xor(*triple).apply(0) == 0
 
-
-# PTX's pairs of mode and atomicity -------------------------------------------------------------------------------
 
 MODES = ["none", "32B", "64B", "128B", "96B"]  # in the order of their codes
 ATOMICITIES = ["16B", "32B", "32B+8B-flip", "64B"]

@@ -43,9 +43,6 @@ def assert_same_bytes(found, expected):
     )
 
 
-# Right at every start --------------------------------------------------------------------------------------------
-
-
 @ALL_AND_OTHERS
 def test_every_start_in_a_period_over_two_periods(mode):
     """Each byte arrives where the map says, every start at which the map closes gives a permutation, and back."""
@@ -101,9 +98,6 @@ def test_long_period_needs_no_more_memory_than_the_buffer(triple):
     for start in (0, high):
         stored = mode.swizzle(data, start)
         assert_same_bytes(stored[mode.apply(start + np.arange(size)) - start], data)
-
-
-# What goes in comes out ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -196,9 +190,6 @@ def test_read_only_input_is_fine():
     assert SWIZZLE["128B"].swizzle(data).flags.writeable
 
 
-# out= ------------------------------------------------------------------------------------------------------------
-
-
 @ALL
 @pytest.mark.parametrize("dtype", ["u1", "f4", "V64"])
 def test_result_is_written_to_out(mode, dtype):
@@ -251,9 +242,6 @@ def test_unfit_out_is_refused(out, says):
         SWIZZLE["128B"].swizzle(bytes(1024), out=out)
     assert says in str(caught.value)
     assert "np.empty(1024, np.uint8)" in caught.value.violations[0].fix
-
-
-# Refusals --------------------------------------------------------------------------------------------------------
 
 
 @ALL
@@ -336,9 +324,6 @@ def test_anything_is_swizzled_or_a_rule_error(method, mode, data, address, out, 
         except RuleError as error:
             if not error.violations:
                 pytest.fail("a RuleError without violations")
-
-
-# Threads and the compiled loop -----------------------------------------------------------------------------------
 
 
 @ALL

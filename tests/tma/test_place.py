@@ -90,3 +90,34 @@ def test_the_command_says_where_and_what_the_other_xor_gives(capsys):
     assert data["extra"]["places"][0]["element"] == [1, 8]
     assert run(["load", *MAP, "--element", "8,0"]) == 2
     assert "the box has 8 rows" in capsys.readouterr().err
+
+
+PACKED = {"16u4_align8b": (4, 128), "16u4_align16b": (4, 8), "16u6_align16b": (6, 12)}  # bits; dense bytes of a piece
+
+
+@pytest.mark.parametrize("operation", ["load", "store"])
+@pytest.mark.parametrize("data_type", PACKED)
+def test_an_element_narrower_than_a_byte_is_the_one_that_was_asked_for(data_type, operation):
+    if (data_type, operation) == ("16u4_align16b", "store"):
+        pytest.skip("it can only be loaded")
+    bits, piece_bytes = PACKED[data_type]
+    a = ts.TensorMap(data_type, (256, 4), (256 * bits // 8,), (128, 2), arch="sm_100")
+    trace = ts.trace(a, (128, 1), operation=operation)
+    for column in range(128):
+        piece, bit = divmod(column * bits, piece_bytes * 8)
+        expected = (piece * (64 if piece_bytes == 128 else 16) + bit // 8, bit % 8)
+        if (bits, operation) == (6, "store"):
+            expected = (column, 0)  # a value takes a byte
+        found = place_of(trace, 0, column)
+        assert (found.address, found.first_bit) == expected
+        assert (found.element, found.coords) == ((0, column), (128 + column, 1))
+
+
+def test_a_byte_of_two_elements_names_both(capsys):
+    a = ["load", "--type=e2m1", "--dims=256,8", "--box=256,8", "--arch=sm_100", "--quiet"]
+    assert run([*a, "--element=1,33"]) == 0
+    assert "Element (1, 33) lies at byte 0x90, bits 4 to 7:" in capsys.readouterr().out
+    assert run([*a, "--at=0x90"]) == 0
+    assert "holds elements (1, 32) and (1, 33) of the box" in capsys.readouterr().out
+    assert run(["mma", "layout", "128x256", "e2m1", "--swizzle=none", "--element=1,33", "--quiet"]) == 0
+    assert "bits 4 to 7:" in capsys.readouterr().out

@@ -98,8 +98,6 @@ class Cluster:
         if launch.watch is not None:
             launch.watch.begin(self)
 
-    # Registers ---------------------------------------------------------------------------------------------------
-
     def _register(self, number: int) -> Words:
         dtype = self.program.register_dtypes[number]
         content = self.program.read_only.get(number)
@@ -150,8 +148,6 @@ class Cluster:
     def tensor_memory(self) -> TensorMemories:
         """The tensor memory of all blocks; kernels without tcgen05 never make it."""
         return TensorMemories(self.blocks)
-
-    # Memory ------------------------------------------------------------------------------------------------------
 
     def load(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
         """(lanes,) words, or (lanes, count) that follow each other, from a space; faults are the card's."""

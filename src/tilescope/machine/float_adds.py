@@ -1,7 +1,10 @@
 """Who added floats where: a sum of which several threads add a part depends on their order, which no document fixes.
 
 The rule is cheap, not sharp: a word to which atomics of two different threads added floats is unordered, even where every
-sum was exact, or a barrier stood between them.
+sum was exact, or a barrier stood between them. A loop around atom.cas adds as well, where floats are added in the kernel to what
+it stores:
+
+    atom.cas.b64 old, [sum], expected, %rd2;        %rd2 was made of add.f64
 """
 
 from __future__ import annotations
@@ -13,9 +16,30 @@ import numpy.typing as npt
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.element_flow import made_of
+from tilescope.machine.program import Program
 from tilescope.machine.step import LaneNumbers
+from tilescope.ptx.syntax import Instruction
 
 Adders = npt.NDArray[np.int64]  # by word: the thread that added last, counted from 1; 0 where nobody did
+
+
+_ADDING = ("add", "sub", "fma", "mad")
+_FLOATS = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
+
+
+def float_swaps(program: Program) -> frozenset[int]:
+    """The atom.cas of a program that store a sum of floats."""
+    swaps = [pc for pc, one in enumerate(program.instructions) if one is not None and "cas" in one.modifiers]
+    if not swaps:
+        return frozenset()
+    adding = [pc for pc, one in enumerate(program.instructions) if one is not None and _adds_floats(one)]
+    sums = made_of(program, [number for pc in adding for number in program.targets[pc]])
+    return frozenset(pc for pc in swaps if not sums.isdisjoint(program.registers_named[pc]))
+
+
+def _adds_floats(instruction: Instruction) -> bool:
+    return instruction.name in _ADDING and not _FLOATS.isdisjoint(instruction.modifiers)
 
 
 class FloatAdds:

@@ -19,12 +19,12 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.machine.costs import Costs
-from tilescope.machine.float_adds import FloatAdds
+from tilescope.machine.float_adds import FloatAdds, float_swaps
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.proof.log import EventLog
-from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.smem_watch import SmemWatch
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.step import Versions
@@ -63,6 +63,8 @@ class Launch:
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
+    cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
+    float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     log: EventLog | None = None  # of the first cluster that runs
@@ -82,6 +84,7 @@ class Launch:
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
+        self.float_swaps = float_swaps(self.program)
 
     @property
     def block_threads(self) -> int:

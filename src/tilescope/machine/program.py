@@ -157,8 +157,6 @@ class Assembler:
         self._constants: dict[ReadOnly, int] = {}
         self._kept: dict[tuple[str, int, int], int] = {}
 
-    # Registers ---------------------------------------------------------------------------------------------------
-
     def register(self, operand: Operand) -> int:
         """The number of a register that an instruction names."""
         if not isinstance(operand, Register):
@@ -270,8 +268,6 @@ class Assembler:
     def _new(self, dtype: np.dtype[np.generic]) -> int:
         self.program.register_dtypes.append(dtype)
         return len(self.program.register_dtypes) - 1
-
-    # Variables ---------------------------------------------------------------------------------------------------
 
     def space_of(self, variable: Variable) -> Space:
         """Where a variable lies: parameters of functions are local memory, constants global."""

@@ -79,8 +79,6 @@ class Schedule:
         self.depth = np.zeros(cluster.lane_count, np.intp)
         self.ready.append(Front(0, np.flatnonzero(cluster.exists)))
 
-    # Running -----------------------------------------------------------------------------------------------------
-
     def run(self) -> ClusterState:
         """Run until every thread has ended, or nobody can go on without another cluster, or the budget is spent."""
         cluster = self.cluster
@@ -223,8 +221,6 @@ class Schedule:
         front.steps += end - start
         self.cluster.launch.count_steps(end - start)
 
-    # Fronts ------------------------------------------------------------------------------------------------------
-
     def add(self, front: Front) -> None:
         """Make a front ready; one that stands at the same instruction takes it up."""
         if not len(front.lanes):
@@ -312,8 +308,6 @@ class Schedule:
         for spinning in woken:
             self.add(spinning.front)
         return bool(woken)
-
-    # Asynchronous work -------------------------------------------------------------------------------------------
 
     def _work(self) -> bool:
         """Do the oldest work that somebody waits for, or the oldest of all. False if there is none."""

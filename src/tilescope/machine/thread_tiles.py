@@ -126,8 +126,6 @@ class ThreadTiles:
     _in_place: set[int] = field(default_factory=set)  # loads of what is stored at the same place again
     _made_of: dict[int, frozenset[int]] = field(default_factory=dict)  # what registers hold of the value of a load
 
-    # Threads -----------------------------------------------------------------------------------------------------
-
     def wrote(self, cluster: Cluster, at: Lanes, places: Places, size_bytes: int) -> None:
         """Threads wrote some bytes each, at these places of the cluster's shared memory."""
         if self._changes_in_place(cluster, places):
@@ -193,8 +191,6 @@ class ThreadTiles:
             if load.pc not in self._in_place:
                 self._judge(load)
         self._loads.clear()
-
-    # Units -------------------------------------------------------------------------------------------------------
 
     def multiplied(
         self, cluster: Cluster, shape: ReadShape, rank: int, descriptor: OperandDescriptor, words: Places
@@ -290,8 +286,6 @@ class ThreadTiles:
         known = self.misfits.setdefault(key, seen)
         if seen.place < known.place:
             self.misfits[key] = seen
-
-    # Patterns ----------------------------------------------------------------------------------------------------
 
     def _mark(self, cluster: Cluster, at: Lanes, places: Places) -> int:
         pattern = self._pattern(cluster, at, places)

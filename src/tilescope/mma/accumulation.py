@@ -72,24 +72,27 @@ def tensor_core_sum(
     >>> float(tensor_core_sum(a, b, c, arithmetic=hopper, a_type=f16)[0, 0])  # 2**-14 lies below 2**(22 - 25): cut off
     1.0
     """
-    of_d = c.dtype if output_type is None else output_type.numpy
-    types = (a_type, a_type if b_type is None else b_type)
+    d_dtype = c.dtype if output_type is None else output_type.numpy
+    if b_type is None:
+        b_type = a_type
     if arithmetic.method == "exact":
-        total = _bits_counted(a, b, bit_operation) if a_type.name == "b1" else _integers_summed(a, b, types)
+        total = _bits_counted(a, b, bit_operation) if a_type.name == "b1" else _integers_summed(a, b, a_type, b_type)
         return _in_32_bits(total + c, saturate=saturate)
     if arithmetic.method == "fused float64":
         return _fused_float64(a, b, c, rounding)
     if arithmetic.method == "fused float32":
-        return _fused_float32(a, b, c, of_d)
+        return _fused_float32(a, b, c, d_dtype)
     if arithmetic.method == "in f16":
-        return _in_f16(a, b, c, types, arithmetic)
+        return _in_f16(a, b, c, a_type, b_type, arithmetic=arithmetic)
     step_k = arithmetic.step_k or a.shape[-1]
+    a_scales = None if scales is None else factors(scales.a, scales.data_type)
+    b_scales = None if scales is None else factors(scales.b, scales.data_type)
     d = c
     for first in range(0, a.shape[-1], step_k):
         step = slice(first, first + step_k)
-        left = _operand(a[..., step], types[0], arithmetic, scales and (scales.a, scales.data_type))
-        right = _operand(b[..., step], types[1], arithmetic, scales and (scales.b, scales.data_type))
-        d = _aligned(left, right, d, of_d, arithmetic)
+        left = _operand(a[..., step], a_type, arithmetic, a_scales)
+        right = _operand(b[..., step], b_type, arithmetic, b_scales)
+        d = _aligned(left, right, d, d_dtype, arithmetic)
     return d
 
 
@@ -147,24 +150,25 @@ class _Operand(NamedTuple):
     elements: Elements
 
 
-def _operand(
-    array: Array,
-    data_type: DataType,
-    arithmetic: Arithmetic,
-    scale: tuple[npt.NDArray[np.uint8], DataType] | None = None,
-) -> _Operand:
+def _operand(array: Array, data_type: DataType, arithmetic: Arithmetic, scales: Elements | None = None) -> _Operand:
     """The terms of an operand (…, rows, k): its elements times their scale factors, aligned one by one or in groups."""
     rows, k = array.shape[-2:]
     elements = factors(array.reshape(-1, rows, k), data_type)
     group = arithmetic.term_elements
     term_exponents = elements.exponents if group == 1 else np.zeros((len(elements.values), rows, k // group), np.int16)
-    if scale is not None:
-        codes, scale_type = scale
-        scales = factors(codes.reshape(-1, rows, codes.shape[-1]), scale_type)
-        elements = _multiplied(elements, scales)
-        term_exponents = term_exponents + _spread(scales.exponents, term_exponents.shape[-1])
+    if scales is not None:
+        own_scales = _in_batches(scales, rows)
+        elements = _multiplied(elements, own_scales)
+        term_exponents = term_exponents + _spread(own_scales.exponents, term_exponents.shape[-1])
     values = elements.values.reshape(len(elements.values), rows, k // group, group)
     return _Operand(Terms(values, term_exponents), elements)
+
+
+def _in_batches(elements: Elements, rows: int) -> Elements:
+    """Elements (…, blocks) as (batch, rows, blocks), for an operand of that many rows."""
+    shape = (-1, rows, elements.values.shape[-1])
+    specials = None if elements.specials is None else elements.specials.reshape(shape)
+    return Elements(elements.values.reshape(shape), elements.exponents.reshape(shape), specials)
 
 
 def _multiplied(elements: Elements, scales: Elements) -> Elements:
@@ -183,15 +187,15 @@ def _spread(of_blocks: Array, extent: int) -> Array:
     return np.repeat(of_blocks, extent // of_blocks.shape[-1], axis=-1)
 
 
-def _aligned(a: _Operand, b: _Operand, c: Array, of_d: np.dtype[Any], arithmetic: Arithmetic) -> Array:
+def _aligned(a: _Operand, b: _Operand, c: Array, d_dtype: np.dtype[Any], arithmetic: Arithmetic) -> Array:
     """One step of an aligned sum, rounded to the type of D."""
     before = addends(c.reshape(-1, *c.shape[-2:]))
     sums = aligned_sum(a.terms, b.terms, before, arithmetic.fractional_bits)
-    d: Array = rounded_to_float16(sums) if of_d == np.float16 else cut_to_float32(sums, arithmetic.result_bits)
+    d: Array = rounded_to_float16(sums) if d_dtype == np.float16 else cut_to_float32(sums, arithmetic.result_bits)
     if not (a.elements.specials is None and b.elements.specials is None and before.specials is None):
         with np.errstate(invalid="ignore", over="ignore"):
             ieee = a.elements.with_specials @ b.elements.with_specials.swapaxes(-1, -2) + before.with_specials
-            d = np.where(np.isfinite(ieee), d, ieee.astype(of_d))
+            d = np.where(np.isfinite(ieee), d, ieee.astype(d_dtype))
     return _with_one_nan(d).reshape(c.shape)
 
 
@@ -203,14 +207,14 @@ def _with_one_nan(d: Array) -> Array:
     return d
 
 
-def _in_f16(a: Array, b: Array, c: Array, types: tuple[DataType, DataType], arithmetic: Arithmetic) -> Array:
+def _in_f16(a: Array, b: Array, c: Array, a_type: DataType, b_type: DataType, *, arithmetic: Arithmetic) -> Array:
     """fp8 by way of f16: k mod 4 = 0 and 1 first, then 2 and 3, each a product of f16; then C."""
     halves = DataType.named("float16")
     is_first = np.arange(a.shape[-1]) % 4 < 2
     d = np.zeros_like(c)
     for part in (is_first, ~is_first):
-        left = _operand(_as_float16(a[..., part], types[0]), halves, arithmetic)
-        right = _operand(_as_float16(b[..., part], types[1]), halves, arithmetic)
+        left = _operand(_as_float16(a[..., part], a_type), halves, arithmetic)
+        right = _operand(_as_float16(b[..., part], b_type), halves, arithmetic)
         d = _aligned(left, right, d, c.dtype, arithmetic)
     with np.errstate(invalid="ignore", over="ignore"):
         return _with_one_nan(c + d)
@@ -222,13 +226,13 @@ def _as_float16(array: Array, data_type: DataType) -> npt.NDArray[np.float16]:
         return array.view(data_type.numpy).astype(np.float16)
 
 
-def _fused_float32(a: Array, b: Array, c: Array, of_d: np.dtype[Any]) -> Array:
+def _fused_float32(a: Array, b: Array, c: Array, d_dtype: np.dtype[Any]) -> Array:
     """Four products of f16 by float32 fma: a chain and then C; for a float16 D two pairs, added to C one after the other."""
     with np.errstate(invalid="ignore", over="ignore"):
         left = a.view(np.float16).astype(np.float32)[..., :, None, :]
         right = b.view(np.float16).astype(np.float32)[..., None, :, :]
         before: Floats = c.astype(np.float32)
-        if of_d != np.float16:
+        if d_dtype != np.float16:
             total = np.zeros_like(before)
             for k in range(a.shape[-1]):
                 total = fma32(left[..., k], right[..., k], total)
@@ -270,8 +274,8 @@ def _bits_counted(a: Array, b: Array, operation: BitOperation) -> npt.NDArray[np
     return total
 
 
-def _integers_summed(a: Array, b: Array, types: tuple[DataType, DataType]) -> npt.NDArray[np.int64]:
-    products = _whole_numbers(a, types[0]) @ _whole_numbers(b, types[1]).swapaxes(-1, -2)
+def _integers_summed(a: Array, b: Array, a_type: DataType, b_type: DataType) -> npt.NDArray[np.int64]:
+    products = _whole_numbers(a, a_type) @ _whole_numbers(b, b_type).swapaxes(-1, -2)
     total: npt.NDArray[np.int64] = products.astype(np.int64)
     return total
 

@@ -38,7 +38,7 @@ from tilescope.mma.sparsity import (
     nibbles_of_entries,
 )
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_LANES
+from tilescope.mma.tmem_address import TMEM_LANES, CellPlaces, cells_of
 from tilescope.mma.tmem_layout import METADATA_INSTRUCTION_K, TmemLayout, tmem_layout
 from tilescope.reading import array_where, as_array, integer
 from tilescope.rule import rule
@@ -160,7 +160,7 @@ def decompress(
     return expanded(stored, nibbles, row)
 
 
-class _Form(NamedTuple):
+class _NibbleForm(NamedTuple):
     """Metadata as it is: a nibble for every group of a row."""
 
     data_type: DataType
@@ -215,10 +215,9 @@ class _CellForm(NamedTuple):
     k: int
     layout: TmemLayout
 
-    @property
-    def _bits(self) -> npt.NDArray[np.int64]:
-        """The bit address of the entry of every element (m, k)."""
-        return self.layout.bit_addresses()[..., 0]
+    def _entry_cells(self) -> CellPlaces:
+        """Where the entry of every element (m, k) lies."""
+        return cells_of(self.layout.bit_addresses()[..., 0])
 
     def metadata_shape(self, m: int, k: int) -> tuple[int, ...]:
         return (m // self.rows, k // self.k, self.rows, self.layout.columns)
@@ -227,15 +226,13 @@ class _CellForm(NamedTuple):
         entries = entries_of_elements(nibbles, self.data_type, self.layout.element_bits)
         tiles = _tiled(entries, self.rows, self.k).astype(np.uint32)
         cells = np.zeros((*tiles.shape[:2], self.rows, self.layout.columns), np.uint32)
-        lane, bit = np.divmod(self._bits, LANE_BITS)
-        column, first_bit = np.divmod(bit, CELL_BITS)
+        lane, column, first_bit = self._entry_cells()
         for block in np.ndindex(tiles.shape[:2]):
             np.bitwise_or.at(cells[block], (lane, column), tiles[block] << first_bit.astype(np.uint32))
         return cells
 
     def nibbles(self, metadata: Matrix) -> Nibbles:
-        lane, bit = np.divmod(self._bits, LANE_BITS)
-        column, first_bit = np.divmod(bit, CELL_BITS)
+        lane, column, first_bit = self._entry_cells()
         mask = np.uint32((1 << self.layout.element_bits) - 1)
         entries = metadata.astype(np.uint32)[..., lane, column] >> first_bit.astype(np.uint32) & mask
         return nibbles_of_entries(_untiled(entries.astype(np.uint8)), self.data_type)
@@ -252,11 +249,11 @@ def _untiled(blocks: Matrix) -> Matrix:
     return blocks.swapaxes(1, 2).reshape(down * rows, across * columns)
 
 
-def _form(instruction: str | None, row: DataType, selector: int) -> _Form | _LaneForm | _CellForm:
+def _form(instruction: str | None, row: DataType, selector: int) -> _NibbleForm | _LaneForm | _CellForm:
     """How the metadata of an instruction lies; None: as nibbles."""
     selector = integer("selector", selector)
     if instruction is None:
-        return _Form(row, k=group_elements(row))
+        return _NibbleForm(row, k=group_elements(row))
     if isinstance(instruction, str) and re.match(r"tcgen05\b", instruction.strip().casefold()):
         if selector != 0:
             raise TCGEN05_SELECTOR.error(selector=selector)
@@ -285,21 +282,21 @@ def _sparse_type(data_type: Any) -> DataType:
     raise SPARSE_TYPE.error(data_type=row.name, known=_TYPES, nearest=alike[0] if alike else "bfloat16")
 
 
-def _check_shape(shape: tuple[int, ...], form: _Form | _LaneForm | _CellForm, row: DataType) -> None:
+def _check_shape(shape: tuple[int, ...], form: _NibbleForm | _LaneForm | _CellForm, row: DataType) -> None:
     """Refuse what is not whole groups, or whole instructions."""
     m, k = shape
     if m % form.rows == 0 and k % form.k == 0:
         return
     whole = (rounded_up(m, form.rows), rounded_up(k, form.k))
-    holder = f"a group of {row.name}" if isinstance(form, _Form) else form.name
+    holder = f"a group of {row.name}" if isinstance(form, _NibbleForm) else form.name
     raise SPARSE_SHAPE.error(shape=(m, k), holder=holder, rows=form.rows, columns=form.k, whole=whole)
 
 
 def _check_nibbles(nibbles: Nibbles, row: DataType) -> None:
     """Refuse metadata that names a place twice, or half of a tf32."""
-    known = (
-        tuple(TF32_NIBBLES.tolist()) if row.smem_bits == 32 else tuple(sorted((*ORDERED_NIBBLES, *_SWAPPED_NIBBLES)))
-    )
+    known = sorted((*ORDERED_NIBBLES, *_SWAPPED_NIBBLES))
+    if row.smem_bits == 32:
+        known = TF32_NIBBLES.tolist()
     wrong = np.argwhere(~np.isin(nibbles, known))
     if not len(wrong):
         return

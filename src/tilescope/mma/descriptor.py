@@ -19,7 +19,6 @@ runs over the end of its 128-byte row (drawn in descriptor_loop.py). That may li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -37,6 +36,7 @@ from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
 _MAX_K_BYTES = 2 * K_STEP_BYTES  # of B in a sparse instruction
+_PATTERN_LINES = 8  # after which every swizzle repeats
 MAX_ROWS = 256
 
 LEADING_ADDRESS = rule(
@@ -75,19 +75,25 @@ class OperandDescriptor(Value):
         swizzle: SwizzleName | Swizzle,
         base_offset: int = 0,
     ) -> None:
-        numbers = {
-            "start_address": start_address,
-            "leading_bytes": leading_bytes,
-            "stride_bytes": stride_bytes,
-            "base_offset": base_offset,
-        }
-        self._fill(swizzle, numbers)
+        self._fill(start_address, leading_bytes, stride_bytes, base_offset, swizzle)
 
-    def _fill(self, swizzle: SwizzleName | Swizzle, numbers: Mapping[str, int]) -> None:
-        """Set the fields, once all of them fit their bits."""
+    def _fill(
+        self,
+        start_address: int,
+        leading_bytes: int,
+        stride_bytes: int,
+        base_offset: int,
+        swizzle: SwizzleName | Swizzle,
+    ) -> None:
+        """Set the fields that both descriptors have, once all of them fit their bits."""
         form = self.form
         row = Swizzle.named(swizzle)
-        values = {name: _plain(number) for name, number in numbers.items()}
+        values = {
+            "start_address": _plain(start_address),
+            "leading_bytes": _plain(leading_bytes),
+            "stride_bytes": _plain(stride_bytes),
+            "base_offset": _plain(base_offset),
+        }
         problems = form.word.problems(values)
         if row.name not in form.codes:
             problems.append(form.swizzle_rule.violation(swizzle=row.name, swizzles=tuple(form.codes)))
@@ -116,18 +122,17 @@ class OperandDescriptor(Value):
         """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
         word = cls.form.word.checked(word)
         raise_all(cls.form.word_problems(word))
-        return cls._from_fields(cls.form.word.decode(word))
-
-    @classmethod
-    def _from_fields(cls, values: Mapping[str, int]) -> Self:
-        """The descriptor whose word has these fields."""
-        return cls(
-            values["start_address"],
-            leading_bytes=values["leading_bytes"],
-            stride_bytes=values["stride_bytes"],
-            swizzle=cls.form.swizzles[values["swizzle"]],
-            base_offset=values["base_offset"],
-        )
+        values = cls.form.word.decode(word)
+        arguments: dict[str, Any] = {
+            "start_address": values["start_address"],
+            "leading_bytes": values["leading_bytes"],
+            "stride_bytes": values["stride_bytes"],
+            "base_offset": values["base_offset"],
+            "swizzle": cls.form.swizzles[values["swizzle"]],
+        }
+        if "leading_is_address" in values:  # a field of tcgen05's word alone
+            arguments["leading_is_address"] = bool(values["leading_is_address"])
+        return cls(**arguments)
 
     @property
     def basis(self) -> Basis:
@@ -161,25 +166,34 @@ class OperandDescriptor(Value):
         logical = self.layout(major, element_bits).logical(
             mn, along_k, start=self.start_address, leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes
         )
-        if self.leading_is_address:  # k goes on there at the end of the 128-byte row
-            k_bytes = along_k * element_bits // 8
-            beyond = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
-            continued = self.leading_bytes + logical - self.start_address - k_bytes + beyond
-            logical = np.where(beyond < 0, logical, continued)
+        if self.leading_is_address:
+            logical = self._continued(logical, along_k * element_bits // 8)
         return np.asarray(self.physical(logical))
+
+    def _continued(self, logical: npt.NDArray[np.int64], k_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The addresses of a step that goes on at the leading address where its 128-byte row ends.
+
+        `k_bytes` says how far along k each element lies.
+        """
+        beyond_bytes = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
+        from_first_row_bytes = logical - self.start_address - k_bytes
+        return np.where(beyond_bytes < 0, logical, self.leading_bytes + from_first_row_bytes + beyond_bytes)
 
     def physical(self, logical: Any) -> Any:
         """Where the bytes before the swizzle lie; its own inverse.
 
-        The XOR sees the address as if the pattern started base_offset lines later.
+        The XOR sees the address as if the pattern started base_offset lines later. Patterns repeat after 8 lines at most,
+        so 8 more change nothing; they keep the address positive.
         """
-        seen = logical + (8 - self.base_offset) * SMEM_LINE_BYTES
+        seen = logical + (_PATTERN_LINES - self.base_offset) * SMEM_LINE_BYTES
         return logical ^ seen ^ self.swizzle.apply(seen)
 
     def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:
         """Fields that the hardware does not look at in this mode."""
         ignored = self.layout(major).ignored_fields
-        return ignored[1:] if self.leading_is_address else ignored
+        if not self.leading_is_address:
+            return ignored
+        return tuple(name for name in ignored if name != "leading_bytes")
 
     def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
         told = self.form.read_rule
@@ -307,13 +321,7 @@ class Tcgen05Descriptor(OperandDescriptor):
         leading_is_address: bool = False,
     ) -> None:
         is_address = flag("leading_is_address", leading_is_address)
-        numbers = {
-            "start_address": start_address,
-            "leading_bytes": leading_bytes,
-            "stride_bytes": stride_bytes,
-            "base_offset": base_offset,
-        }
-        self._fill(swizzle, numbers)
+        self._fill(start_address, leading_bytes, stride_bytes, base_offset, swizzle)
         object.__setattr__(self, "leading_is_address", is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
             raise LEADING_ADDRESS.error(
@@ -321,14 +329,3 @@ class Tcgen05Descriptor(OperandDescriptor):
                 base_offset=self.base_offset,
                 change={"swizzle": "128B", "base_offset": 0},
             )
-
-    @classmethod
-    def _from_fields(cls, values: Mapping[str, int]) -> Self:
-        return cls(
-            values["start_address"],
-            leading_bytes=values["leading_bytes"],
-            stride_bytes=values["stride_bytes"],
-            swizzle=cls.form.swizzles[values["swizzle"]],
-            base_offset=values["base_offset"],
-            leading_is_address=bool(values["leading_is_address"]),
-        )

@@ -283,7 +283,8 @@ def _code_meanings(mma_kind: str) -> Mapping[str, Mapping[int, str | int]]:
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[Violation]:
     """Bits and codes that no descriptor of the kind has."""
-    if ones := form.reserved_ones(word):
+    ones = form.reserved_ones(word)
+    if ones:
         told = ONE_RESERVED_BIT if len(ones) == 1 else TCGEN05_RESERVED
         yield told.violation(word=word, bits=ones, kind=kind.name, without=word & form.covered)
     fields = form.decode(word)

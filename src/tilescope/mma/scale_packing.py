@@ -118,7 +118,8 @@ class ScaleAtom(NamedTuple):
         >>> SCALE_ATOM["128x4"].row(37 % 32 * 16 + 4), SCALE_ATOM["8x4"].row(37 % 8 * 4)
         (37, 5)
         """
-        row, place = 0, 1
+        row = 0
+        place = 1
         for extent, step_bytes in self.row_digits:
             row += byte // step_bytes % extent * place
             place *= extent

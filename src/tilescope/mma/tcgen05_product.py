@@ -65,7 +65,15 @@ from tilescope.mma.tcgen05_kind import (
     tcgen05_for,
 )
 from tilescope.mma.tensor_memory import TensorMemory
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TmemAddress
+from tilescope.mma.tmem_address import (
+    CELL_BITS,
+    LANE_BITS,
+    QUARTER_LANES,
+    TMEM_COLUMNS,
+    TMEM_LANES,
+    TmemAddress,
+    cells_of,
+)
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import DECOMPRESSIONS
 from tilescope.mma.tmem_form import TMEM_FORMS
@@ -377,7 +385,7 @@ def _instruction(
     layout = product.layout("D", product.n)
     all_b: Matrix = np.concatenate([b for _, b, _ in operands])
     b_scales = None if scaling is None else _scales_read(scaling, "B", product)
-    lane, column = np.divmod(layout.bit_addresses()[..., 0] >> 5, 1 << 16)
+    lane, column, _ = cells_of(layout.bit_addresses()[..., 0])
     accumulators = []
     for cta, (stored_a, _, metadata) in enumerate(operands):
         part = slice(cta * rows, (cta + 1) * rows)
@@ -476,7 +484,8 @@ def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Produc
     """The factor of every block (row, block), as the instructions find it: by column of the word, and id."""
     row = scaling.format
     scales = scaling.a if operand == "A" else scaling.b
-    m, cta_group = product.m, product.cta_group
+    m = product.m
+    cta_group = product.cta_group
     layout = scale_layout(len(scales), scales.shape[1] * row.block, row)
     memory = TensorMemory().alloc(TMEM_COLUMNS)
     smem = layout.in_shared_memory(scales, operand, m=m, cta_group=cta_group)
@@ -484,8 +493,7 @@ def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Produc
         memory = memory.copy(copy.shape, smem, copy.descriptor, copy.address)
     cells = memory.cells.view(np.uint8).reshape(TMEM_LANES, -1)
     placed = layout.tensor_memory(operand, m=m, cta_group=cta_group).bit_addresses()[: layout.rows, 0]  # (rows, copies)
-    lane = placed // LANE_BITS
-    first_column = placed % LANE_BITS // CELL_BITS
+    lane, first_column, _ = cells_of(placed)
     read = np.empty((*placed.shape, layout.blocks), np.uint8)
     word_columns = layout.columns_per_word(operand, m=m, cta_group=cta_group)
     for step in layout.steps(product.k, operand, m=m, cta_group=cta_group):
@@ -505,7 +513,8 @@ def _lane_masks(disabled: object, ctas: int) -> LaneMasks:
     count = ctas * TMEM_LANES // _MASK_BITS
     words = (0,) * count if disabled is None else integers("disable_output_lane", disabled)
     if len(words) != count or not all(0 <= word < 1 << _MASK_BITS for word in words):
-        padded = [*words, *[0] * count][:count]
+        missing = [0] * (count - len(words))
+        padded = [*words[:count], *missing]
         raise MMA_LANES.error(
             masks=words,
             asked=printed(disabled),

@@ -17,7 +17,7 @@ of it is known from documents.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,10 @@ from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import copied_words, copy_notes, cp_shape
-from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, named_move
+from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, directed_move
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
 from tilescope.reading import array_where, as_array, attempted, entries, flag, integer, plain_int
-from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME, rule
+from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.sentence import by, printed
 from tilescope.value import Value, array_field, read_only
 
@@ -346,7 +346,7 @@ class TensorMemory(Documented, Value):
         columns its second half lies further on (by default right behind the first). ld.red gives one register more.
         The warp reads its own quarter; where the lane field names another, `ts.compatible` warns.
         """
-        move = _named("ld", instruction)
+        move = directed_move("ld", instruction)
         registers: Cells = self.cells[self._reached(move, address, warp, split).places]
         if move.packed:
             registers = np.ascontiguousarray((registers & 0xFFFF).astype(np.uint16)).view(np.uint32)
@@ -364,7 +364,7 @@ class TensorMemory(Documented, Value):
         With .unpack::16b the upper halves of the cells become zero (unconfirmed). The warp writes its own quarter;
         a lane field that names another is a warning in `findings`.
         """
-        move = _named("st", instruction)
+        move = directed_move("st", instruction)
         reached = self._reached(move, address, warp, split)
         shape = (QUARTER_LANES, move.registers)
         array = array_where(
@@ -522,17 +522,6 @@ def reduced_registers(registers: Cells, reduction: str) -> Cells:
         extreme = np.fmin if operation == "min" else np.fmax
     reduced: Cells = extreme.reduce(numbers, axis=1, keepdims=True).view(np.uint32)
     return reduced
-
-
-def _named(direction: Literal["ld", "st"], instruction: str) -> TmemMove:
-    name = instruction.strip().casefold() if isinstance(instruction, str) else ""
-    move = named_move(name if name.startswith("tcgen05") else f"tcgen05.{direction}.{name}")
-    if move.direction != direction:
-        method = "load" if move.direction == "ld" else "store"
-        raise UNKNOWN_NAME.error(
-            argument="instruction", found=move.opcode, limit=f"this is tcgen05.{direction}", fix=f"Use {method}."
-        )
-    return move
 
 
 def _quarter_start(lane: int) -> int:

@@ -22,7 +22,10 @@ address word. Everything about tensor memory is known from documents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import Violation, raise_all
@@ -134,7 +137,8 @@ class TmemAddress(Documented, Value):
         16
         """
         word = TMEM_WORD.checked(word)
-        if ones := TMEM_WORD.reserved_ones(word):
+        ones = TMEM_WORD.reserved_ones(word)
+        if ones:
             told = ONE_STRAY_BIT if len(ones) == 1 else TMEM_ADDRESS.wording
             if _CUTE_SCALE_ID_BITS.issuperset(ones):
                 told = told.worded(fix=SCALE_ID_IN_ADDRESS)
@@ -150,6 +154,25 @@ class TmemAddress(Documented, Value):
 
     def __str__(self) -> str:
         return f"lane {self.lane}, column {self.column} (0x{self.encode():08x})"
+
+
+class CellPlaces(NamedTuple):
+    """The cells of bit addresses, and the bit of the cell that each address names."""
+
+    lane: npt.NDArray[np.int64]
+    column: npt.NDArray[np.int64]
+    bit: npt.NDArray[np.int64]
+
+
+def cells_of(bit_addresses: npt.NDArray[np.int64]) -> CellPlaces:
+    """The cells that bit addresses lie in.
+
+    >>> [part.item() for part in cells_of(np.array([3 << 21 | 5 << 5 | 16]))]
+    [3, 5, 16]
+    """
+    lane, bit_of_lane = np.divmod(bit_addresses, LANE_BITS)
+    column, bit = np.divmod(bit_of_lane, CELL_BITS)
+    return CellPlaces(lane, column, bit)
 
 
 def inspect_tmem_address(word: int) -> Inspection:

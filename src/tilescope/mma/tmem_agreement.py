@@ -18,9 +18,10 @@ from tilescope.mma.scale_lanes import ScaleOperand
 from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY, SCALE_K, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented
-from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
-from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress, cells_of
+from tilescope.mma.tmem_form import TmemMove, directed_move
 from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.mma.tmem_load import fills_low_halves
 from tilescope.reading import entries, integer, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import argument_said, printed
@@ -110,8 +111,7 @@ class _Load(NamedTuple):
     @classmethod
     def of(cls, opcode: object, warp: object, address: TmemAddress) -> _Load:
         """The load by its opcode."""
-        move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-        return cls(move, integer("warp", warp, 0), address)
+        return cls(directed_move("ld", opcode), integer("warp", warp, 0), address)
 
     @property
     def quarter_lane(self) -> int:
@@ -138,7 +138,7 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
     if misplaced is not None:
         return misplaced
     name = held.operand
-    lane_of, column_of = np.divmod(held.bit_addresses()[: held.rows] >> 5, 1 << 16)
+    lane_of, column_of, _ = cells_of(held.bit_addresses()[: held.rows])
     inside = (load.lane <= lane_of) & (lane_of <= load.last_lane)
     rows = np.flatnonzero((inside & (column_of == load.address.column)).any(axis=(1, 2))).tolist()
     if not rows:
@@ -163,14 +163,15 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
 
 def _misplaced(held: TmemLayout, load: _Load) -> TmemAgreement | None:
     """Why a load cannot meet the matrix whatever lies in its lanes."""
-    move, name = load.move, held.operand
+    move = load.move
+    name = held.operand
     if load.lane % move.form.lanes:
         start = TmemAddress(load.quarter_lane, load.address.column)
         sentence = (
             f"Lane: .{move.form.name} starts at lane {load.quarter_lane} of its quarter, not {load.lane}. Use {start}."
         )
         return TmemAgreement(False, name, sentence, "lane-start", start)
-    if move.packed and (held.element_bits, name) != (16, "D"):
+    if move.packed and not fills_low_halves(held):
         sentence = f"Packing: {move.opcode} takes the low halves of cells, and elements of {name} fill them."
         return TmemAgreement(False, name, sentence, "packing")
     first = held.base.column
@@ -210,10 +211,11 @@ def _scaled(
         )
         return TmemAgreement(False, subject, sentence, "scale-type")
     right = TmemAddress(0, step.column)
-    if len(step.scales) == 1:
-        blocks, begin = f"block {step.scales[0]}", "begins"
-    else:
-        blocks, begin = f"blocks {step.scales[0]} to {step.scales[-1]}", "begin"
+    blocks = f"block {step.scales[0]}"
+    begin = "begins"
+    if len(step.scales) > 1:
+        blocks = f"blocks {step.scales[0]} to {step.scales[-1]}"
+        begin = "begin"
     if address.column != step.column:
         sentence = (
             f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; "
@@ -284,8 +286,9 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
 def _crooked_rows(copies: list[_Copy]) -> str | None:
     """Why copies do not read whole atoms, if they do not."""
     for copy in copies:
-        swizzle, stride_bytes = copy.descriptor.swizzle.name, copy.descriptor.stride_bytes
-        if (swizzle, stride_bytes) != ("none", ATOM_STRIDE_BYTES):
+        swizzle = copy.descriptor.swizzle.name
+        stride_bytes = copy.descriptor.stride_bytes
+        if swizzle != "none" or stride_bytes != ATOM_STRIDE_BYTES:
             return (
                 "Rows of an atom: 8 rows of 16 bytes follow each other, "
                 f"so the copy needs swizzle none and stride {ATOM_STRIDE_BYTES} bytes; "

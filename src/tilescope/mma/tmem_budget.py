@@ -114,7 +114,8 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     needed = 0
     half_used: TmemPart | None = None  # whose columns have free lanes
     for name, layout in _named_layouts(parts):
-        columns, operand = layout.columns, layout.operand
+        columns = layout.columns
+        operand = layout.operand
         is_half = operand == "D" and DATAPATHS[layout.datapath or "D"].is_half
         if is_half and half_used is not None and columns <= half_used.columns:
             placed.append(TmemPart(name, operand, columns, half_used.first_column, UPPER_HALF_LANE))
@@ -150,8 +151,7 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
     problems = []
     for name, part in parts.items():
         layout, count = _layout_and_count(part)
-        is_count = isinstance(count, int) and 1 <= count <= TMEM_COLUMNS
-        if layout is None or layout.columns < 1 or not isinstance(count, int) or not is_count:
+        if layout is None or layout.columns < 1 or count is None:
             wanted = "a layout of tensor memory, a number of columns, or (layout, count)"
             problems.append(argument_type(str(name), part, wanted, "Use tmem_layout((128, 256))."))
         elif count == 1:
@@ -162,10 +162,16 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
     return listed
 
 
-def _layout_and_count(part: object) -> tuple[TmemLayout | _Columns | None, object]:
-    """What lies there, and how often; None if that is no layout and no number of columns."""
+def _layout_and_count(part: object) -> tuple[TmemLayout | _Columns | None, int | None]:
+    """What lies there, and how often; None for what is no layout and no number of columns, and for what is no count."""
+    held = part
+    times: object = 1
     fields = entries(part, 2) or ()
-    held, count = (fields[0], fields[1]) if len(fields) == 2 else (part, 1)
+    if len(fields) == 2:
+        held, times = fields
+    count = plain_int(times)
+    if count not in range(1, TMEM_COLUMNS + 1):
+        count = None
     if isinstance(held, TmemLayout):
         return held, count
     columns = plain_int(held)

@@ -240,6 +240,27 @@ def named_move(opcode: str) -> TmemMove:
     return move
 
 
+def directed_move(direction: Literal["ld", "st"], instruction: object) -> TmemMove:
+    """The load or store of an instruction such as "32x32b.x8" or a whole opcode; the other direction is refused.
+
+    >>> directed_move("ld", "32x32b.x8").opcode
+    'tcgen05.ld.32x32b.x8'
+    """
+    name = instruction.strip().casefold() if isinstance(instruction, str) else printed(instruction)
+    if not name.startswith("tcgen05"):
+        name = f"tcgen05.{direction}.{name.removeprefix('.')}"
+    move = named_move(name)
+    if move.direction != direction:
+        wanted = move._replace(direction=direction, reduction=None)
+        raise UNKNOWN_NAME.error(
+            argument="instruction",
+            found=move.opcode,
+            limit=f"this is tcgen05.{direction}",
+            fix=f"Use {wanted.opcode}.",
+        )
+    return move
+
+
 def _form_problems(move: TmemMove, words: list[str]) -> list[Violation]:
     """A count that the form does not have, and the packing of the other direction."""
     problems = []

@@ -12,9 +12,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilescope.mma.fragment import fragment
-from tilescope.mma.tmem_address import QUARTER_LANES, TmemAddress
-from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.mma.tmem_address import CELL_BITS, QUARTER_LANES, TmemAddress
+from tilescope.mma.tmem_form import TMEM_PACK, directed_move
 from tilescope.mma.tmem_layout import TmemLayout
+
+PACKED_WHOLE_CELLS = TMEM_PACK.worded(
+    found="{opcode} of {operand} with elements of {element_bits:bit}",
+    limit="it takes the low halves of cells, which hold whole elements of a 16-bit D alone",
+    fix="Leave .pack::16b out.",
+)
 
 
 class LoadedElement(NamedTuple):
@@ -40,7 +46,9 @@ def loaded_element(layout: TmemLayout, row: int, column: int, form: str) -> Load
     >>> found.warp, found.lane, found.register, hex(found.address)
     (1, 5, 8, '0x200020')
     """
-    move = named_move(form if form.startswith("tcgen05.") else f"tcgen05.ld.{form.removeprefix('.')}")
+    move = directed_move("ld", form)
+    if move.packed and not fills_low_halves(layout):
+        raise PACKED_WHOLE_CELLS.error(opcode=move.opcode, operand=layout.operand, element_bits=layout.element_bits)
     place = layout.place(row, column)
     lane = place.lanes[0]
     quarter, lane_of_quarter = divmod(lane, QUARTER_LANES)
@@ -58,11 +66,11 @@ def loaded_element(layout: TmemLayout, row: int, column: int, form: str) -> Load
         warp=quarter,
         lane=thread,
         register=register,
-        bit=bit + _bit_of_cell(move, place.bit),
+        bit=bit + place.bit,
         address=TmemAddress(first_lane, first_column).encode(),
     )
 
 
-def _bit_of_cell(move: TmemMove, bit: int) -> int:
-    """Where an element lies in the part of a register that holds its cell; a packed load takes the low halves alone."""
-    return 0 if move.packed else bit
+def fills_low_halves(layout: TmemLayout) -> bool:
+    """Whether cells hold an element in their low half and nothing else, as a load with .pack::16b needs it."""
+    return layout.operand == "D" and layout.element_bits == CELL_BITS // 2

@@ -17,7 +17,7 @@ from tilescope.questions.inputs import SMEM_ADDRESS, TYPE
 from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
 from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
-from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.questions.question import Answer, Asked, Input, Question, refuse
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, word
 
@@ -66,6 +66,11 @@ COPIES = Input(
 
 def _path_answer(asked: Asked) -> Answer:
     """The way of an element of the tile that the map's box is and the descriptor reads."""
+    for row in (*READ_OPTIONS, COPIES):
+        refuse(
+            row is not SMEM_ADDRESS and row.name in asked,
+            f"{row.option} is for the check; --element follows one copy of the box, read as its plan reads it.",
+        )
     start = {"smem_address": asked["smem_address"]} if "smem_address" in asked else {}
     call = Call(
         path_of_map,

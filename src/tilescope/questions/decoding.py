@@ -139,9 +139,10 @@ def _decoded_summary(log: DecodedLog) -> str:
 
 
 def require_rows(asked: Asked) -> None:
-    """Refuse rows that no instruction reads, before a file is."""
+    """Refuse rows that no instruction reads or that would not be listed, before a file is read."""
     rows: int | None = asked.get("rows")
     refuse(rows is not None and rows < 1, f"--rows {rows}: an instruction reads at least 1.")
+    refuse(rows is not None and not asked.get("addresses"), "--rows is how many rows --addresses lists: give both.")
 
 
 def _map_answer(source: MapSource) -> Answer:

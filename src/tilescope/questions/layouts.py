@@ -32,7 +32,7 @@ from tilescope.questions.first_lines.memory import (
 )
 from tilescope.questions.inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
 from tilescope.questions.page import Leads, PageForm, address
-from tilescope.questions.question import Answer, Asked, Input, Question, flag
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 
 LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 
@@ -42,6 +42,11 @@ def draw_answer(asked: Asked) -> Answer:
     beside = asked.options(LAYOUT_BESIDE)
     layout = Call(parse_layout_or_modes, (asked["text"],), beside).run()
     if isinstance(layout, Modes):
+        refuse(
+            "other" in asked or "element" in asked,
+            "--other and --element are for a layout of shared memory, and this text does not say how wide an element is: "
+            "add --bits.",
+        )
         asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
         is_tile = layout.is_matrix and "shape" not in asked

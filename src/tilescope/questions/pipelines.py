@@ -85,6 +85,8 @@ def answer(asked: Asked) -> Answer:
         template is None and not words,
         "name a FILE, tiles and their TYPE such as 128x64 bf16, or a --template.",
     )
+    if template is not None or "description" in asked:
+        _refuse_planning(asked)
     if template is not None:
         text = template_text(template)
         pipeline = Pipeline.from_text(text.encode(), f"{template}.toml")
@@ -100,6 +102,15 @@ def answer(asked: Asked) -> Answer:
         return Answer(pipeline, first=of_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
     _require_small(asked, pipeline)
     return _simulated(asked, pipeline, described)
+
+
+def _refuse_planning(asked: Asked) -> None:
+    """Refuse options of a pipeline that is planned, where a file describes it."""
+    for row in (*PIPELINE_INPUTS, *PROBLEM_OPTIONS):
+        refuse(
+            row.name in asked,
+            f"{row.option} is for a pipeline that is planned, such as 128x64 bf16; a description says it itself.",
+        )
 
 
 def _simulated(asked: Asked, pipeline: Pipeline, described: object) -> Answer:

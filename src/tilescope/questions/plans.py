@@ -19,7 +19,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path, of_gemm, of_plan, of_unplanned
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, numbers, pair, product, tile
@@ -103,8 +103,15 @@ EMIT = Input(
 PROGRAM_FILE = Input("path", "-o", "With --emit: write it to FILE", file="output", shown_as="FILE")
 
 
+def _refuse_misuse(asked: Asked) -> None:
+    """Refuse options of the way of an element, and of a program, where none is asked for, and both together."""
+    refuse("path" in asked and "emit" not in asked, "-o is the file that --emit writes: give both.")
+    refuse("emit" in asked and "element" in asked, "--emit prints the plan, --element follows an element: give one.")
+
+
 def plan_answer(asked: Asked) -> Answer:
     """Every candidate, ranked, with the reasons of those that were refused."""
+    _refuse_misuse(asked)
     mn, k = asked["tile"]
     is_counted = asked.get("consumer", "") not in ("", *CONSUMER)
     asked.require_at_most(
@@ -156,6 +163,11 @@ def plan_facts(report: PlanReport) -> dict[str, object]:
 
 def gemm_answer(asked: Asked) -> Answer:
     """The plan of a product, or why there is none."""
+    _refuse_misuse(asked)
+    refuse(
+        "operand" in asked and "element" not in asked,
+        "--operand is the one whose element is followed: give it with --element MN,K.",
+    )
     call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
     try:
         planned = call.run()

@@ -13,6 +13,8 @@ from functools import lru_cache
 from tilescope.symptoms.tables import table
 
 _PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
+_STATUS_OF_A_TOOL = "buildstops"
+MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that nobody types: "compilerstop"
 _SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl)"  # endings of source files
 _NOISE = re.compile(
     "|".join(
@@ -21,7 +23,7 @@ _NOISE = re.compile(
             r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*",
             r"\b\d{1,2}[-/]\d{1,2}(?:/\d{4})?[- ]\d\d:\d\d:\d\d\S*",
             r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b",
-            r"\[\w+\.py:\d+\]",
+            r"\[\w+\.py(?::\d+)?\]",
             r'\bFile "[^"\n]+", line \d+(?:, in \S+)?',
             r"(?<![\w/.])(?:~|\.{1,2})?/(?:[\w.+@-]+/)+",  # the folders of a path
             rf"(?:[\w.+@-]+/)+(?=[\w.+-]+{_SOURCE}\b)",
@@ -38,11 +40,24 @@ _LINE_NUMBER = re.compile(rf"({_SOURCE})(?::\d+(?::\d+)?|\(\d+\))", re.IGNORECAS
 def bare_line(text: str) -> str:
     """A text without what only says where it was printed; what only one kind of program prints as its word.
 
-    >>> bare_line("E0101 12:00:01 csrc/utils/layout.hpp:57 'Unknown recipe'")
-    "E0101   layout.hpp 'Unknown recipe'"
-    >>> bare_line("make[2]: *** [gemm.o] Error 255")
-    ' buildstops '
+    >>> bare_line("ERROR 07-23 17:34:30 [core.py:615] csrc/layout.hpp:57 'Unknown recipe'").split()
+    ['ERROR', 'layout.hpp', "'Unknown", "recipe'"]
+    >>> bare_line("make[2]: *** [gemm.o] Error 255").strip()
+    'buildstops'
     """
     for word, pattern in _PATTERNS.items():
         text = pattern.sub(f" {word} ", text)
+    return _without_places(text)
+
+
+def line_with_codes(text: str) -> str:
+    """A text in which an error's number may stand: without the statuses of tools, times and line numbers.
+
+    >>> line_with_codes("CUDA error 700 at gemm.cu:98, exit status 1")
+    'CUDA error 700 at gemm.cu,  '
+    """
+    return _without_places(_PATTERNS[_STATUS_OF_A_TOOL].sub(" ", text))
+
+
+def _without_places(text: str) -> str:
     return _NOISE.sub(" ", _LINE_NUMBER.sub(r"\1", text))

@@ -26,9 +26,9 @@ from typing import NamedTuple, TypeAlias
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
 from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
-from tilescope.symptoms.printed import bare_line
+from tilescope.symptoms.printed import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
+from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.symptoms.words import (
     ASKING,
     BACKGROUND,
@@ -37,6 +37,7 @@ from tilescope.symptoms.words import (
     ELSEWHERE,
     FILLER,
     MAX_CHARACTERS,
+    PRINTED,
     VAGUE,
     folded,
     ordered_words,
@@ -48,16 +49,24 @@ from tilescope.value import Value, row_field
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
+_ANYBODYS_WORDS = 999  # "unknown error" says every program
 _IN_CUDAS_WORDS = 3.0  # how much more a CUDA error weighs whose words follow each other: "illegal instruction"
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
 _PTXAS_LINE = re.compile(r"\bptxas\b.*?\b(?:error|fatal)\s*:", re.IGNORECASE | re.DOTALL)
 _REFUSED_BY_PTXAS = "ptxas: the instruction does not take these types, shapes or arguments"
+# What a line of ptxas may be: nothing has run yet.
+_OF_PTXAS = frozenset(table("ptxas")) | {
+    "too much shared memory, or an invalid value at launch (1, 9)",
+    "the linker or the loader does not find a symbol",
+    "a compiler of kernels stops",
+}
 _OF_MAPS = frozenset({"tma", "tensormap", "encode"})  # words of a question about a tensor map
 _AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
@@ -121,11 +130,14 @@ def diagnose(question: str) -> Diagnosis:
     fits = _fits(_symptom_phrases(), words, question)
     if codes.known or codes.unknown:
         fits = {name: fit for name, fit in fits.items() if _may_be_code(SEEN[name], codes.known)}
+    is_of_ptxas = _PTXAS_LINE.search(question) is not None
+    if is_of_ptxas:
+        fits = {name: fit for name, fit in fits.items() if name in _OF_PTXAS}
     certain = _certain(codes.known, _xids_in(question), words, fits)
     by_words = [name for name, fit in fits.items() if fit.phrase and name not in certain]
     by_words.sort(key=lambda name: -fits[name].weight)
     found = [*certain, *by_words]
-    if not found and _PTXAS_LINE.search(question):
+    if not found and is_of_ptxas:
         found = [_REFUSED_BY_PTXAS]
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
@@ -173,7 +185,7 @@ def is_certain(question: str) -> bool:
 
 def _codes_in(question: str) -> MentionedCodes:
     """The CUDA errors that a question mentions; exit statuses of tools, times and line numbers are none."""
-    return codes_in(_WANTED_SUCCESS.sub(" ", bare_line(question[:MAX_CHARACTERS])))
+    return codes_in(_WANTED_SUCCESS.sub(" ", line_with_codes(question[:MAX_CHARACTERS])))
 
 
 def _limit_broken(question: str) -> str:
@@ -328,7 +340,11 @@ def _follows(said: tuple[str, ...], asked: tuple[str, ...]) -> bool:
 def _words_of_errors(name: str) -> tuple[tuple[str, ...], ...]:
     """What CUDA says of the errors that a symptom is: "an illegal instruction was encountered", folded."""
     codes = SEEN[name].codes if name in SEEN else ()
-    return tuple(ordered_words(CUDA_ERROR[code].words) for code in codes if code >= LEAST_DISTINCT_CODE)
+    return tuple(
+        ordered_words(CUDA_ERROR[code].words)
+        for code in codes
+        if code >= LEAST_DISTINCT_CODE and code != _ANYBODYS_WORDS
+    )
 
 
 @cache
@@ -418,7 +434,9 @@ def _weights() -> dict[str, float]:
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
     weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
     weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}
-    return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
+    rarest = max(weights.values())
+    weights |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in weights}
+    return weights | {word: _DECIDES * rarest for word in DECISIVE if word in weights}
 
 
 def _weight(words: frozenset[str]) -> float:

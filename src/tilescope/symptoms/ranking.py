@@ -30,6 +30,7 @@ from tilescope.symptoms.words import (
     FILLER,
     OF_NEIGHBOURS,
     ORDINARY,
+    PRINTED,
     VAGUE,
     ordered_words,
     sequence_of,
@@ -47,6 +48,7 @@ _TO_THE_LETTER = 1.2  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
 _BACKGROUND_WEIGHT = 1.0  # of a card or a target
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
 _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
@@ -337,6 +339,7 @@ def _rarity() -> dict[str, float]:
     rarity = {word: log(1 + len(_topics()) / count) for word, count in used.items()}
     rarest = max(rarity.values())
     rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
+    rarity |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in rarity}
     return rarity | dict.fromkeys(BACKGROUND, _BACKGROUND_WEIGHT)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
-from tilescope.symptoms.printed import bare_line
+from tilescope.symptoms.printed import MARKS, bare_line
 from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
@@ -230,6 +230,7 @@ CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase 
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
 UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
 OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
+PRINTED = frozenset(map(folded, MARKS))  # each stands for what one kind of program prints
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them

@@ -7,11 +7,11 @@ smem_address = 0x480, 128B          row 0, column 8 of the box
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilescope.errors import RuleError, argument_range
 from tilescope.reading import integer
-from tilescope.tma.tracing import Holds, Origin, Trace
+from tilescope.tma.tracing import Holds, Origin, Trace, first_bit_in_box
 from tilescope.value import Value, hex_field
 
 
@@ -23,6 +23,7 @@ class Place(Value):
     element: tuple[int, int] | None  # (row, column) of the box in shared memory; None in a gap
     coords: tuple[int, ...] | None  # of the tensor, innermost first
     byte: int | None  # within the element
+    first_bit: int | None  # of the element in that byte; above 0 only for elements of 4 and 6 bits
     element_instead: tuple[int, int] | None  # what lies where the XOR of the offset leads
     address: int = hex_field()
     offset_xor_address: int | None = hex_field(default=None)
@@ -53,6 +54,7 @@ def place_at(trace: Trace, address: int) -> Place:
         element=element,
         coords=origin.coords,
         byte=origin.byte,
+        first_bit=None if element is None else 0,
         element_instead=element_instead,
         address=address,
         offset_xor_address=instead,
@@ -67,13 +69,26 @@ def place_of(trace: Trace, row: int, column: int) -> Place:
     >>> a = ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
     >>> hex(place_of(ts.trace(a, (0, 16), smem_address=0x400), 1, 8).address)
     '0x480'
+
+    Elements of 4 bits share a byte:
+
+    >>> packed = ts.TensorMap("16u4_align8b", (256, 8), (128,), (256, 8), arch="sm_100")
+    >>> found = place_of(ts.trace(packed), 1, 33)
+    >>> hex(found.address), found.first_bit, found.element, found.coords
+    ('0x90', 4, (1, 33), (33, 1))
     """
     for name, number, count in (("row", row, trace.rows), ("column", column, trace.row_elements)):
         if not 0 <= integer(name, number) < count:
             limit = f"the box has {count} {name}s" if count > 1 else f"the box has one {name}"
             fix = f"Use a {name} from 0 to {count - 1}." if count > 1 else f"Use {name} 0."
             raise RuleError([argument_range("element", (row, column), limit, fix)])
-    return place_at(trace, trace.address_in_box(row, column))
+    found = place_at(trace, trace.address_in_box(row, column))
+    first_bit = first_bit_in_box(trace, column)
+    if not first_bit or found.element is None or found.coords is None:
+        return found
+    _, first_of_byte = found.element
+    coords = (found.coords[0] + column - first_of_byte, *found.coords[1:])
+    return replace(found, element=(row, column), coords=coords, byte=0, first_bit=first_bit)
 
 
 def _element(trace: Trace, origin: Origin) -> tuple[int, int] | None:

@@ -242,7 +242,10 @@ class Trace(Value):
             return Origin("gap")
         coords = self.row_coords[row].tolist()
         within = dense
-        if not a.interleave.slice_bytes:
+        if _takes_a_byte_a_value(self.copy):
+            coords[0] += byte
+            within = 0
+        elif not a.interleave.slice_bytes:
             element, bit = divmod(dense * 8, a.data_type.bits)
             coords[0] += element
             within = bit // 8
@@ -394,6 +397,11 @@ def _require_near(copy: Copy, walked: Walk) -> None:
     row = int(np.flatnonzero(walked.inside & (walked.starts >= FAR_BYTES))[0])
     start = source_offset(copy.tensor_map, tuple(row_coords(copy)[row].tolist()))
     raise TRACE_EXTENT.error(row=row, byte=start)
+
+
+def first_bit_in_box(trace: Trace, column: int) -> int:
+    """The bit of the byte at `address_in_box` where an element begins: 0 unless elements share bytes."""
+    return 0 if _takes_a_byte_a_value(trace.copy) else column * trace.tensor_map.data_type.bits % 8
 
 
 def _takes_a_byte_a_value(copy: Copy) -> bool:

@@ -34,16 +34,17 @@ def draw_scale_layout(
     >>> draw_scale_layout(scale_layout(128, 256, "nvfp4")).title
     'Scale factors of 128 x 256 elements, nvfp4: 128 x 16 of ue4m3'
     """
-    if scales.atom == "8x4":
-        return draw_small_atoms(scales, element)
     row = scales.format
+    if element is not None:
+        block = element[0], element[1] // row.block
+    asked_for = _asked_for(block, element)
+    if scales.atom == "8x4":
+        return draw_small_atoms(scales, block, asked_for)
     size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     sentence = (
         f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; "
         f"128 rows x 4 scales are an atom of {ATOM_BYTES} bytes. `r37` is the word of row 37."
     )
-    if element is not None:
-        block = element[0], element[1] // row.block
     first, along = block or (0, 0)
     links = set()
     if block is not None:
@@ -54,7 +55,7 @@ def draw_scale_layout(
         f"Scale factors of {size}",
         {
             "sentence": sentence,
-            "element": None if block is None else _place_table(scales, block, element),
+            "element": None if block is None else _place_table(scales, block, asked_for),
             "grids": Beside({"atom": atom, "columns": columns}),
             "tables": Beside({"steps": _steps(scales), "facts": _facts(scales)}),
         },
@@ -115,7 +116,14 @@ def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     return Grid.of("Words in tensor memory", ("quarter", "lane", "column"), labels, columns, cell, notes=[note])
 
 
-def _place_table(scales: ScaleLayout, asked: tuple[int, int], element: tuple[int, int] | None) -> Table:
+def _asked_for(block: tuple[int, int] | None, element: tuple[int, int] | None) -> str:
+    """What was asked for, as the title of the table that tells it; empty if nothing was."""
+    if element is not None:
+        return f"Element (row {element[0]}, k {element[1]})"
+    return "" if block is None else f"Scale (row {block[0]}, block {block[1]})"
+
+
+def _place_table(scales: ScaleLayout, asked: tuple[int, int], title: str) -> Table:
     row, block = asked
     width = scales.format.block
     offset = scales.offset(row, block)
@@ -129,7 +137,6 @@ def _place_table(scales: ScaleLayout, asked: tuple[int, int], element: tuple[int
         "in tensor memory": f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell",
         "read by": f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}",
     }
-    title = f"Scale (row {row}, block {block})" if element is None else f"Element (row {row}, k {element[1]})"
     return Table(rows, title=title)
 
 

@@ -14,8 +14,8 @@ from tilescope.view.grid import Cell, Grid
 from tilescope.view.number_span import extent
 
 
-def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None) -> Drawing:
-    """An 8x4 atom in memory; with `element` (row, k) the scale that it shares is marked and told."""
+def draw_small_atoms(scales: ScaleLayout, block: tuple[int, int] | None, asked_for: str) -> Drawing:
+    """An 8x4 atom in memory; the scale of a `block` (row, block) is marked, and told under the title `asked_for`."""
     row = scales.format
     atom = SCALE_ATOM[scales.atom]
     sentence = (
@@ -23,16 +23,15 @@ def draw_small_atoms(scales: ScaleLayout, element: tuple[int, int] | None) -> Dr
         f"{atom.rows} rows x {ATOM_SCALES} scales are an atom of {atom.size_bytes} bytes, those along k one behind the "
         "other. `r5` is the word of row 5."
     )
-    first_row, k = element or (0, 0)
-    block = k // row.block
-    links = set() if element is None else {f"row{first_row}"}
+    first_row, first_block = block or (0, 0)
+    links = set() if block is None else {f"row{first_row}"}
     return Drawing(
         f"Scale factors of {scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of "
         f"{row.scale_type}, in 8x4 atoms",
         {
             "sentence": sentence,
-            "element": None if element is None else _element_table(scales, element),
-            "grids": Beside({"atom": _atom_grid(scales, first_row, block).marked(links)}),
+            "element": None if block is None else _place_table(scales, block, asked_for),
+            "grids": Beside({"atom": _atom_grid(scales, first_row, first_block).marked(links)}),
             "tables": Beside({"facts": _facts(scales)}),
         },
     )
@@ -61,17 +60,16 @@ def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     )
 
 
-def _element_table(scales: ScaleLayout, element: tuple[int, int]) -> Table:
-    row, k = element
+def _place_table(scales: ScaleLayout, asked: tuple[int, int], title: str) -> Table:
+    row, block = asked
     width = scales.format.block
-    block = k // width
     offset = scales.offset(row, block)
     atom, byte = divmod(offset, SCALE_ATOM[scales.atom].size_bytes)
     told = {
         "scale": f"row {row}, block {block} (k {extent(block * width, width, ' to ')})",
         "in memory": f"byte {offset} ({offset:#x}): atom {atom}, row {byte // ATOM_SCALES}, byte {byte % ATOM_SCALES}",
     }
-    return Table(told, title=f"Element (row {row}, k {k})")
+    return Table(told, title=title)
 
 
 def _facts(scales: ScaleLayout) -> Table:

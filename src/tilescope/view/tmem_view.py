@@ -15,7 +15,7 @@ import numpy as np
 from tilescope.arithmetic import ceil_div
 from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
+from tilescope.mma.tmem_address import CELL_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, cells_of
 from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_budget import TmemBudget
 from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
@@ -110,7 +110,8 @@ class _Owners:
         rows = np.arange(layout.rows)[:, None, None] + cta * layout.rows
         numbers = rows * self.columns + np.arange(self.columns)[:, None]
         self.numbers = np.full((TMEM_LANES, TMEM_COLUMNS), _NOBODY)  # row * columns + column
-        np.minimum.at(self.numbers, (bits // LANE_BITS, bits % LANE_BITS // CELL_BITS), numbers)
+        lane, column, _ = cells_of(bits)
+        np.minimum.at(self.numbers, (lane, column), numbers)
         apart = int(bits[0, :2, 0][-1] - bits[0, 0, 0])  # of neighbours in a row; several may share a cell
         self.per_cell = CELL_BITS // apart if 0 < apart < CELL_BITS else 1
 

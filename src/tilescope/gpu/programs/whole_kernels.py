@@ -67,9 +67,6 @@ class Launch(NamedTuple):
     parameters: tuple[Address | Map | int, ...]
 
 
-# --------------------------------------------------------------------------------------------------- what is drawn
-
-
 def drawn_kernel(random: random.Random) -> Case:
     """A kernel with its sizes; a RuleError where a GEMM cannot be planned or emitted so: another is drawn."""
     name = random.choice((_GEMM, *_OWN))
@@ -100,9 +97,6 @@ def _planned(case: Case) -> GemmPlan:
     options = case["options"] | {"tile": tuple(case["options"]["tile"])}
     options |= {"swapped": False, "split": 1, "parts": 1, "tail": 1}
     return plan_gemm(m, n, k, case["data_type"], arch="sm_90", **options)
-
-
-# ----------------------------------------------------------------------------------------------------- its launch
 
 
 @lru_cache(maxsize=64)
@@ -212,9 +206,6 @@ _OWN: dict[str, Callable[[Case], Launch]] = {
     "divergent_floats": _divergent_floats,
 }
 KERNEL_NAMES = (_GEMM, *_OWN)
-
-
-# ------------------------------------------------------------------------------------------------ here and on the card
 
 
 @lru_cache(maxsize=64)

@@ -18,8 +18,6 @@ from tilescope.machine.arithmetic.integer import signed
 _OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}
 _WORD_BITS = constant(32, 64)
 
-# ------------------------------------------------------------------------------------------------- fields
-
 
 def _mask(count: Array) -> Array:
     """Words of 64 bits whose low `count` bits are set: all of them from 64 on.
@@ -130,8 +128,6 @@ def extend_field(modifiers: Modifiers) -> Operation:
     return Operation(compute, (type_name, "u32"), type_name)
 
 
-# ------------------------------------------------------------------------------------------------- bytes
-
 _PERMUTE_MODES = {
     "f4e": ("3210", "4321", "5432", "6543"),
     "b4e": ("5670", "6701", "7012", "0123"),
@@ -183,9 +179,6 @@ def permute(modifiers: Modifiers) -> Operation:
         return _permuted(a, b, digits[selector & 3])
 
     return Operation(compute, ("b32",) * 3, "b32")
-
-
-# ------------------------------------------------------------------------------------------------- counts
 
 
 def _length(words: Array) -> Array:

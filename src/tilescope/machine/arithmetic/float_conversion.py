@@ -50,9 +50,6 @@ class ConversionStyle(NamedTuple):
         return cast("Rounding", self.mode or "rn")
 
 
-# ------------------------------------------------------------------------------------------------- any two formats
-
-
 def _carried_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
     """NaN as conversions from and to f64 leave them: sign and upper bits kept, made quiet."""
     wide = words.astype(np.uint64)
@@ -93,9 +90,6 @@ def _between_floats(source: FloatFormat, form: FloatFormat, style: ConversionSty
         return result
 
     return compute
-
-
-# ------------------------------------------------------------------------------------------------- quick ways
 
 
 def _f32_to_f16(words: Array) -> Array:
@@ -180,8 +174,6 @@ def float_to_float(source: FloatFormat, form: FloatFormat, style: ConversionStyl
 
     return compute
 
-
-# ------------------------------------------------------------------------------------------------- tf32
 
 _TF32_CUT = constant(0xFFFFE000, 32)
 _TF32_STEP = constant(0x2000, 32)

@@ -26,9 +26,6 @@ _F64 = FORMATS["f64"]
 _BF16 = FORMATS["bf16"]
 
 
-# ------------------------------------------------------------------------------------------------- numbers
-
-
 def upper_half_as_f32(words: Array) -> Array:
     """Numbers of bf16 as f32: the same bits, and 16 zeros."""
     wide = words.astype(np.uint32)
@@ -59,9 +56,6 @@ def widened(words: Array, form: FloatFormat) -> Array:
     return words.view(np.float32 if words.itemsize == 4 else np.float16).astype(np.float64)
 
 
-# ------------------------------------------------------------------------------------------------- NaN
-
-
 def is_nan(words: Array, form: FloatFormat) -> Array:
     """Whether bits of a format with infinities are a NaN."""
     result: Array = words & words.dtype.type(form.nan) > words.dtype.type(form.infinity)
@@ -84,9 +78,6 @@ def quiet_operand(result: Array, *sources: Array) -> Array:
     for source in sources:
         chosen = np.where(is_nan(source, _F64), source | _QUIET, chosen)
     return np.where(nans, chosen, result)
-
-
-# ------------------------------------------------------------------------------------------------- clamps
 
 
 class _Marks(NamedTuple):

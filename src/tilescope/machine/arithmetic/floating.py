@@ -33,8 +33,6 @@ _DOUBLE = FLOAT_OF_BITS[64]
 _DOUBLE_WORD = WORD_OF_BITS[64]
 
 
-# ------------------------------------------------------------------------------------------------- operations
-
 Wide = Callable[..., Array]  # doubles and a rounding mode → doubles that round to the result
 
 
@@ -86,9 +84,6 @@ _FMA = _Arithmetic(np.add, _wide_fma, one_rounding.double_fma, 3)
 _DIVIDE = _Arithmetic(np.divide, _wide_quotient, one_rounding.double_quotient, 2)
 _RECIPROCAL = _Arithmetic(np.reciprocal, _wide_reciprocal, _double_reciprocal, 1)
 _ROOT = _Arithmetic(np.sqrt, _wide_root, one_rounding.double_root, 1)
-
-
-# ------------------------------------------------------------------------------------------------- one rounding
 
 
 def _by_numpy(plain: Compute, form: FloatFormat) -> Compute:
@@ -206,9 +201,6 @@ def _computed(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Com
     if form.name == "bf16":
         return _bf16(arithmetic)
     return _quick_fma(form) if arithmetic is _FMA else _by_numpy(arithmetic.plain, form)
-
-
-# ------------------------------------------------------------------------------------------------- instructions
 
 
 _RAISED = 8  # powers of two that bring a number well above the smallest normal one

@@ -45,9 +45,6 @@ def _as_signed(compute: Compute, bits: int) -> Compute:
     return compute_signed
 
 
-# ------------------------------------------------------------------------------------------------- products
-
-
 def _wide_product(type_name: str) -> Compute:
     bits = INTEGER_BITS[type_name]
     signed_wide, wide = _SIGNED[2 * bits], _UNSIGNED[2 * bits]
@@ -199,9 +196,6 @@ def multiply_24(modifiers: Modifiers) -> Operation:
     return Operation(_after_product(product, addition), (type_name,) * 3, type_name)
 
 
-# ------------------------------------------------------------------------------------------------- sums
-
-
 def _saturating(compute: Compute) -> Compute:
     """add.sat.s32, sub.sat.s32: the result stays between the smallest and the largest number."""
     limits = np.iinfo(np.int32)
@@ -285,9 +279,6 @@ def sum_of_differences(modifiers: Modifiers) -> Operation:
     return Operation(_after_product(difference_of_type, np.add), (type_name,) * 3, type_name)
 
 
-# ------------------------------------------------------------------------------------------------- quotients
-
-
 def _quotient_by_doubles(type_name: str) -> Compute:
     """Quotients of 16 or 32 bits, towards zero.
 
@@ -338,9 +329,6 @@ def divide(modifiers: Modifiers) -> Operation:
     return Operation(compute, (type_name,) * 2, type_name)
 
 
-# ------------------------------------------------------------------------------------------------- one or the other
-
-
 def _clamped(compute: Compute) -> Compute:
     """.relu: 0 instead of negative results."""
 
@@ -376,9 +364,6 @@ def sign_change(modifiers: Modifiers) -> Operation:
     modifiers.end()
     plain: Compute = np.abs if modifiers.name == "abs" else np.negative
     return Operation(_as_signed(plain, INTEGER_BITS[type_name]), (type_name,), type_name)
-
-
-# ------------------------------------------------------------------------------------------------- dot products
 
 
 def _parts(words: Array, bits: int, type_name: str) -> Array:

@@ -19,8 +19,6 @@ from tilescope.machine.arithmetic.integer import signed
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _SHIFTED = {**_BITS, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 
-# ------------------------------------------------------------------------------------------------- logic
-
 
 def logic(modifiers: Modifiers) -> Operation:
     """and, or, xor, on bits or predicates."""
@@ -107,9 +105,6 @@ def lop3(modifiers: Modifiers) -> Operation:
         return word, combined(word != 0, predicate)
 
     return Operation(compute, (*("b32",) * 4, "pred"), "b32", result_count=2)
-
-
-# ------------------------------------------------------------------------------------------------- shifts
 
 
 def shift(modifiers: Modifiers) -> Operation:

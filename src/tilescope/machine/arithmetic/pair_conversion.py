@@ -25,9 +25,6 @@ _F32 = FORMATS["f32"]
 _1 = constant(1, 32)
 
 
-# ------------------------------------------------------------------------------------------------- pairs
-
-
 def _joined(parts: Iterable[Array], part_bits: int, word: np.dtype[np.unsignedinteger]) -> Array:
     """Words of parts, the uppermost first."""
     result: Array | None = None
@@ -141,8 +138,6 @@ def _to_pair_stochastic(result_type: str, source_type: str, style: ConversionSty
     return Operation(compute, ("f32", "f32", "b32"), result_type)
 
 
-# ------------------------------------------------------------------------------------------------- scale factors
-
 _BYTE = constant(0xFF, 32)
 _F32_FRACTION = constant(0x7FFFFF, 32)
 _HALF_FRACTION = constant(0x400000, 32)
@@ -194,8 +189,6 @@ def from_scale_pair(a: Array) -> Array:
     table[255] = FORMATS["bf16"].nan
     return _joined((table[a >> np.uint16(8)], table[a & np.uint16(0xFF)]), 16, np.dtype("u4"))
 
-
-# ------------------------------------------------------------------------------------------------- integers
 
 _PACKED_BITS = {"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}
 

@@ -22,8 +22,6 @@ from tilescope.machine.arithmetic.float_words import (
     quiet_operand,
 )
 
-# ------------------------------------------------------------------------------------------------- signs
-
 
 def _sign_change(name: str, form: FloatFormat) -> Compute:
     sign = constant(form.sign, form.bits)
@@ -88,9 +86,6 @@ def test_property(modifiers: Modifiers) -> Operation:
         raise UnknownForm("testp does not say what it asks")
     answer = answers[question]
     return Operation(lambda a: answer(a & rest), (type_name,), "pred")
-
-
-# ------------------------------------------------------------------------------------------------- order
 
 
 def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:

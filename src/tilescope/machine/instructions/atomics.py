@@ -166,9 +166,6 @@ def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
     return combine
 
 
-# Lanes that meet --------------------------------------------------------------------------------------------------
-
-
 class Outcome(NamedTuple):
     """What each lane found, and the words that changed: the first lane at each, and what is there now."""
 
@@ -267,9 +264,6 @@ def _is_plain(floats: npt.NDArray[np.floating[Any]]) -> bool:
     return bool(((magnitudes >= np.finfo(floats.dtype).tiny) | (magnitudes == 0)).all())
 
 
-# The instructions -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Atomic:
     """A decoded atom or red: types, registers and what it does."""
@@ -351,7 +345,8 @@ class Atomic:
     def _note_order(self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Name the instruction inexact where floats of several threads are added to one word."""
         launch = cluster.launch
-        if not self.change.adds_floats or self.opcode in launch.inexact:
+        adds_floats = self.change.adds_floats or cluster.pc in launch.float_swaps
+        if not adds_floats or self.opcode in launch.inexact:
             return
         if space == "shared":
             meet = launch.float_adds.meet_in_shared(cluster, lanes, addresses)

@@ -75,9 +75,6 @@ def _prefetch(cluster: Cluster, at: Lanes) -> None:
     """Bytes into the L2 cache, which change no value."""
 
 
-# Groups --------------------------------------------------------------------------------------------------------------
-
-
 def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) -> Step:
     only_read = words.flag("read")
     words.done()
@@ -132,9 +129,6 @@ def _constant(operand: Operand) -> int:
     if not isinstance(operand, Immediate) or operand.value < 0:
         raise RefusedError(f"a constant of at least 0 is expected, not {operand_text(operand)}")
     return operand.value
-
-
-# cp.async ------------------------------------------------------------------------------------------------------------
 
 
 def _cp_async(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
@@ -262,9 +256,6 @@ def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dty
         if fault.lane is not None:
             fault.lane = int(lanes[fault.lane])
         raise
-
-
-# Arrivals after copies -----------------------------------------------------------------------------------------------
 
 
 def _arrive_after_copies(assembler: Assembler, instruction: Instruction, words: Words) -> Step:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.tensor_memory import COLUMN_MASK, LANE_SHIFT, Places
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES
+from tilescope.mma.tmem_address import CELL_BITS, TMEM_COLUMNS, TMEM_LANES, cells_of
 from tilescope.mma.tmem_copy import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
@@ -98,7 +98,8 @@ def _matrix_cells(layout: TmemLayout, lowest_bit: int) -> MatrixCells:
 
 def _cells_of(bit_addresses: npt.NDArray[np.int64]) -> Places:
     """Lane * 512 + column of bit addresses."""
-    return np.asarray(bit_addresses // LANE_BITS * TMEM_COLUMNS + bit_addresses % LANE_BITS // CELL_BITS)
+    lane, column, _ = cells_of(bit_addresses)
+    return np.asarray(lane * TMEM_COLUMNS + column)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
@@ -111,8 +112,9 @@ def scale_cells(key: ScaleKey, *, in_bytes: bool = False) -> Places:
     placed = layout.tensor_memory(key.operand, m=key.m, cta_group=key.cta_group).bit_addresses()[: key.rows, 0]
     first_column = key.word & COLUMN_MASK
     first_lane = key.word >> LANE_SHIFT
-    lane = placed // LANE_BITS + first_lane
-    column = placed % LANE_BITS // CELL_BITS + first_column
+    placed_lane, placed_column, _ = cells_of(placed)
+    lane = placed_lane + first_lane
+    column = placed_column + first_column
     further, byte = np.divmod(key.first + np.arange(key.scales), _WORD_BYTES)
     word_columns = layout.columns_per_word(key.operand, m=key.m, cta_group=key.cta_group)
     columns = column[..., None] + further * word_columns

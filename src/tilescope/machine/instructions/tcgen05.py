@@ -165,9 +165,6 @@ def _take_sync(words: Words) -> None:
     words.flag("aligned")
 
 
-# Commits and fences ------------------------------------------------------------------------------------------------------
-
-
 def _commit(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Step:
     """tcgen05.commit…{.shared::cluster}{.multicast::cluster}.b64 [mbar]{, ctaMask}."""
     words.required(("mbarrier::arrive::one",), "mbarrier::arrive::one")

@@ -105,9 +105,6 @@ def _present(cluster: Cluster, at: Lanes) -> npt.NDArray[np.bool_]:
     return present.reshape(-1, WARP_LANES)
 
 
-# shfl -------------------------------------------------------------------------------------------------------------
-
-
 class Sources(NamedTuple):
     """For each lane the lane it copies from, and whether that one was in range; if not, it copies from itself."""
 
@@ -192,9 +189,6 @@ def _shuffle_of_all_warps(value: int, results: Results, sources: Sources) -> Ste
             registers[results.predicate][at] = np.resize(sources.is_in_range, cluster.lane_count)[at]
 
     return shuffle
-
-
-# vote, match, elect, activemask -----------------------------------------------------------------------------------
 
 
 def _vote(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -283,9 +277,6 @@ def _activemask(assembler: Assembler, instruction: Instruction) -> Step:
         cluster.registers[target][at] = _of_lanes(at, masks)
 
     return active
-
-
-# redux ------------------------------------------------------------------------------------------------------------
 
 
 class Reduction(NamedTuple):

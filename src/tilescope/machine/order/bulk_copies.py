@@ -61,8 +61,6 @@ class BulkCopies:
         self._stores: dict[int, tuple[int, int]] = {}  # by lane: (epoch, pc) of its last store
         self._remote_reads: list[_RemoteRead] = []
 
-    # Into shared memory ------------------------------------------------------------------------------------------------
-
     def load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool = False) -> Landing:
         """A copy into shared memory that will tell an mbarrier."""
         witness = self._witness
@@ -115,8 +113,6 @@ class BulkCopies:
         self._touching.meet(witness.shared, touch)
         return self._under_way(touch.cells, barrier, is_strong=False)
 
-    # Out of shared memory ----------------------------------------------------------------------------------------------
-
     def store(self, lane: int, cells: Cells, group: int) -> None:
         """A copy out of shared memory: it reads its source until a wait_group.read, or a wait_group."""
         witness = self._witness
@@ -152,8 +148,6 @@ class BulkCopies:
         knowledge = self._witness.knowledge
         for kind in (BULK_READ,) if only_read else (BULK_READ, BULK_WRITE):
             knowledge.finish_own(kind * knowledge.lane_count + lanes, groups_done)
-
-    # Global memory -----------------------------------------------------------------------------------------------------
 
     def read_memory(self, lane: int, cells: CellNumbers, landing: Landing) -> None:
         """A copy reads global memory until the phase of its mbarrier ends."""
@@ -202,8 +196,6 @@ class BulkCopies:
     def _unit(self, lane: int, proxy: int) -> Unit:
         knowledge = self._witness.knowledge
         return Unit(knowledge, knowledge.view(lane), knowledge.others[knowledge.row_of_lane[lane]], proxy)
-
-    # The end -----------------------------------------------------------------------------------------------------------
 
     def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
         """A block has ended: what may still touch its shared memory."""

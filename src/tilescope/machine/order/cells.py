@@ -212,8 +212,6 @@ class CellTable:
         self._waiting: list[ThreadReads] = []
         self._cells_waiting = 0
 
-    # Questions -----------------------------------------------------------------------------------------------------
-
     def last_writes(self, cells: Cells, cluster: int) -> Seen:
         """The last writes of cells, as somebody of a cluster finds them."""
         stamps = self.writes[cells]
@@ -263,8 +261,6 @@ class CellTable:
     def unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells nobody has written."""
         return np.asarray(self.writes[cells] == 0)
-
-    # Accesses ------------------------------------------------------------------------------------------------------
 
     def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
         """Cells were written, each by a thread, or all by a unit: the reads before that count no more."""

@@ -133,8 +133,6 @@ class Knowledge:
         self._own[KNOWN, lanes] = self._time
         self.thread_stamps[lanes] = stamped(0, lanes, self._time)
 
-    # Columns and rows ------------------------------------------------------------------------------------------------
-
     def new_column(self) -> int:
         """A column for another barrier."""
         column = self.columns
@@ -206,8 +204,6 @@ class Knowledge:
 
     def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers:
         return (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
-
-    # What is handed on -----------------------------------------------------------------------------------------------
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> Clock:
         """What some lanes know together; of themselves what they did up to now, or up to some epochs."""
@@ -327,8 +323,6 @@ class Knowledge:
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[KNOWN, columns]
         self.advance(lanes)
-
-    # Questions -------------------------------------------------------------------------------------------------------
 
     def is_known(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happened before what it does now."""

@@ -44,8 +44,6 @@ class Products:
         self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
         self._fenced: set[int] = set()  # warpgroups that have come to a wgmma.fence
 
-    # Operands in shared memory -----------------------------------------------------------------------------------------
-
     def issue(self, lanes: LaneNumbers, operands: list[CellNumbers], group: int) -> None:
         """A wgmma of one warpgroup reads its operands until wait_group."""
         witness = self._witness
@@ -91,8 +89,6 @@ class Products:
             last = self._last.get(warpgroup)
             if last is not None and clock.known[first + warpgroup] < last.epoch:
                 self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
-
-    # Registers ---------------------------------------------------------------------------------------------------------
 
     def fence(self, lanes: LaneNumbers) -> None:
         """wgmma.fence."""

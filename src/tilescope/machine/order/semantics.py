@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from tilescope.machine.order.compared_loads import compared_loads
 from tilescope.machine.order.flags import CARD, SCOPES
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
@@ -33,11 +34,17 @@ class Meaning(NamedTuple):
     acquires: bool
     releases: bool
     reach: int  # of its scope
+    is_compared: bool = False  # a plain load whose value atom.cas checks: it orders nothing
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether threads tell each other something by it."""
+        return self.is_strong and not self.is_compared
 
     @property
     def is_flag_load(self) -> bool:
         """Whether it loads a word that others may change meanwhile."""
-        return self.kind == "read" and self.is_strong
+        return self.kind == "read" and self.is_flag
 
 
 def meaning_of(instruction: Instruction | None) -> Meaning | None:
@@ -70,7 +77,12 @@ def reach_of(instruction: Instruction) -> int:
 
 def meanings(program: Program) -> list[Meaning | None]:
     """By instruction."""
-    return [meaning_of(instruction) for instruction in program.instructions]
+    found = [meaning_of(instruction) for instruction in program.instructions]
+    for pc in compared_loads(program):
+        plain = found[pc]
+        if plain is not None and not plain.is_strong:
+            found[pc] = plain._replace(is_strong=True, is_compared=True)
+    return found
 
 
 def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:

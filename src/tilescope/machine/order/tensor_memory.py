@@ -121,8 +121,6 @@ class TensorMemoryOrder:
         self._shape_of_write: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._reads: Stamps = np.zeros((0, 0), np.int64)
 
-    # Cells -------------------------------------------------------------------------------------------------------------
-
     def _make_tables(self) -> None:
         if len(self._writes):
             return
@@ -145,8 +143,6 @@ class TensorMemoryOrder:
         rank, place = divmod(cell, _BLOCK_CELLS)
         lane_group, column = divmod(place, TMEM_COLUMNS)
         return rank << PLACE_RANK_SHIFT | lane_group * _CELL_LANES << 16 | column
-
-    # Who does what -----------------------------------------------------------------------------------------------------
 
     def _actor(self, how: ActorHow, number: int) -> Actor:
         key = (how, number)
@@ -252,8 +248,6 @@ class TensorMemoryOrder:
         self._shape_of_write[cells] = shape
         self._reads[cells] = 0
 
-    # Who meets whom ----------------------------------------------------------------------------------------------------
-
     def _meet_writes(self, access: _Access, cells: Cells, in_order: CellFlags | None = None) -> None:
         """Writes that must be finished; `in_order`: cells where those of the same thread's tensor core are anyway."""
         stamps = self._writes[cells]
@@ -343,8 +337,6 @@ class TensorMemoryOrder:
             own = warp % QUARTERS * QUARTER_LANES + lane % QUARTER_LANES
             self._witness.tell("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
 
-    # Shared memory -----------------------------------------------------------------------------------------------------
-
     def read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
         """Operands in a block's shared memory, which the tensor core reads until a commit says that it is done."""
         witness = self._witness
@@ -365,8 +357,6 @@ class TensorMemoryOrder:
         actor.ranks.add(rank)
         stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
         witness.shared.read_by_unit(cells, witness.tensor_unit, stamp)
-
-    # Commits and fences ------------------------------------------------------------------------------------------------
 
     def commit(self, lane: int, address: int) -> Committed:
         """tcgen05.commit: the arrival will tell that all that the thread has issued is finished."""
@@ -416,8 +406,6 @@ class TensorMemoryOrder:
                 held = self._behind_fence[actor.fenced] = np.zeros(knowledge.lane_count, np.int32)
             held[lanes] = np.maximum(held[lanes], known)
 
-    # Allocation --------------------------------------------------------------------------------------------------------
-
     def allocate(self, lanes: LaneNumbers, address: int, before: TensorMemory, after: TensorMemory) -> None:
         """tcgen05.alloc of a warp: the right to allocate, and the address that it leaves in shared memory.
 
@@ -454,8 +442,6 @@ class TensorMemoryOrder:
         """tcgen05.dealloc of what is no allocation of the block."""
         now = Side(self._witness.cluster.pc, "tcgen05.dealloc", lane)
         self._witness.tell("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
-
-    # The end -----------------------------------------------------------------------------------------------------------
 
     def end(self, rank: int, clock: Clock) -> None:
         """A block has ended: what may still read its shared memory or come to its mbarriers, and columns not freed."""

@@ -98,7 +98,7 @@ class Touching:
         else:
             newest = witness.knowledge.newest_stamp
             witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps, newest))
-        return self._pass_on(self._fences.shared_flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
+        return self._pass_on(self._fences.shared_flags, meaning, request) if meaning.is_flag else NO_OLDER_VALUES
 
     def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
         """A load (`same` is None) or a store of global memory."""
@@ -107,7 +107,7 @@ class Touching:
             return NO_OLDER_VALUES
         request = Request(lanes, addresses, size_bytes, same)
         self._touch_memory(request, meaning)
-        return self._pass_on(self._witness.launch.flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
+        return self._pass_on(self._witness.launch.flags, meaning, request) if meaning.is_flag else NO_OLDER_VALUES
 
     def _pass_on(self, flags: Flags, meaning: Meaning, request: Request) -> OlderValues:
         """Strong accesses: what they order, and which loads are early."""

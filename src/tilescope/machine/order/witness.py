@@ -140,8 +140,6 @@ class Witness:
         """All columns that speak of tensor memory."""
         return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
-    # Places ----------------------------------------------------------------------------------------------------------
-
     def place(self, address: int) -> int:
         """The place of a shared address in the memory of the cluster."""
         return (address >> SHARED_RANK_SHIFT) * self.cluster.shared_stride + (address & SHARED_OFFSET_MASK)
@@ -163,8 +161,6 @@ class Witness:
         most = int((end - first).max(initial=0))
         cells = first[:, None] + np.arange(most)
         return cells[cells < end[:, None]]
-
-    # Reports -----------------------------------------------------------------------------------------------------------
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""

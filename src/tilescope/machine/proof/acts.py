@@ -178,8 +178,6 @@ class Acts:
         self._close(warp)
         self.of_warp[warp].append(act._replace(order=self._order))
 
-    # Accesses --------------------------------------------------------------------------------------------------------
-
     def _touched(self, row: Touched) -> None:
         key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "agreed")
         found = self._split.get(key)
@@ -312,8 +310,6 @@ class Acts:
             self._products[key] = number
         return number
 
-    # Tensor memory ---------------------------------------------------------------------------------------------------
-
     def _tensor_worked(self, row: TensorWorked) -> None:
         warp = row.lane // WARP_LANES
         reads = [self._chunks_read(addresses) for addresses in row.shared]
@@ -379,8 +375,6 @@ class Acts:
         if ranks != [self._rank(warp)]:
             mask = sum(1 << rank for rank in ranks)
         self._do(warp, Act("commit", row.pc, 0, barrier=barriers.pop(), mask=mask))
-
-    # Barriers --------------------------------------------------------------------------------------------------------
 
     def _initialised(self, row: Initialised) -> None:
         if row.arrivals is None:
@@ -528,8 +522,6 @@ class Acts:
         if came and came != issuers:
             raise CannotSayError(f"groups of {row.kind} that threads of one warp count apart from each other", row.pc)
         return bool(came)
-
-    # Copies ----------------------------------------------------------------------------------------------------------
 
     def _copied(self, copies: list[Copied]) -> None:
         """A copy, of a multicast with all blocks that receive it."""

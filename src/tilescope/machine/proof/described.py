@@ -176,8 +176,6 @@ class _Description:
         self._initialise_together()
         self.steps: dict[tuple[object, ...], Step] = {}
 
-    # The acts --------------------------------------------------------------------------------------------------------
-
     def _all_acts(self) -> Iterator[Act]:
         """The acts of every warp, warp after warp."""
         for made in self.acts.of_warp.values():
@@ -251,8 +249,6 @@ class _Description:
     def _touches_tensor_memory(self, cells: int) -> bool:
         last_cell = int(self.acts.sets.sets[cells][-1])
         return tensor_address(last_cell * self.acts.sets.cell_bytes) is not None
-
-    # Slots -----------------------------------------------------------------------------------------------------------
 
     def _written_pieces(self) -> set[tuple[int, int]]:
         """Pieces that somebody fills, by block."""
@@ -378,8 +374,6 @@ class _Description:
         row = self.slot_names[piece]
         warps = self.sharing_warps.get(piece)
         return [row.reference] if not warps else [f"{row.name}_of_warp_{warp}" for warp in warps]
-
-    # Steps -----------------------------------------------------------------------------------------------------------
 
     def pipeline(self) -> Pipeline:
         """The pipeline."""
@@ -532,8 +526,6 @@ class _Description:
             known = Step(act.op, acted_on, arguments, at=place)
             self.steps[key] = known
         return known
-
-    # Roles -----------------------------------------------------------------------------------------------------------
 
     def _roles(self, steps: dict[int, tuple[Step, ...]]) -> tuple[Role, ...]:
         """Warps that did the same in one block are instances of a role; blocks that did the same share it."""

@@ -20,8 +20,12 @@ from tilescope.sentence import filled
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 
 _BANK_BYTES = 4
+_BYTE_BITS = 8
 _BROKEN = "{verdict}: {found}; {limit}[[; and {more:more reason}]]."
-_ELEMENT = "Element ({row}, {column}) lies at byte {address:#x}: line {line}, chunk {chunk}, bank {bank}[[; {beside}]]."
+_ELEMENT = (
+    "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]:"
+    " line {line}, chunk {chunk}, bank {bank}[[; {beside}]]."
+)
 
 
 def line(template: str, **facts: object) -> FirstLine:
@@ -46,15 +50,28 @@ def refused(verdict: str, violations: Sequence[Violation]) -> FirstLine:
     return FirstLine(said, first.fix)
 
 
-def element_line(element: tuple[int, int], address: int, beside: str = "") -> FirstLine:
-    """Where an element lies in shared memory.
+def element_line(
+    element: tuple[int, int], address: int, beside: str = "", bits: tuple[int, int] | None = None
+) -> FirstLine:
+    """Where an element lies in shared memory; `bits` are the first and last of an element that shares its byte.
 
     >>> element_line((37, 21), 0x12FA).sentence
     'Element (37, 21) lies at byte 0x12fa: line 37, chunk 7, bank 30.'
+    >>> element_line((1, 33), 0x90, bits=(4, 7)).sentence
+    'Element (1, 33) lies at byte 0x90, bits 4 to 7: line 1, chunk 1, bank 4.'
     """
     row, column = element
-    facts = {"row": row, "column": column, "beside": beside, **place_facts(address)}
+    facts = {"row": row, "column": column, "beside": beside, "bits": bits, **place_facts(address)}
     return FirstLine(filled(_ELEMENT, facts))
+
+
+def bits_of_byte(first_bit: int, element_bits: int) -> tuple[int, int] | None:
+    """The first and last bit of an element that shares its byte, counted from that byte on; None for whole bytes.
+
+    >>> bits_of_byte(4, element_bits=4), bits_of_byte(0, element_bits=16)
+    ((4, 7), None)
+    """
+    return (first_bit, first_bit + element_bits - 1) if element_bits < _BYTE_BITS else None
 
 
 def place_facts(address: int) -> Mapping[str, int]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilescope.questions.first_lines import element_line, line, place_facts, refused
+from tilescope.questions.first_lines import bits_of_byte, element_line, line, place_facts, refused
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
+from tilescope.tma.tracing import first_bit_in_box
 
 if TYPE_CHECKING:
     from tilescope.layout import Layout, Modes
@@ -43,7 +44,8 @@ def of_swizzle(mode: Swizzle, address: int) -> FirstLine:
 def of_layout(layout: Layout, element: tuple[int, int] | None) -> FirstLine:
     """Where one element of a layout lies, or all of them."""
     if element is not None:
-        return element_line(element, layout.address(*element))
+        first_bit = int(layout.bit_modes.at(*element)) % layout.unit_bits
+        return element_line(element, layout.address(*element), bits=bits_of_byte(first_bit, layout.element_bits))
     return line(
         "{shape: x } elements of {bits:bit} take {size_bytes:byte} from {start:#x}: element ({names:, }) lies at {c}.",
         shape=layout.shape,
@@ -166,16 +168,26 @@ def _of_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLine:
     if place.offset_xor_address is not None and place.offset_xor_address != place.address:
         instead = filled(_INSTEAD, {"address": place.offset_xor_address})
     if not by_address:
-        return element_line(place.element, place.address, instead)
+        bits = bits_of_byte(place.first_bit or 0, trace.tensor_map.data_type.bits)
+        return element_line(place.element, place.address, instead, bits)
     return line(
-        "Byte {address:#x} (line {line}, chunk {chunk}, bank {bank}) holds element {element} of the box, coordinates "
-        "{coords}[[, {outside}]][[; {instead}]].",
-        element=place.element,
+        "Byte {address:#x} (line {line}, chunk {chunk}, bank {bank}) holds {elements} of the box, "
+        "coordinates {coords}[[, {outside}]][[; {instead}]].",
+        elements=_elements_of_byte(trace, place.element),
         coords=place.coords,
         outside="outside the tensor" if place.holds == "fill" else "",
         instead=instead,
         **place_facts(place.address),
     )
+
+
+def _elements_of_byte(trace: Trace, first: tuple[int, int]) -> str:
+    """The elements that have bits in a byte, of which the first is known; of 4 and of 6 bits there are two."""
+    if not first_bit_in_box(trace, 1):
+        return f"element {first}"
+    row, column = first
+    parts = "" if trace.tensor_map.data_type.bits == 4 else "parts of "
+    return f"{parts}elements {first} and {(row, column + 1)}"
 
 
 def of_identification(found: Identification) -> FirstLine:

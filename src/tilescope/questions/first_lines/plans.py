@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilescope.questions.first_lines import line, refused
+from tilescope.questions.first_lines import bits_of_byte, line, refused
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
 
@@ -44,10 +44,11 @@ def of_plan(report: PlanReport) -> FirstLine:
 def of_element_path(path: ElementPath) -> FirstLine:
     """Where an element lies, and who reads it."""
     return line(
-        "Element ({mn}, {k}) lies at byte {address}: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
+        "Element ({mn}, {k}) lies at byte {address}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
         mn=path.mn,
         k=path.k,
         address=f"{path.address:#x}",
+        bits=bits_of_byte(path.first_bit, path.plan.problem.data_type.bits),
         line=path.line,
         chunk=path.smem_chunk,
         bank=path.bank,
