@@ -441,3 +441,12 @@ def test_what_json_holds_beside_a_value_is_passed_over_where_it_is_read_again(tm
     (tmp_path / "fixed.json").write_text(capsys.readouterr().out)
     assert run(["check", "fixed.json", "-q"]) == 0
     assert capsys.readouterr().out.startswith("Accepted: tiled map of 4096 x 4096 bfloat16, box 64 x 64")
+
+
+def test_a_floor_without_the_rate_of_the_tensor_cores_says_so(capsys):
+    """Of a B200 the rate of tf32 is not known: a floor by memory alone is below that of bf16, which takes half as long."""
+    assert run(["gemm", "4096x4096x4096", "tf32", "--arch", "sm_100", "--tile", "128x256x32", "-q"]) == 0
+    said = capsys.readouterr().out
+    assert "at least 25.2 us for memory alone: TFLOP/s of tfloat32 are not known for the B200." in said
+    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_100", "--tile", "128x256x64", "-q"]) == 0
+    assert "memory alone" not in capsys.readouterr().out

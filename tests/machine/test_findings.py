@@ -209,6 +209,41 @@ def test_a_barrier_for_more_threads_than_there_are():
     assert "which 32 of 64 threads have reached; the block has no other threads" in found
 
 
+PARTLY_SERVED = """
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    mov.u32 %r1, %tid.x;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra READY;
+    mbarrier.init.shared.b64 [full], 1;
+    mbarrier.init.shared.b64 [empty], 3;
+READY:
+    bar.sync 0;
+    setp.lt.u32 %p2, %r1, 32;
+    @%p2 bra CONSUMER;
+PRODUCER:
+    mbarrier.try_wait.parity.shared.b64 %p3, [empty], 0;
+    @!%p3 bra PRODUCER;
+    mbarrier.arrive.shared.b64 _, [full];
+    ret;
+CONSUMER:
+    @!%p1 mbarrier.arrive.shared.b64 _, [empty];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p4, [full], 0;
+    @!%p4 bra WAIT;
+    ret;
+"""
+
+
+def test_an_mbarrier_that_got_some_of_its_arrivals_comes_before_one_to_which_nobody_came():
+    run = kernel(PARTLY_SERVED, "").run(1, 64, remedies=False)
+    first, second = run.findings
+    assert "(empty) with parity 0, which is in phase 0" in first.found
+    assert "2 of 3 arrivals" in first.found
+    assert first.fix == "Compare the count of mbarrier.init with the arrivals."
+    assert "(full) with parity 0" in second.found
+
+
 def test_lanes_that_wait_for_their_warp():
     body = """
         mov.u32 %r1, %tid.x;

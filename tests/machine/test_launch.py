@@ -241,3 +241,14 @@ def test_a_run_lists_its_copies_and_the_phases_of_its_barriers():
     assert (phase.address, phase.number, phase.arrivals, phase.bytes) == (copy.barrier, 0, 1, 64)
     assert "cp.async.bulk" in run.instructions[5].ptx_text
     assert phase.ptx_line == copy.ptx_line == run.instructions[5].ptx_line
+
+
+def test_an_entry_that_does_nothing_need_not_be_told_apart():
+    """CUB's headers bring one."""
+    empty = ".visible .entry empty() { ret; }"
+    own = ".visible .entry own(.param .u64 a) { ret; }"
+    text = f".version 8.0 .target sm_90 .address_size 64 {empty} {own}"
+    assert ts.Kernel(text).entry == "own"
+    assert ts.Kernel(text, "empty").entry == "empty"
+    with pytest.raises(ts.RuleError, match="no entry is named"):
+        ts.Kernel(text + " .visible .entry other(.param .u64 a) { ret; }")

@@ -513,3 +513,56 @@ def test_maps_beyond_those_that_are_kept_work_all_the_same(launches, monkeypatch
     finished(both, 64, [maps[0], out, maps[1]], memory=memory)
     assert set(out.view(np.uint16).tolist()) == {2}
     assert launches[0].maps == [maps[1]]
+
+
+def edit_findings(field, ordinal, value, width="b32"):
+    """Findings of a kernel that writes a value of its parameter into a map of rank 2."""
+    edit = kernel(
+        f"""
+        ld.param.u64 %d1, [map];
+        ld.param.u64 %d2, [value];
+        cvt.u32.u64 %r1, %d2;
+        tensormap.replace.tile.{field}.global.b1024.{width} [%d1], {ordinal} {"%r1" if width == "b32" else "%d2"};
+        ret;
+        """,
+        ".param .u64 map, .param .u64 value",
+    )
+    content = np.frombuffer(ts.TensorMap("f16", (64, 64), (128,), (64, 8)).encode(), np.uint8).copy()
+    return edit.run(1, 1, [content, value]).findings
+
+
+@pytest.mark.parametrize(
+    ("field", "ordinal", "value", "width", "kept", "fix"),
+    [
+        ("global_stride", "0,", 120, "b64", 112, "Use 128: pad the rows to a multiple of 16 bytes."),
+        (
+            "global_stride",
+            "0,",
+            (1 << 40) + 16,
+            "b64",
+            16,
+            "Use 1099511627760: pad the rows to a multiple of 16 bytes.",
+        ),
+        ("box_dim", "1,", 300, "b32", 44, "Use 256."),
+        ("element_stride", "1,", 9, "b32", 1, "Use 8."),
+        ("global_address", "", (1 << 57) + 64, "b64", 64, f"Use {(1 << 57) - 16}."),
+    ],
+)
+def test_an_edit_that_the_map_does_not_keep_is_told(field, ordinal, value, width, kept, fix):
+    (finding,) = edit_findings(field, ordinal, value, width)
+    assert (finding.rule, finding.severity, finding.fix) == ("run-map-edit", "error", fix)
+    assert f"= {value} is written into a tensor map, which keeps {kept}" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("field", "ordinal", "value", "width"),
+    [
+        ("global_stride", "0,", 144, "b64"),
+        ("global_stride", "1,", 120, "b64"),  # of no dimension of the map
+        ("box_dim", "1,", 256, "b32"),
+        ("box_dim", "4,", 0, "b32"),
+        ("global_dim", "1,", 0, "b32"),  # an empty group, which nobody loads
+    ],
+)
+def test_an_edit_that_the_map_keeps_or_no_copy_reads_is_not_told(field, ordinal, value, width):
+    assert edit_findings(field, ordinal, value, width) == ()

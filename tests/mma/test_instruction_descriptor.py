@@ -74,6 +74,15 @@ def test_takes_exactly_the_shapes_of_the_list(kind, b_major):
 
 
 @pytest.mark.parametrize(
+    ("asked", "fix"), [((100, 200), "m = 128, n = 200"), ((128, 260), "n = 256"), ((30, 100), "m = 32, n = 128")]
+)
+def test_advises_the_nearest_shape(asked, fix):
+    with pytest.raises(ts.RuleError) as caught:
+        InstructionDescriptor("f16", *asked, a_type="bf16")
+    assert [each.fix for each in caught.value.violations] == [f"Use {fix}."]
+
+
+@pytest.mark.parametrize(
     ("kind", "options"),
     [*((kind, {"sparse": True}) for kind in TYPES), ("mxf4", {"k": 96}), ("mxf4nvf4", {"k": 96})],
 )

@@ -15,6 +15,7 @@ from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
+from tilescope.machine.map_edit_findings import map_edit_findings
 from tilescope.machine.order_findings import byte_findings, order_findings
 from tilescope.machine.order_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.places import (
@@ -184,6 +185,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     findings = (
         *first,
         *(finding for finding in unordered if finding not in causes),
+        *map_edit_findings(launch),
         *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
         *(ring_notes(launch) if result.outcome == "finished" else ()),

@@ -5,7 +5,8 @@
     cluster      barrier.cluster.wait
     gathering    an instruction of the whole warp, to which some lanes do not come
 
-Blocks that wait in the same way are counted, not repeated.
+Blocks that wait in the same way are counted, not repeated. An mbarrier that got a part of its arrivals or bytes comes
+first: at a wrong count its users stop, and then those who wait for them stop at mbarriers to which nobody comes.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Wait(NamedTuple):
     block: BlockIndex
     threads: str
     facts: dict[str, Any]
+    is_partly_served: bool = False  # an mbarrier that got some of its arrivals or bytes, but not all
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -122,6 +124,8 @@ def hang_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         for wait in waits_of(schedule):
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
+    if result.cure is None:
+        groups.sort(key=lambda equal: not equal[0].is_partly_served)
     findings = [_violation(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
     unnamed = groups[_GROUPS_NAMED:]
     more = len(unnamed) + max(len(schedules) - _CLUSTERS_READ, 0)
@@ -363,7 +367,7 @@ def _mbarrier_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address
     barrier = cluster.mbarriers.get(address)
     if barrier is None:
         return standing.wait(NO_MBARRIER, poll.pc, lanes, address=address, variable=variable)
-    return standing.wait(
+    wait = standing.wait(
         MBARRIER,
         poll.pc,
         lanes,
@@ -373,17 +377,23 @@ def _mbarrier_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address
         state=barrier.state,
         fix=_mbarrier_fix(barrier),
     )
+    return wait._replace(is_partly_served=not _is_untouched(barrier))
 
 
 def _mbarrier_fix(barrier: Mbarrier) -> str:
     """What to compare, from what the running phase still waits for."""
-    if barrier.pending == barrier.count and not barrier.tx_bytes:
+    if _is_untouched(barrier):
         return "Nobody has arrived in this phase: check the parity of the wait, and who should arrive."
     if not barrier.tx_bytes:
         return "Compare the count of mbarrier.init with the arrivals."
     if not barrier.pending:
         return "Compare the bytes of expect_tx with those of the copies."
     return "Compare the count of mbarrier.init with the arrivals, and the bytes of expect_tx with those of the copies."
+
+
+def _is_untouched(barrier: Mbarrier) -> bool:
+    """Whether the running phase has got nothing yet."""
+    return barrier.pending == barrier.count and not barrier.tx_bytes
 
 
 def _parity(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> str | None:

@@ -327,9 +327,13 @@ def _declared(parameter: Variable, entry: str) -> str:
 
 
 def _chosen(module: Module, entry: str | None) -> Function:
-    """The entry that a name means; without a name, the only entry."""
+    """The entry that a name means; without a name, the only one that does something: headers of CUB bring an empty one."""
     functions = module.entries
-    found = functions if entry is None else _named(functions, entry)
+    found: Sequence[Function]
+    if entry is None:
+        found = [function for function in functions if not _is_empty(function)] or functions
+    else:
+        found = _named(functions, entry)
     if len(found) == 1:
         return found[0]
     names = [_telling_name(function.name, functions) for function in found or functions]
@@ -338,6 +342,11 @@ def _chosen(module: Module, entry: str | None) -> Function:
         known=names or ["no entry"],
         nearest=names[0] if names else None,
     )
+
+
+def _is_empty(function: Function) -> bool:
+    """Whether a kernel takes nothing and does nothing but return."""
+    return not function.parameters and all(one.name == "ret" for one in function.instructions or ())
 
 
 def _named(functions: Sequence[Function], entry: object) -> Sequence[Function]:

@@ -24,7 +24,7 @@ from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.proof.log import EventLog
-from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.smem_watch import SmemWatch
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.step import Versions
@@ -63,6 +63,7 @@ class Launch:
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
+    cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
     float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)

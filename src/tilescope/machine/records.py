@@ -14,6 +14,16 @@ CopyKind = Literal["load", "store", "reduce"]
 RECORDS_KEPT = 100_000
 
 
+class CutEdit(NamedTuple):
+    """A tensormap.replace whose value the map did not keep: the first at its instruction."""
+
+    pc: int
+    field: str  # as PTX names it
+    ordinal: int
+    value: int  # that was written
+    kept: int
+
+
 class CopyRecord(NamedTuple):
     """A copy between global and shared memory, or between the shared memory of two blocks, as it was issued.
 

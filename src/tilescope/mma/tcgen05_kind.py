@@ -204,12 +204,8 @@ def shape_problems(
         conditions.append("sparse")
     if k == WIDE_K:
         conditions.append(f"k = {k}")
-    other_m: int | None = shapes[0].m[-1]
-    other_n = shapes[0].n[-1]
-    n_of_this_m = [known for form in shapes if m in form.m for known in form.n]
-    if n_of_this_m:
-        other_m = None
-        other_n = min(n_of_this_m, key=lambda known: abs(known - n))
+    existing = [(known_m, known_n) for form in shapes for known_m in form.m for known_n in form.n]
+    other_m, other_n = min(existing, key=lambda known: (abs(known[0] - m), abs(known[1] - n)))
     violation = TCGEN05_SHAPE.violation(
         m=m,
         n=n,
@@ -217,7 +213,7 @@ def shape_problems(
         conditions=tuple(conditions),
         transposed="B MN-major of 8 bits" if transposed_bytes else None,
         forms=tuple(f"{form.form} with m {', '.join(map(str, form.m))}, n {in_steps(form.n)}" for form in shapes),
-        other_m=other_m,
+        other_m=None if other_m == m else other_m,
         other_n=other_n,
     )
     return [violation]

@@ -237,7 +237,8 @@ class TmemLayout(Documented, Layout):
     @property
     def names(self) -> tuple[str, ...]:
         """What the indices are called."""
-        return (*_INDEX_NAMES[self.operand], "copy")[: len(self.shape)]
+        names = _INDEX_NAMES[self.operand]
+        return names if len(self.shape) == 2 else (*names, "copy")
 
     @property
     def rows(self) -> int:
@@ -247,7 +248,7 @@ class TmemLayout(Documented, Layout):
     @property
     def copies(self) -> int:
         """How often an element lies there."""
-        return (*self.shape, 1)[2]
+        return 1 if len(self.shape) == 2 else self.shape[2]
 
     @property
     def columns(self) -> int:

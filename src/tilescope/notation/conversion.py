@@ -311,7 +311,8 @@ def assumption(layout: Layout, assumed: tuple[str, ...]) -> str:
     """A sentence of what was assumed of a layout and how to say otherwise; empty where nothing was."""
     if not assumed:
         return ""
-    taken, options = [], []
+    taken = []
+    options = []
     if "element_bits" in assumed:
         taken.append(f"elements of {layout.element_bits} bits")
         options.append("--bits")

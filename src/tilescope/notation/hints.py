@@ -140,7 +140,8 @@ class Hints:
     def check_shape(self, layout: Layout) -> None:
         """Refuse a layout whose shape is not the one beside its text; indices after mn may be joined in one."""
         if self.shape is not None and self.shape != layout.shape:
-            self._told("shape", ((*layout.shape, 1)[0], prod(layout.shape[1:])), "the text")
+            mn, *others = layout.shape or (1,)
+            self._told("shape", (mn, prod(others)), "the text")
 
     def majorness(self, said: Major | None, where: str) -> Major:
         """The contiguous index, from the text or the caller; both must agree."""

@@ -144,8 +144,14 @@ def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
         elif scan.peek().kind == "name" and scan.peek(1).value == "=":
             scan.take()
             scan.take()
-        elif name in ("(", "[", ",", "]", ")"):
-            opened += {"(": 1, "[": 1, ",": 0}.get(scan.take().spelling, -1)
+        elif name in ("(", "["):
+            scan.take()
+            opened += 1
+        elif name in ("]", ")"):
+            scan.take()
+            opened -= 1
+        elif name == ",":
+            scan.take()
         else:
             scan.refuse("TileTransform, TransposeTransform or SwizzleTransform")
     if opened:

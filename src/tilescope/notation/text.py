@@ -167,7 +167,8 @@ def closing_place(text: str, opening: int) -> int:
 
 def _token(word: re.Match[str], text: str) -> Token:
     """One word of a text, with its value."""
-    kind, spelling = word.lastgroup or "", word[0]
+    kind = word.lastgroup or ""
+    spelling = word[0]
     if kind == "strange":
         raise STRANGE_CHARACTER.error(character=spelling, place=word.start(), text=_shown(text))
     value: int | str = spelling
@@ -209,7 +210,8 @@ class Scanner:
     def take(self) -> Token:
         """The next token, consumed."""
         token = self._tokens[self._next]
-        self._next += token.kind != "end"
+        if token.kind != "end":
+            self._next += 1
         return token
 
     def at(self, value: str) -> bool:
@@ -319,8 +321,11 @@ class Scanner:
         if depth == NESTING:
             limit = f"at most {NESTING} parentheses inside one another"
             self.refuse(limit, "Write (8,(4,2)) instead of ((8),((4),(2))).")
-        members = tuple([self.integers(depth + 1) for _ in self.until(CLOSING[self.take().spelling])])
-        return members or self.refuse("an integer")
+        closing = CLOSING[self.take().spelling]
+        members = [self.integers(depth + 1) for _ in self.until(closing)]
+        if not members:
+            self.refuse("an integer")
+        return tuple(members)
 
     def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> Fields:
         """Values up to the closing bracket: key = value, or a value alone for the next of `positions`.

@@ -165,12 +165,18 @@ def spell(layout: Layout) -> tuple[str, ...]:
         if padded.order is None:
             return (f"#ttg.padded_shared<[{pairs}] {{offset = {padded.offset}, block = []}}>",)
         return (f"#ttg.padded_shared<[{pairs}] {{order = {padded.order}, shape = {list(layout.shape)}}}>",)
-    return _spelled(
-        layout,
-        "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>",
-        "#ttg.swizzled_shared<{{vec = {}, perPhase = {}, maxPhase = {}, order = {}}}>",
-        ("false", "true"),
+    found = _unpadded_fields(layout)
+    transposed = str(found.transposed).lower()
+    texts = [
+        f"#ttg.nvmma_shared<{{swizzlingByteWidth = {width}, transposed = {transposed}, "
+        f"elementBitWidth = {layout.element_bits}}}>"
+        for width in found.widths
+    ]
+    vec, per_phase, max_phase = found.phases
+    texts.append(
+        f"#ttg.swizzled_shared<{{vec = {vec}, perPhase = {per_phase}, maxPhase = {max_phase}, order = {found.order}}}>"
     )
+    return tuple(texts)
 
 
 def spell_gluon(layout: Layout) -> tuple[str, ...]:
@@ -188,12 +194,17 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
         if padded.order is None:
             return (f"gl.PaddedSharedLayout({pairs}, {padded.offset}, [], {shape})",)
         return (f"gl.PaddedSharedLayout.with_identity_for({pairs}, {shape}, {padded.order})",)
-    return _spelled(
-        layout,
-        "gl.NVMMASharedLayout(swizzle_byte_width={0}, element_bitwidth={2}, rank=2, transposed={1})",
-        "gl.SwizzledSharedLayout(vec={}, per_phase={}, max_phase={}, order={})",
-        ("False", "True"),
+    found = _unpadded_fields(layout)
+    texts = [
+        f"gl.NVMMASharedLayout(swizzle_byte_width={width}, element_bitwidth={layout.element_bits}, rank=2, "
+        f"transposed={found.transposed})"
+        for width in found.widths
+    ]
+    vec, per_phase, max_phase = found.phases
+    texts.append(
+        f"gl.SwizzledSharedLayout(vec={vec}, per_phase={per_phase}, max_phase={max_phase}, order={found.order})"
     )
+    return tuple(texts)
 
 
 class _PaddedFields(NamedTuple):
@@ -216,20 +227,35 @@ def _padded_fields(layout: Layout) -> _PaddedFields | None:
     return _PaddedFields(intervals, [list(basis) for basis in bases], order if is_ordered else None)
 
 
-def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
-    """The few encodings that a layout without padding could be."""
+class _UnpaddedFields(NamedTuple):
+    """The fields of the few encodings that a layout without padding could be."""
+
+    widths: list[int]  # of nvmma_shared, in bytes: one, or none where it has no such swizzle
+    transposed: bool
+    phases: _Phases  # of swizzled_shared
+    order: list[int]
+
+
+def _unpadded_fields(layout: Layout) -> _UnpaddedFields:
     columns = tile_of(layout).shape[1]
     bits = layout.element_bits
     swizzle = layout.swizzle
     is_transposed = layout.major == "MN"
-    widths = [width for width, name in WIDTHS.items() if name == swizzle.name]
-    texts = [nvmma.format(width, flags[is_transposed], bits) for width in widths]
-    phases = (1, 1, 1)  # vec, perPhase, maxPhase
+    phases = _Phases(1, 1, 1)
     cause_bit = swizzle.base + swizzle.shift  # the lowest bit that causes a change …
     row_bit = (columns * bits // 8).bit_length() - 1  # … and the lowest that counts rows
     if swizzle.bits and swizzle.shift > 0 and cause_bit >= row_bit:
-        phases = (1 << swizzle.base) * 8 // bits, 1 << (cause_bit - row_bit), 1 << swizzle.bits
-    return (*texts, swizzled.format(*phases, [0, 1] if is_transposed else [1, 0]))
+        phases = _Phases(
+            vec=(1 << swizzle.base) * 8 // bits,
+            per_phase=1 << (cause_bit - row_bit),
+            max_phase=1 << swizzle.bits,
+        )
+    return _UnpaddedFields(
+        widths=[width for width, name in WIDTHS.items() if name == swizzle.name],
+        transposed=is_transposed,
+        phases=phases,
+        order=[0, 1] if is_transposed else [1, 0],
+    )
 
 
 def _rank(fields: Fields) -> int:

@@ -51,10 +51,11 @@ class Call(Generic[Result]):
     def source(self) -> str:
         """The Python that does the same, imports included."""
         calls = list(self._calls())
-        others = [call for call in calls if call.module not in ("tilescope", "builtins")]
-        names: dict[str, dict[str, None]] = {}
-        for call in others:
-            names.setdefault(call.module, {})[call.function.__qualname__.partition(".")[0]] = None
+        names: dict[str, set[str]] = {}  # that are imported, by module
+        for call in calls:
+            if call.module not in ("tilescope", "builtins"):
+                imported_name = call.function.__qualname__.partition(".")[0]  # the class, of a method
+                names.setdefault(call.module, set()).add(imported_name)
         imports = [f"from {module} import {', '.join(sorted(imported))}" for module, imported in sorted(names.items())]
         lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
         return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
@@ -62,8 +63,10 @@ class Call(Generic[Result]):
     def _calls(self) -> Iterator[Call[Any]]:
         """The calls that this one needs, then itself."""
         for argument in (self.receiver, *self.arguments, *self.options.values()):
-            for inner in argument if isinstance(argument, list) else [argument]:
-                yield from inner._calls() if isinstance(inner, Call) else ()
+            entries = argument if isinstance(argument, list) else [argument]
+            for entry in entries:
+                if isinstance(entry, Call):
+                    yield from entry._calls()
         yield self
 
     def expression(self) -> str:

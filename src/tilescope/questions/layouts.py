@@ -101,19 +101,9 @@ def convert_answer(asked: Asked) -> Answer:
     layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
     asked.require_at_most("elements", layout.elements, argument="text", fix="Convert a part of it.")
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
-    said = assumption(layout, assumed) if assumed else ""
+    said = assumption(layout, assumed)
     if "notation" not in asked:
-        found = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
-        texts = {notation: str(conversion) for notation, conversion in found.items()}
-        lacking = tuple(name for name, conversion in found.items() if isinstance(conversion, NoEquivalent))
-        every = EveryNotation(asked["text"].strip(), texts, said, lacking)
-        return Answer(
-            layout,
-            Call(parse_layout, (asked["text"],), beside, "layout"),
-            first=of_every_notation(every, layout),
-            shown={"notations": every, "whole": asked.get("picture")},
-            extra={"notations": texts, **extra},
-        )
+        return _every_notation_answer(asked, layout, said, extra)
     call = Call(convert_layout, (asked["text"], asked["notation"]), beside, "conversion")
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
@@ -137,6 +127,22 @@ def convert_answer(asked: Asked) -> Answer:
         shown={"layout": layout},
         text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
+    )
+
+
+def _every_notation_answer(asked: Asked, layout: Layout, said: str, extra: Mapping[str, object]) -> Answer:
+    """The layout in every notation; `said` and `extra` are what was assumed, as a sentence and as data."""
+    beside = asked.options(LAYOUT_BESIDE)
+    found = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
+    texts = {notation: str(conversion) for notation, conversion in found.items()}
+    lacking = tuple(name for name, conversion in found.items() if isinstance(conversion, NoEquivalent))
+    every = EveryNotation(asked["text"].strip(), texts, said, lacking)
+    return Answer(
+        layout,
+        Call(parse_layout, (asked["text"],), beside, "layout"),
+        first=of_every_notation(every, layout),
+        shown={"notations": every, "whole": asked.get("picture")},
+        extra={"notations": texts, **extra},
     )
 
 

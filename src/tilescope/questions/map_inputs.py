@@ -189,8 +189,10 @@ def asking_map(asked: Asked) -> Asked:
 def written_map(arguments: Mapping[str, object]) -> dict[str, str]:
     """The arguments of a map as the fields of a page hold them."""
     said = {name: in_words(value) for name, value in arguments.items() if value is not None}
-    at = arguments.get("address")
-    return said | ({"address": hex(at)} if isinstance(at, int) else {})
+    gmem_address = arguments.get("address")
+    if isinstance(gmem_address, int):
+        said["address"] = hex(gmem_address)
+    return said
 
 
 def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:

@@ -28,7 +28,9 @@ def address(page: str, query: Mapping[str, str]) -> str:
     >>> address("load", {"coords": "4,128"})
     '/load?coords=4,128'
     """
-    return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
+    if not query:
+        return f"/{page}"
+    return f"/{page}?{urlencode(query, safe=',:/()')}"
 
 
 @dataclass(frozen=True, slots=True)

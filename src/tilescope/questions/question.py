@@ -128,9 +128,12 @@ class Input:
         """How --help writes the value: N,… for numbers, K|MN for a few names, TYPE,… for several names."""
         if self.shown_as:
             return self.shown_as
-        name = re.split("[-_]", (self.option or self.name).split()[0])[-1].upper()
+        if self.read in READERS and self.read is not text:
+            return READERS[self.read].metavar
+        first_spelling = (self.option or self.name).split()[0]
+        name = re.split("[-_]", first_spelling)[-1].upper()  # TYPE for --element-type
         if self.read is not text:
-            return READERS[self.read].metavar if self.read in READERS else f"{name},…"
+            return f"{name},…"
         choices = "" if self.is_open else "|".join(self.choices)
         return choices if 0 < len(choices) <= _LONGEST_METAVAR else name
 
@@ -174,7 +177,13 @@ class Input:
         said = [self.written(entry) for entry in entries]
         if not option:
             return said
-        return [word for entry in said if entry for word in _option_words(option, entry)]
+        words = []
+        for entry in said:
+            if entry.startswith("-"):  # which would be read as an option of its own
+                words.append(f"{option}={entry}")
+            elif entry:
+                words += [option, entry]
+        return words
 
 
 def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
@@ -214,10 +223,6 @@ def as_fields(inputs: Iterable[Input]) -> ArgumentSaid:
         return f"{row.label} = {row.written(value)}"
 
     return said
-
-
-def _option_words(option: str, said: str) -> list[str]:
-    return [f"{option}={said}"] if said.startswith("-") else [option, said]
 
 
 def in_words(value: object) -> str:
@@ -395,13 +400,12 @@ class Question:
         taken = defaults(*self.functions) if self.taken is None else self.taken(asked)
         places = [row for row in self.inputs if not row.option]
         options = [row for row in self.inputs if row.option and row not in self.said_first]
-        said = [
-            word
-            for row in (*places, *self.said_first, *options)
-            if not row.option or not _is_taken(row, asked, taken)
-            for word in row.words(asked.get(row.name))
-        ]
-        return [*self.name.split(), *said]
+        words = self.name.split()
+        for row in (*places, *self.said_first, *options):
+            is_default = bool(row.option) and _is_taken(row, asked, taken)
+            if not is_default:
+                words += row.words(asked.get(row.name))
+        return words
 
 
 def _is_taken(row: Input, asked: Asked, taken: Mapping[str, object]) -> bool:

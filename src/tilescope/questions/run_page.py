@@ -142,7 +142,7 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
 def _require_small(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> None:
     """Refuse what takes too much memory, before any of it is made."""
     program = kernel.program
-    arrays = [array for one in launch.arguments if (array := own_array(one)) is not None]
+    arrays = [array for array in map(own_array, launch.arguments) if array is not None]
     variables = [one.size_bytes or 0 for one in kernel.module.variables.values() if one.space in ("global", "const")]
     array_bytes = sum(prod(array.shape) * DataType.named(array.data_type).bits // 8 for array in arrays)
     _require(asked, "bytes of arrays", array_bytes + sum(variables), "Use smaller arrays.")

@@ -70,12 +70,7 @@ def answer(asked: Asked) -> Answer:
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
-        refuse(
-            kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes."
-        )
-        template = launch_template(kernel, "" if "made_kernel" in asked else PurePath(asked["kernel"]).name)
-        first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
-        return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
+        return _template_answer(asked, kernel)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = launch_of(said, asked)
     picture = picture_options(asked)
@@ -122,6 +117,15 @@ def answer(asked: Asked) -> Answer:
         told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
+    """A launch file for the kernel to start from."""
+    refuse(kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes.")
+    file_name = "" if "made_kernel" in asked else PurePath(asked["kernel"]).name
+    template = launch_template(kernel, file_name)
+    first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+    return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 
 def _facts(asked: Asked, done: Launched, proof: _Proof | None) -> dict[str, object]:
@@ -271,10 +275,10 @@ def _saved(said: tuple[str, ...], done: Launched) -> tuple[MadeFile, ...]:
     files: list[MadeFile] = []
     for text in said:
         found = _SAVED.fullmatch(text)
-        if found is None:
-            names = {output.argument: output.name for output in done.outputs}
-            paths = {index: PurePath(text) / f"{index}_{name}.npy" for index, name in names.items()}
-            files += [_array_file(str(path), done.arrays[index]) for index, path in paths.items()]
+        if found is None:  # a folder
+            for output in done.outputs:
+                path = PurePath(text) / f"{output.argument}_{output.name}.npy"
+                files.append(_array_file(str(path), done.arrays[output.argument]))
             continue
         index = int(found["argument"])
         refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is no array.")

@@ -37,9 +37,13 @@ def scales_answer(asked: Asked) -> Answer:
             )
         block = row, column // factors.format.block
     extra: dict[str, object] = {}
+    if element is not None:
+        extra["element"] = list(element)
+    elif block is not None:
+        extra["row"] = block[0]
     if block is not None:
-        extra = {"element": list(element)} if element is not None else {"row": block[0]}
-        extra |= {"block": block[1], "offset": int(factors.offset(*block))}
+        extra["block"] = block[1]
+        extra["offset"] = int(factors.offset(*block))
     return Answer(
         factors, call, first=of_scales(factors, block), shown={"element": element, "block": block}, extra=extra
     )

@@ -20,6 +20,8 @@ _NOISE = re.compile(
     "|".join(
         (
             r"https?://\S+",
+            r"(?<=ptxas )\S+, line \d+;",
+            r"'NoneType' object has no attribute",  # of any program that got nothing where it looked for something
             r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*",
             r"\b\d{1,2}[-/]\d{1,2}(?:/\d{4})?[- ]\d\d:\d\d:\d\d\S*",
             r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b",

@@ -16,7 +16,14 @@ from tilescope.errors import TensorMapError, Violation, unknown_name
 from tilescope.reading import attempted, integers
 from tilescope.rule import rule
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, element_type_fields
-from tilescope.tensor_map.limits import MAX_RANK
+from tilescope.tensor_map.limits import (
+    ADDRESS_END,
+    ALIGNMENT_BYTES,
+    LARGEST_BOX_EXTENT,
+    LARGEST_ELEMENT_STRIDE,
+    MAX_RANK,
+    STRIDE_END_BYTES,
+)
 from tilescope.tensor_map.samples import PTX_REPLACE
 
 if TYPE_CHECKING:
@@ -111,6 +118,63 @@ def edited_descriptor(blob: bytes, field: str, value: int, ordinal: int = 0) -> 
         place = form.field(name)
         word = word & ~place.mask | place.place(number)
     return word.to_bytes(DESCRIPTOR_BYTES, "little")
+
+
+class KeptValue(NamedTuple):
+    """What a field of a map keeps of a number that tensormap.replace writes there at run time."""
+
+    limit: str
+    least: int
+    most: int
+    step: int = 1
+    how: str | None = None  # to get a value that is kept
+
+    def nearest(self, value: int) -> int:
+        """The next value from this one on that the map keeps, or the last.
+
+        >>> KEPT_VALUES["global_stride"].nearest(120), KEPT_VALUES["box_dim"].nearest(300)
+        (128, 256)
+        """
+        return min(max(value + -value % self.step, self.least), self.most)
+
+
+KEPT_VALUES = {  # by PTX field; a dim of 0 is kept as 2^32, and is often that of an empty group, which nobody loads
+    "global_address": KeptValue(
+        "a map keeps addresses below 2^57", 0, ADDRESS_END - ALIGNMENT_BYTES, step=ALIGNMENT_BYTES
+    ),
+    "global_stride": KeptValue(
+        "a map keeps strides as multiples of 16 bytes, below 2^40",
+        0,
+        STRIDE_END_BYTES - ALIGNMENT_BYTES,
+        step=ALIGNMENT_BYTES,
+        how="pad the rows to a multiple of 16 bytes",
+    ),
+    "box_dim": KeptValue("a map keeps boxes of 1 to 256 elements", 1, LARGEST_BOX_EXTENT),
+    "element_stride": KeptValue("a map keeps element strides of 1 to 8", 1, LARGEST_ELEMENT_STRIDE),
+}
+
+
+def kept_value(blob: bytes, field: str, ordinal: int = 0) -> int:
+    """What the 128 bytes of a map hold in a field of KEPT_VALUES (its PTX name).
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> blob = TensorMap("bf16", (64, 64), (128,), (64, 64)).encode()
+    >>> kept_value(edited_descriptor(blob, "global_stride", 120), "global_stride")
+    112
+    """
+    form = FORMATS[False, MAX_RANK]
+    word = int.from_bytes(blob, "little")
+    names = [f"strides_bytes[{ordinal}]", f"strides_bytes[{ordinal}] high"]
+    if field != "global_stride":
+        names = [_WORD_FIELDS[field].format(ordinal)]
+    return sum(form.field(name).extract(word) for name in names)
+
+
+def is_in_rank(blob: bytes, field: str, ordinal: int) -> bool:
+    """Whether a map of this rank has the entry: copies ignore those beyond."""
+    rank = FORMATS[False, MAX_RANK].field("rank").extract(int.from_bytes(blob, "little"))
+    entries = {"global_address": 1, "global_stride": rank - 1}.get(field, rank)
+    return ordinal < entries
 
 
 _REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))

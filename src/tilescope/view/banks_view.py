@@ -69,7 +69,8 @@ def draw_tile_report(
 ) -> Drawing:
     """A table of patterns with their cost, and a picture of the worst instruction of each that has conflicts.
 
-    With `search`, the layouts that cure them; with `cured`, the same instructions on the best of these beside the sick.
+    With `search`, the layouts without conflicts are listed. With `cured`, the report on the best of them, every picture
+    stands beside that of the same instruction there.
     """
     parts: dict[str, Part | tuple[Part, ...] | None] = {
         "costs": _costs(report),
@@ -86,14 +87,21 @@ def draw_tile_report(
         parts[f"lanes {one.number}"] = Beside(grids)
         parts[f"verdict {one.number}"] = _verdict(one.instruction)
     parts["legend"] = _WAITING if report.excess else None
-    noted = [*drawn[:1], *(one for one in worst if one.cost.op.is_copy)]
-    notes = dict.fromkeys(note for one in noted for note in one.instruction.notes if note != COUNTER_CAVEAT)
-    parts["notes"] = tuple(notes)
+    parts["notes"] = _notes(drawn[:1], worst)
     if search is not None:
         parts |= _search_parts(search)
         parts["hardware"] = _hardware_words(report, search) if report.excess else ""
     title = "Shared-memory accesses"
     return Drawing(title if report.layout is None else f"{title} to {_described(report.layout)}", parts)
+
+
+def _notes(first_drawn: list[_Worst], worst: list[_Worst]) -> tuple[str, ...]:
+    """What is to be known of the first instruction that is drawn, and of copies; each note once."""
+    copies = [one for one in worst if one.cost.op.is_copy]
+    notes: list[str] = []
+    for one in (*first_drawn, *copies):
+        notes += [note for note in one.instruction.notes if note != COUNTER_CAVEAT and note not in notes]
+    return tuple(notes)
 
 
 def _costs(report: TileReport) -> Table:

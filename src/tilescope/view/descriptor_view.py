@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tilescope.bits import Inspection
-from tilescope.layout import Layout, Major
+from tilescope.layout import Layout, Major, oriented
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, WgmmaLoop
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -195,22 +195,23 @@ def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
     k = K_STEP_BYTES * 8 // bits
     per_chunk = CHUNK_BYTES * 8 // bits
     read = word.descriptor.addresses(word.major, rows, k, bits)
-    names, drawn = (("mn", "k"), read) if word.major == "K" else (("k", "mn"), read.T)
+    names = oriented(word.major, "mn", "k")  # of rows and columns
+    drawn = read if word.major == "K" else read.T
 
     def cell(row: int, column: int) -> Cell:
         address = int(drawn[row, column])
         return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
 
-    lines, elements = drawn.shape
+    drawn_rows, elements = drawn.shape
     columns = {first: Header.of_numbers(first, per_chunk) for first in range(0, elements, per_chunk)}
-    bands = [range(lines)[first : first + _ROWS_BESIDE] for first in range(0, lines, _ROWS_BESIDE)]
     said = (
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
-    grids = {
-        f"rows {band.start}": Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows) for band in bands
-    }
+    grids = {}
+    for first in range(0, drawn_rows, _ROWS_BESIDE):
+        band = range(first, min(first + _ROWS_BESIDE, drawn_rows))
+        grids[f"rows {first}"] = Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows)
     return {"key": said, "addresses": Beside(grids)}
 
 
@@ -349,7 +350,8 @@ def draw_mbarrier(barrier: Mbarrier) -> Drawing:
 
 def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> dict[str, Part]:
     def field(low: int, high: int, name: str, meaning: str, colour: Tint) -> BitField:
-        raw = word >> low & (1 << high + 1 - low) - 1
+        length = high + 1 - low
+        raw = (word >> low) & ((1 << length) - 1)
         return BitField(low, high, name, str(raw) if low == high else hex(raw), meaning, colour)
 
     fields = [

@@ -1,4 +1,4 @@
-"""Fragments and thread-value layouts drawn both ways: which thread holds each element, what each thread holds.
+"""Fragments drawn both ways: which thread holds each element, what each thread holds.
 
 Which thread holds it                      What each thread holds
 k      0-1   2-3   4-5   6-7               register    r0      r1
@@ -11,14 +11,11 @@ A cell stands for the neighbours that share a register, so that narrow types sta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES, architectures_with
-from tilescope.layout import Modes
 from tilescope.mma.fragment import QUAD_LANES, REGISTER_BITS, Fragment
 from tilescope.mma.sparsity import group_elements
 from tilescope.sentence import by, counted, listed
@@ -30,7 +27,6 @@ from tilescope.view.step import Step
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
 _MAX_LISTED = 8  # values of a thread, around one that was asked for
-_MAX_HOLDERS = 4  # of an element that several threads hold, named
 _MAX_SAID = 8  # elements of a thread that a step of a walk names
 _NAMES = {  # of rows and columns, by operand
     "A": ("m", "k"),
@@ -202,7 +198,9 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
 
     def cell(thread: int, first: int) -> Cell:
         held = coords[thread, first : first + width]
-        text = ",".join(map(number_span, held.min(axis=0).tolist(), held.max(axis=0).tolist()))  # "0,0-1" or "2-3,5"
+        first_row, first_column = held.min(axis=0).tolist()
+        last_row, last_column = held.max(axis=0).tolist()
+        text = f"{number_span(first_row, last_row)},{number_span(first_column, last_column)}"  # "0,0-1" or "2-3,5"
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
         return Cell(text, thread % WARP_LANES, title=title, link=f"T{thread}V{first} T{thread}")
 
@@ -211,9 +209,10 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
     of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
     drawn_values = len(steps) * width
     notes = []
-    if drawn_values < fragment.values:
-        drawn = f"Values {extent(steps[0], drawn_values, ' to ')}" if skipped else f"The first {drawn_values}"
-        notes.append(f"{drawn} of {fragment.values}{'' if skipped else ' values'}.")
+    if drawn_values < fragment.values and skipped:
+        notes.append(f"Values {extent(steps[0], drawn_values, ' to ')} of {fragment.values}.")
+    elif drawn_values < fragment.values:
+        notes.append(f"The first {drawn_values} of {fragment.values} values.")
     if fragment.threads > WARP_LANES:
         notes.append(f"Warp {first_thread // WARP_LANES} of {fragment.threads // WARP_LANES}.")
     if of_matrices:
@@ -274,103 +273,5 @@ def _facts(fragment: Fragment) -> Table:
     return Table(facts)
 
 
-def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
-    """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
-
-    A plain matrix is a tile, unless a `shape` says that its rows are threads which hold elements of another tile.
-
-    >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
-    'Thread-value layout of 32 threads x 2 values'
-    >>> draw_modes(Modes((8, 64), (64, 1))).title
-    'Tile of 8 rows x 64 columns'
-    """
-    if modes.is_matrix and shape is None:
-        return _draw_matrix(modes)
-    threads_of, *values_of = modes.indices
-    index = Modes.of_indices((threads_of, tuple(chain(*values_of)) or ((1, 0),))).offsets()
-    threads, values = index.shape
-    grids = {}
-    if shape is not None:
-        grids["elements"] = _holders_grid(index, shape)
-    grids["threads"] = _held_grid(index)
-    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
-    title = f"Thread-value layout of {threads} threads x {values} values"
-    return Drawing(title, {"grids": Beside(grids), "facts": facts})
-
-
-def _draw_matrix(modes: Modes) -> Drawing:
-    """A tile of rows and columns: the offset of each element."""
-    offset = modes.offsets()
-    rows, columns = offset.shape
-
-    def cell(row: int, column: int) -> Cell:
-        at = offset[row, column]
-        return Cell(str(at), column // 8 % 8, title=f"row {row}, column {column}: offset {at}", link=f"{row},{column}")
-
-    grid = Grid.of(
-        "The offset of each element",
-        ("row", "column"),
-        range(rows),
-        range(columns),
-        cell,
-        most=(WARP_LANES, _MAX_CELLS),
-        nouns=("rows", "columns"),
-    )
-    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}, in elements"})
-    return Drawing(f"Tile of {rows} rows x {columns} columns", {"grids": Beside({"elements": grid}), "facts": facts})
-
-
-def _holders_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
-    """Which thread holds each element of a tile, whose first index runs fastest."""
-    holders: dict[int, list[tuple[int, int]]] = {}
-    for (thread, value), at in np.ndenumerate(index):
-        holders.setdefault(int(at), []).append((thread, value))
-
-    def cell(row: int, column: int) -> Cell:
-        holding_it = holders.get(row + column * shape[0], [])
-        if not holding_it:
-            return Cell("", "unused", title=f"({row}, {column}): nobody")
-        named = holding_it[:_MAX_HOLDERS]
-        said = ", ".join(f"thread {thread} value {value}" for thread, value in named)
-        thread, value = holding_it[0]
-        text = f"T{thread} V{value}"
-        if len(holding_it) > 1:
-            text += "+"
-        link = " ".join([*(f"T{thread}V{value}" for thread, value in named), f"T{thread}"])
-        return Cell(text, thread % 8, title=f"({row}, {column}): {said}", link=link)
-
-    down, across = map(range, shape)
-    most = (WARP_LANES, _MAX_CELLS)
-    return Grid.of("Who holds each element", ("row", "column"), down, across, cell, most=most)
-
-
-def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
-    """Which index each thread holds."""
-
-    def cell(thread: int, value: int) -> Cell:
-        at = index[thread, value]
-        title = f"thread {thread}, value {value}: index {at}"
-        return Cell(str(at), thread % 8, title=title, link=f"T{thread}V{value} T{thread}")
-
-    threads, values = index.shape
-    return Grid.of(
-        "What each thread holds",
-        ("thread", "value"),
-        {thread: f"T{thread}" for thread in range(threads)},
-        {value: f"V{value}" for value in range(values)},
-        cell,
-        most=(WARP_LANES, _MAX_CELLS),
-        nouns=("threads", "values"),
-    )
-
-
-def walk_modes(modes: Modes, shape: tuple[int, int] | None = None, **_: object) -> Iterator[Step]:
-    """The threads of a warp; a plain tile has none."""
-    if modes.is_matrix and shape is None:
-        return
-    for thread in range(min(WARP_LANES, modes.parts[0].size)):
-        yield Step(f"T{thread}", f"thread {thread}")
-
-
-DRAWINGS = {Fragment: draw_fragment, Modes: draw_modes}
-WALKS = {Fragment: walk_fragment, Modes: walk_modes}
+DRAWINGS = {Fragment: draw_fragment}
+WALKS = {Fragment: walk_fragment}

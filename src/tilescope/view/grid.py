@@ -228,16 +228,15 @@ Entry = TypeVar("Entry")
 
 
 def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) -> list[Entry]:
-    """At most so many entries: the first, or the windows of that size in which those lie that were asked for.
+    """At most `most` entries: the first ones, or, cut into windows of that size, the windows with entries that are `asked` for.
 
     >>> _window([*range(9)], 2, [5]), _window([*range(9)], 2, []), _window([*range(9)], 4, [0, 8])
     ([4, 5], [0, 1], [0, 1, 2, 3, 8])
     """
     if most is None or len(entries) <= most:
         return entries
-    firsts = [entries.index(entry) // most * most for entry in asked if entry in entries] or [0]
-    kept = {index for first in firsts for index in range(first, first + most)}
-    return [entry for index, entry in enumerate(entries) if index in kept]
+    windows = {entries.index(entry) // most for entry in asked if entry in entries} or {0}
+    return [entry for index, entry in enumerate(entries) if index // most in windows]
 
 
 def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str:

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from tilescope.layout import Layout, oriented
 from tilescope.layout.comparison import contiguous_index, require_one_tile
@@ -105,22 +108,9 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     'The layouts differ: 448 of 512 elements lie elsewhere'
     """
     require_one_tile(one, other)
-    if one.major == other.major:
-        names = one.as_rows().names
-        addresses = row_addresses(one)
-        other_addresses = row_addresses(other)
-    else:
-        names = ("mn", "k")
-        addresses = one.addresses()
-        other_addresses = other.addresses()
-    count = min(
-        Pieces.of(one, addresses=addresses).elements,
-        Pieces.of(other, addresses=other_addresses).elements,
-    )
-    pieces = Pieces.of(one, addresses=addresses, names=names, most=count)
-    other_pieces = Pieces.of(other, addresses=other_addresses, names=names, most=count)
-    elsewhere = addresses != other_addresses
-    marked = elsewhere.reshape(*pieces.addresses.shape, count).any(axis=2)
+    pieces, other_pieces, elsewhere = _compared_pieces(one, other)
+    by_piece = elsewhere.reshape(*pieces.addresses.shape, pieces.elements)
+    marked: npt.NDArray[np.bool_] = np.any(by_piece, axis=2)
     first = one.first_difference(other)
     whole = whole and pieces.addresses.size <= _MAX_COMPARED_PIECES
     most = (_MAX_WHOLE, _MAX_WHOLE) if whole else (_MAX_COMPARED, _MAX_COMPARED)
@@ -137,16 +127,49 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     if element is not None:
-        at = f"at {one.address(*element):#x} in the first, at {other.address(*element):#x} in the second"
-        facts |= {f"element {', '.join(map(str, element))}": at}
+        facts[f"element {', '.join(map(str, element))}"] = _in_both(one, other, element)
     if first is None:
         title = "The layouts are the same: every element lies at one address in both"
         return Drawing(title, {"grids": grids, "key": pieces.key, "facts": Table(facts)})
-    said = f"element {first}: at {one.address(*first):#x} in the first, at {other.address(*first):#x} in the second"
+    said = f"element {first}: {_in_both(one, other, first)}"
     legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
     table = Table({"first difference": said} | facts)
     return Drawing(title, {"grids": grids, "legend": legend, "key": pieces.key, "facts": table})
+
+
+class _Compared(NamedTuple):
+    """Two layouts of one tile, cut into pieces of equally many elements."""
+
+    pieces: Pieces
+    other_pieces: Pieces
+    elsewhere: npt.NDArray[np.bool_]  # by element: whether the layouts place it differently
+
+
+def _compared_pieces(one: Layout, other: Layout) -> _Compared:
+    """Both layouts in pieces that lie whole in each; drawn as mn x k where their contiguous indices differ."""
+    if one.major == other.major:
+        names = one.as_rows().names
+        addresses = row_addresses(one)
+        other_addresses = row_addresses(other)
+    else:
+        names = ("mn", "k")
+        addresses = one.addresses()
+        other_addresses = other.addresses()
+    elements = min(
+        Pieces.of(one, addresses=addresses).elements,
+        Pieces.of(other, addresses=other_addresses).elements,
+    )
+    return _Compared(
+        Pieces.of(one, addresses=addresses, names=names, most=elements),
+        Pieces.of(other, addresses=other_addresses, names=names, most=elements),
+        addresses != other_addresses,
+    )
+
+
+def _in_both(one: Layout, other: Layout, element: tuple[int, ...]) -> str:
+    """Where an element lies in each of two layouts."""
+    return f"at {one.address(*element):#x} in the first, at {other.address(*element):#x} in the second"
 
 
 def described(layout: Layout) -> str:

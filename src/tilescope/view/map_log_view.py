@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from tilescope.errors import Violation
 from tilescope.sentence import counted
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.log_difference import MapLogDiff
 from tilescope.tensor_map.map_log import LoggedMap, MapLog, lines_in_words
 from tilescope.view.drawing import Drawing, Part, Table
-from tilescope.view.tensor_map_view import arguments_table, differences_table, findings
+from tilescope.view.tensor_map_view import arguments_table, broken_rules, differences_table, findings, violation_words
 
 _IN_FULL = 50  # refused maps; of more, the rest have a line each
 _LINES_IN_ROW = 3  # of equal maps
@@ -31,15 +30,14 @@ def draw_map_log(log: MapLog, *, title: str = "") -> Drawing:
 
 def _in_full(one: LoggedMap) -> tuple[Part, ...]:
     """Where a refused map stands, why it is refused, and its arguments."""
-    rules = [violation.rule for violation in one.violations if violation.severity == "error"]
-    broken = len(rules) - rules.count(DRIVER_RESULT.name)
+    broken = broken_rules(one.violations)
     where = lines_in_words(one.lines).capitalize()
     times = f", x {one.times}" if one.times > 1 else ""
     verdict: str = one.verdict
-    if verdict == "refused":
-        verdict = (
-            f"refused, {counted(broken, 'broken rule')}" if broken else "sound arguments, which the driver refused"
-        )
+    if verdict == "refused" and broken:
+        verdict = f"refused, {counted(broken, 'broken rule')}"
+    elif verdict == "refused":
+        verdict = "sound arguments, which the driver refused"
     return f"{where}{times}: {verdict}. {one.map}", *findings(one.violations), arguments_table(one.arguments)
 
 
@@ -75,7 +73,7 @@ def _remarks(accepted: Iterable[LoggedMap]) -> Table:
     rows = []
     for rule, remark in first.items():
         where = lines_in_words(tuple(sorted(set(lines[rule]))), _LINES_IN_ROW)
-        rows.append((rule, f"{where}: {remark.found}; {remark.limit}. {remark.fix}"))
+        rows.append((rule, f"{where}: {violation_words(remark)}"))
     return Table(rows, title="Accepted, but")
 
 

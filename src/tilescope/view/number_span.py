@@ -29,6 +29,17 @@ def extent(first: int, length: int, between: str = "-") -> str:
     return number_span(first, first + length - 1, between)
 
 
+def ordinal(number: int) -> str:
+    """A number in a row: 1st, 2nd, 3rd, 4th.
+
+    >>> [ordinal(number) for number in (1, 2, 11, 23)]
+    ['1st', '2nd', '11th', '23rd']
+    """
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    is_teen = number // 10 % 10 == 1
+    return f"{number}{'th' if is_teen else endings.get(number % 10, 'th')}"
+
+
 def extents(starts: range) -> dict[int, str]:
     """The numbers from each start to the next, or to the end of the range, in short.
 
@@ -48,8 +59,10 @@ def runs(
     """
     found: list[tuple[int, int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + step and alike(number) == alike(found[-1][1]):
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
+        if found:
+            first, last = found[-1]
+            if number == last + step and alike(number) == alike(last):
+                found[-1] = (first, number)
+                continue
+        found.append((number, number))
     return found

@@ -119,8 +119,8 @@ class _Operand:
             title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
             return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
 
-        rows = _window(self.counts[0], self.atom[0], self.corner[0])
-        columns = _window(self.counts[1], self.atom[1], self.corner[1])
+        rows = _drawn_starts(self.counts[0], self.atom[0], self.corner[0])
+        columns = _drawn_starts(self.counts[1], self.atom[1], self.corner[1])
         notes = self._map_notes((len(rows), len(columns)))
         names = self.tile.names
         return Grid.of("Where each atom starts", names, extents(rows), extents(columns), cell, notes=notes)
@@ -179,11 +179,16 @@ class _Operand:
         return Table(facts)
 
 
-def _window(count: int, step: int, around: int) -> range:
-    """Where the atoms of one direction start, those that are drawn: around the one that starts at `around`."""
-    atoms = range(0, count * step, step)
-    first = min(around // step - _MAX_ATOMS // 2, count - _MAX_ATOMS)
-    return atoms[max(0, first) :][:_MAX_ATOMS]
+def _drawn_starts(count: int, step: int, around: int) -> range:
+    """Where the atoms of one direction that are drawn start: around the one that starts at `around`.
+
+    >>> list(_drawn_starts(20, 8, 128))[:2], len(_drawn_starts(20, 8, 128))
+    ([32, 40], 16)
+    """
+    middle = around // step
+    first = max(0, min(middle - _MAX_ATOMS // 2, count - _MAX_ATOMS))
+    end = min(first + _MAX_ATOMS, count)
+    return range(first * step, end * step, step)
 
 
 DRAWINGS = {CanonicalLayout: draw_canonical_layout}

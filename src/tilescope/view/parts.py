@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import Mark, Tint
@@ -24,6 +24,13 @@ Item = TypeVar("Item")
 
 def _cell_text(value: object) -> str:
     return "-" if value is None else str(value)
+
+
+class TableText(NamedTuple):
+    """A text of a table, and whether it is a heading or names the fact beside it."""
+
+    text: str
+    is_name: bool = False
 
 
 @dataclass(frozen=True, init=False)
@@ -62,8 +69,14 @@ class Table:
         if most is not None and len(cells) > most:
             notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
         headed = tuple(headings)
-        align = align.ljust(len(headed or next(iter(cells), ())), "l")
-        self.__dict__.update(rows=cells[:most], headings=headed, title=title, align=align, notes=tuple(notes))
+        columns = len(headed)
+        if not headed and cells:
+            columns = len(cells[0])
+        object.__setattr__(self, "rows", cells[:most])
+        object.__setattr__(self, "headings", headed)
+        object.__setattr__(self, "title", title)
+        object.__setattr__(self, "align", align.ljust(columns, "l"))
+        object.__setattr__(self, "notes", tuple(notes))
 
     @classmethod
     def of(
@@ -93,13 +106,15 @@ class Table:
     def __bool__(self) -> bool:
         return bool(self.rows)
 
-    def lines(self) -> list[list[tuple[str, bool]]]:
-        """All rows, the headings first; a text with whether it is a heading, or names the fact beside it."""
+    def lines(self) -> list[list[TableText]]:
+        """All rows, the headings first."""
         if self.headings:
-            plain_rows = [[(text, False) for text in row] for row in self.rows]
-            return [[(text, True) for text in self.headings], *plain_rows]
-        is_named = len(self.align) != 1
-        return [[(text, is_named and column == 0) for column, text in enumerate(row)] for row in self.rows]
+            heading = [TableText(text, is_name=True) for text in self.headings]
+            return [heading, *([TableText(text) for text in row] for row in self.rows)]
+        has_names = len(self.align) > 1  # a list of facts: the first column names them
+        return [
+            [TableText(text, is_name=has_names and column == 0) for column, text in enumerate(row)] for row in self.rows
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,13 +123,23 @@ def _barriers(simulation: Simulation) -> Table:
             "barrier": fact.name,
             "stages": fact.stages,
             "init": fact.count,
-            size: ", ".join(map(str, fact.bytes[:1] if len(set(fact.bytes)) == 1 else fact.bytes)),
+            size: _in_one_number(fact.bytes),
             "who arrives": _by_role(fact.arrivals),
             "first parity": _by_role(fact.parities),
         }
         for fact in simulation.barriers
     ]
     return Table.of(records, f"What the barriers {seen}", "lrrrll")
+
+
+def _in_one_number(numbers: Sequence[int]) -> str:
+    """A list of numbers; one number where all are equal.
+
+    >>> _in_one_number((16384, 16384)), _in_one_number((16384, 64))
+    ('16384', '16384, 64')
+    """
+    shown = numbers[:1] if len(set(numbers)) == 1 else numbers
+    return ", ".join(map(str, shown))
 
 
 def _by_role(numbers: Sequence[tuple[str, int]]) -> str:

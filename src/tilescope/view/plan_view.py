@@ -1,4 +1,4 @@
-"""Plans drawn: the tile cut into boxes, shared memory, facts, reasons, the ranking; a sweep of many problems."""
+"""Plans drawn: the tile cut into boxes, shared memory, facts, reasons and the ranking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple
 from tilescope.planner.plans import Plan
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
-from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table
@@ -19,8 +18,6 @@ _SHOWN_LINES = 8
 _MAX_COPIES = 8  # listed one by one
 _MAX_BANDS = 16  # bands of rows drawn
 _MAX_STEPS = 8  # of a K loop written out
-_MAX_PROBLEMS = 500
-_MAX_REASONS = 20
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
@@ -202,11 +199,13 @@ def _smem_grid(plan: Plan) -> Grid:
     return memory_grid("Shared memory: row.chunk of the tile", lines, cell, most=_SHOWN_LINES)
 
 
-def _box(box: tuple[int, ...] | None) -> str | None:
+def box_in_short(box: tuple[int, ...] | None) -> str | None:
+    """A box without blanks, for a column of a table: 64x128; None for a plan without boxes."""
     return None if box is None else by(box).replace(" ", "")
 
 
-def _share(share: float | None) -> str | None:
+def in_percent_or_none(share: float | None) -> str | None:
+    """A share in percent; None where it is not known."""
     return None if share is None else f"{share:.0%}"
 
 
@@ -219,10 +218,10 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
             {
                 "swizzle": plan.swizzle.name,
                 "order": plan.atom_order,
-                "box": _box(plan.box),
+                "box": box_in_short(plan.box),
                 "copies": None if plan.box is None else plan.tma_instructions,
                 "request": f"{plan.gmem_request_bytes} B",
-                "bandwidth": _share(costs.bandwidth_share),
+                "bandwidth": in_percent_or_none(costs.bandwidth_share),
                 "wavefronts": wavefronts,
                 "behind in": decisive(plan, report.best) or "",
             }
@@ -269,75 +268,8 @@ class _Reason(NamedTuple):
     names_swizzle: bool  # it is about the swizzle, so the sentence names it
 
 
-def draw_sweep(sweep: Sweep) -> Drawing:
-    """A line for each problem with its best plan in numbers, and why others have none.
-
-    What all problems have in common stands in the title.
-    """
-    common = _common_words(sweep)
-    title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
-    if common:
-        title += f": {', '.join(common)}"
-    records = (_problem_record(row, common) for row in sweep.rows)
-    return Drawing(
-        title,
-        {
-            "problems": Table.of(records, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
-            "unplanned": Table.of(_unplanned_records(sweep)[:_MAX_REASONS], "Without a plan"),
-        },
-    )
-
-
-def _common_words(sweep: Sweep) -> list[str]:
-    """What all problems say alike, besides the tile."""
-    asked = [_words(row) for row in sweep.rows if row.problem is not None]
-    of_all = list(zip(*asked, strict=True))[1:]
-    return [words[0] for words in of_all if words[0] and len(set(words)) == 1]
-
-
-def _problem_record(row: SweepRow, common: list[str]) -> dict[str, object]:
-    """A problem with its best plan in numbers."""
-    tile, *others = _words(row)
-    problem = " ".join([tile, *(word for word in others if word and word not in common)])
-    if not row.has_plan:
-        nothing = dict.fromkeys(("box", "copies", "request", "smem", "bandwidth"), "")
-        return {"problem": problem, "swizzle": "no plan", **nothing}
-    return {
-        "problem": problem,
-        "swizzle": row.swizzle,
-        "box": _box(row.box),
-        "copies": row.tma_instructions,
-        "request": f"{row.gmem_request_bytes} B",
-        "smem": row.smem_bytes,
-        "bandwidth": _share(row.bandwidth_share),
-    }
-
-
-def _unplanned_records(sweep: Sweep) -> list[dict[str, object]]:
-    """Each reason with the first problem that has no plan for it, and how many more there are."""
-    asked_by_reason: dict[str, list[str]] = {}
-    for row in sweep.rows:
-        for violation in row.violations[:1]:
-            asked_by_reason.setdefault(str(violation), []).append(row.asked)
-    records: list[dict[str, object]] = []
-    for reason, (first, *others) in asked_by_reason.items():
-        problem = f"{first} and {len(others)} more" if others else first
-        records.append({"problem": problem, "why it has no plan": reason})
-    return records
-
-
-def _words(row: SweepRow) -> tuple[str, ...]:
-    """What a problem asks, word by word, its tile first."""
-    problem = row.problem
-    if problem is None:
-        return (row.asked,)
-    swizzle = "" if problem.swizzle is None else problem.swizzle.name
-    return by(problem.tile), problem.data_type.ptx, problem.major, problem.consumer_name, swizzle, problem.arch.name
-
-
 DRAWINGS = {
     Plan: draw_plan,
     PlanReport: draw_plan_report,
-    Sweep: draw_sweep,
     Unplanned: draw_unplanned,
 }

@@ -11,6 +11,7 @@ from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis
 from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.drawing import Drawing, Part, Table
+from tilescope.view.tensor_map_view import violation_words
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -41,7 +42,7 @@ def draw_rule(rule: Rule) -> Drawing:
     examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:
         examples = _examples(rule.passing, rule.failing)
-        examples += [("", f"{one.found}; {one.limit}. {one.fix}") for one in demonstrated(rule, rule.failing)]
+        examples += [("", violation_words(violation)) for violation in demonstrated(rule, rule.failing)]
     return Drawing(
         rule.name,
         {"demand": rule.demand, "facts": Table(facts), "examples": Table(examples, title="Examples")},

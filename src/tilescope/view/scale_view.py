@@ -21,6 +21,8 @@ from tilescope.view.number_span import extent, number_span
 from tilescope.view.small_scale_view import draw_small_atoms
 
 _ROWS_SHOWN = 8  # of the 32 of an atom
+_ATOM_LINES = 32  # of 16 bytes, in an atom
+_LINE_BYTES = 16
 _MAX_STEPS = 8
 _MAX_COLUMNS = 8  # of the words of scale factors
 
@@ -79,22 +81,29 @@ def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     """The rows of 16 bytes of the atom that holds the scale of a row and block, eight of them around it."""
     down = around // ATOM_ROWS
     along = block // ATOM_SCALES
-    first = around % 32 // _ROWS_SHOWN * _ROWS_SHOWN
+    first = around % _ATOM_LINES // _ROWS_SHOWN * _ROWS_SHOWN
     atom = down * scales.atoms[1] + along
-    blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
+    blocks = f"blocks {_blocks_of_word(scales, along)}"
 
     def cell(line: int, byte: int) -> Cell:
-        row = down * ATOM_ROWS + byte * 8 + line
-        at = atom * ATOM_BYTES + line * 16 + byte
+        row = down * ATOM_ROWS + byte // ATOM_SCALES * _ATOM_LINES + line
+        at = atom * ATOM_BYTES + line * _LINE_BYTES + byte
         if row >= scales.rows:
             return Cell("padding", "gap", title=f"bytes {at:#x}: zero")
-        return Cell(f"r{row}", byte // 4, title=f"row {row}, {blocks}, at byte {at:#x}", link=f"row{row}")
+        return Cell(f"r{row}", byte // ATOM_SCALES, title=f"row {row}, {blocks}, at byte {at:#x}", link=f"row{row}")
 
-    note = f"Rows {extent(first, _ROWS_SHOWN, ' to ')} of 32; atom {atom} of {scales.atoms[0] * scales.atoms[1]}."
-    labels = {line: (str(line), f"{atom * ATOM_BYTES + line * 16:#x}") for line in range(first, first + _ROWS_SHOWN)}
-    words = {byte: extent(byte, 4) for byte in range(0, 16, 4)}
+    note = f"Rows {extent(first, _ROWS_SHOWN, ' to ')} of {_ATOM_LINES}; atom {atom} of {scales.atoms[0] * scales.atoms[1]}."
+    lines = range(first, first + _ROWS_SHOWN)
+    labels = {line: (str(line), f"{atom * ATOM_BYTES + line * _LINE_BYTES:#x}") for line in lines}
+    words = {byte: extent(byte, ATOM_SCALES) for byte in range(0, _LINE_BYTES, ATOM_SCALES)}
     names = ("row", "byte", "byte")
     return Grid.of("One atom in global and shared memory", names, labels, words, cell, notes=[note])
+
+
+def _blocks_of_word(scales: ScaleLayout, word: int) -> str:
+    """The blocks of k whose scales share a word: 4 to 7."""
+    first = word * ATOM_SCALES
+    return f"{first} to {min(first + ATOM_SCALES, scales.blocks) - 1}"
 
 
 def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
@@ -105,13 +114,16 @@ def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     first = along * scales.word_columns
 
     def cell(quarter: int, group: int) -> Cell:
-        rows = f"r{group * 32}-{min(group * 32 + 31, scales.rows - 1)}"
-        title = f"lane l of quarter {quarter}, column {first + group}: the word of row {group * 32} + l"
-        return Cell(rows, group, title=title, link=f"rows{group * 32}")
+        first_row = group * QUARTER_LANES
+        rows = f"r{first_row}-{min(first_row + QUARTER_LANES, scales.rows) - 1}"
+        title = f"lane l of quarter {quarter}, column {first + group}: the word of row {first_row} + l"
+        return Cell(rows, group, title=title, link=f"rows{first_row}")
 
-    last = min(along * 4 + 3, scales.blocks - 1)
-    note = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."
-    labels = {quarter: (f"warp {quarter}", extent(32 * quarter, 32)) for quarter in range(QUARTERS)}
+    blocks = _blocks_of_word(scales, along)
+    note = f"Blocks {blocks} of k; the next word is {scales.word_columns} columns further on."
+    labels = {
+        quarter: (f"warp {quarter}", extent(quarter * QUARTER_LANES, QUARTER_LANES)) for quarter in range(QUARTERS)
+    }
     columns = {group: first + group for group in range(first_group, min(groups, first_group + _MAX_COLUMNS))}
     return Grid.of("Words in tensor memory", ("quarter", "lane", "column"), labels, columns, cell, notes=[note])
 

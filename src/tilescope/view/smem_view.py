@@ -29,6 +29,7 @@ from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header
 from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes
+from tilescope.view.number_span import ordinal
 from tilescope.view.palette import Tint
 from tilescope.view.parts import Entry, Legend, Part
 
@@ -73,17 +74,6 @@ def _moment(picture: SmemPicture) -> str:
         return f"To {picture.at} came {came}. So this is the end of {block}: its {size}, and who wrote them last."
     time = "" if picture.times == 1 else f" for the {ordinal(picture.times)} time"
     return f"The {size} of {block} right before {picture.at} runs{time}, and who wrote them last."
-
-
-def ordinal(number: int) -> str:
-    """A number in a row: 1st, 2nd, 3rd, 4th.
-
-    >>> [ordinal(number) for number in (1, 2, 11, 23)]
-    ['1st', '2nd', '11th', '23rd']
-    """
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    is_teen = number // 10 % 10 == 1
-    return f"{number}{'th' if is_teen else endings.get(number % 10, 'th')}"
 
 
 def letter(writer: int) -> str:

@@ -13,10 +13,10 @@ from tilescope.tensor_map.difference import MapDifference
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
+from tilescope.view.number_span import ordinal
 from tilescope.view.word_ruler import map_bytes, map_ruler
 
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
-_ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
 
 
@@ -43,17 +43,20 @@ def draw_map_report(
     """
     said = {"findings": findings(report.violations)}
     if report.tensor_map is None:
-        rules = [violation.rule for violation in report.violations if violation.severity == "error"]
-        broken = len(rules) - rules.count(DRIVER_RESULT.name)
-        return Drawing(
-            f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
-        )
+        broken = counted(broken_rules(report.violations), "broken rule")
+        return Drawing(f"Refused: {broken}", {**said, "arguments": arguments_table(asked or {})})
     drawn = map_parts(report.tensor_map)
     title = map_title(report.tensor_map)
     encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
     if report.accepted:
         return Drawing(f"Accepted. {title}", {**drawn, **said, **encoded})
     return Drawing(f"Sound arguments, which the driver refused. {title}", {**said, **drawn, **encoded})
+
+
+def broken_rules(violations: Iterable[Violation]) -> int:
+    """How many rules are broken; that the driver refused the map is none of them."""
+    errors = [violation for violation in violations if violation.severity == "error"]
+    return sum(violation.rule != DRIVER_RESULT.name for violation in errors)
 
 
 def _encoded_parts(tensor_map: AnyMap) -> dict[str, Part | tuple[Part, ...]]:
@@ -122,7 +125,7 @@ def _copied(a: AnyMap) -> str:
     first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
     if isinstance(a, TensorMap):
         steps = [
-            f"every {_ORDINAL[stride]} element of dim {axis}"
+            f"every {ordinal(stride)} element of dim {axis}"
             for axis, stride in enumerate(a.element_strides)
             if axis >= first and stride > 1
         ]
@@ -139,17 +142,23 @@ def _copied(a: AnyMap) -> str:
 def findings(violations: tuple[Violation, ...], titles: Mapping[str, str] = _SAYING) -> tuple[Table, ...]:
     """What the rules found, a table for each severity under its title; some may be empty."""
     return tuple(
-        Table(((broken.rule, _said(broken)) for broken in violations if broken.severity == severity), title=title)
+        Table(
+            ((broken.rule, violation_words(broken)) for broken in violations if broken.severity == severity),
+            title=title,
+        )
         for severity, title in titles.items()
     )
 
 
 def severities(violations: Iterable[Violation]) -> Table:
     """What the rules found, in one table."""
-    return Table(((violation.severity, _said(violation)) for violation in violations), title="What to look at")
+    return Table(
+        ((violation.severity, violation_words(violation)) for violation in violations), title="What to look at"
+    )
 
 
-def _said(violation: Violation) -> str:
+def violation_words(violation: Violation) -> str:
+    """What a rule found, without its name: the value, the limit and the fix."""
     return f"{violation.found}; {violation.limit}. {violation.fix}"
 
 

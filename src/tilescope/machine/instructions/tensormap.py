@@ -9,10 +9,11 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.moving import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.records import CutEdit
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, operand_text
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
-from tilescope.tensor_map.replacement import REPLACE_FIELDS, edited_descriptor
+from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS, edited_descriptor, is_in_rank, kept_value
 
 _WORD = np.dtype(np.uint64)
 _WORDS = DESCRIPTOR_BYTES // _WORD.itemsize
@@ -59,6 +60,10 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
             places = address + np.arange(_WORDS) * _WORD.itemsize
             held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
+            if field in KEPT_VALUES and is_in_rank(edited, field, ordinal):
+                kept = kept_value(edited, field, ordinal)
+                if kept != number:
+                    cluster.launch.cut_edits.setdefault(cluster.pc, CutEdit(cluster.pc, field, ordinal, number, kept))
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
             if cluster.log is not None:
                 cluster.log.touch(cluster.pc, alone, "write", places[:1], DESCRIPTOR_BYTES, space=space)

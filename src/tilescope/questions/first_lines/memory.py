@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,8 +80,8 @@ def of_thread_values(modes: Modes) -> FirstLine:
     threads, *values = modes.indices
     return line(
         "{threads:thread} hold {values:value} each, at offsets 0 to {last}.",
-        threads=_size(threads),
-        values=_size(tuple(chain(*values))),
+        threads=prod(extent for extent, _ in threads),
+        values=prod(extent for extent, _ in chain(*values)),
         last=modes.cosize - 1,
     )
 
@@ -96,13 +97,6 @@ def of_matrix(modes: Modes) -> FirstLine:
         down=down,
         across=across,
     )
-
-
-def _size(pairs: tuple[tuple[int, int], ...]) -> int:
-    size = 1
-    for extent, _ in pairs:
-        size *= extent
-    return size
 
 
 def of_conversion(conversion: Conversion) -> FirstLine:

@@ -75,7 +75,8 @@ def of_gemm(planned: GemmPlan) -> FirstLine:
     sharing = planned.schedule.blocks_of_a_tile
     return line(
         "{shape: x } {type}: tile {tile: x }, {stages:stage} of {stage_bytes} bytes, {tiles:tile} of C[[ in "
-        "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]].",
+        "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]]"
+        "[[ for memory alone: TFLOP/s of {type} are not known for the {unweighed}]].",
         shape=planned.shape,
         type=planned.data_type.name,
         tile=planned.tile,
@@ -87,7 +88,16 @@ def of_gemm(planned: GemmPlan) -> FirstLine:
         sharing=sharing if sharing > 1 else None,
         predicted=planned.predicted_us,
         floor=planned.floor_us if planned.predicted_us is None else None,
+        unweighed=_card_of_unknown_rate(planned),
     )
+
+
+def _card_of_unknown_rate(planned: GemmPlan) -> str | None:
+    """The card, if nobody knows how fast it multiplies this type: a floor then says little."""
+    card = planned.card
+    if card is None or planned.floor_us is None or card.tflops(planned.data_type) is not None:
+        return None
+    return card.name
 
 
 def of_simulation(simulation: Simulation) -> FirstLine:
