@@ -340,7 +340,7 @@ def test_sm_107_is_explained_by_the_documents_and_refused_elsewhere(name):
 
 
 def test_a_check_for_sm_107_is_refused_with_a_sentence(capsys):
-    assert run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,64", "--arch", "sm_107"]) == 2  # the driver refuses nothing here
+    assert run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,64", "--arch", "sm_107"]) == 2
     assert "documented in parts only" in " ".join(capsys.readouterr().err.split())
 
 
