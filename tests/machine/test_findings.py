@@ -525,6 +525,33 @@ PARTS = {
 }
 
 
+TWO_COPIES = """
+    .shared .align 128 .b8 tile[32];
+    .shared .align 8 .b64 full;
+    ld.param.u64 %d1, [a];
+    mov.u32 %r1, tile;
+    mbarrier.init.shared.b64 [full], 1;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [full];
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+16], [%d1], 16, [full];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [full], 0;
+    @!%p1 bra WAIT;
+    ld.shared.u32 %r2, [%r1+16];
+    st.global.u32 [%d1], %r2;
+    ret;
+"""
+
+
+def test_bytes_of_a_second_copy_that_nobody_expects_are_the_first_thing_told():
+    """The second copy lands when the block has ended: nobody waits for it, though the kernel waits."""
+    run = kernel(TWO_COPIES, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)])
+    assert run.outcome == "finished"
+    assert [finding.rule for finding in run.findings[:2]] == ["run-expected-bytes", "run-copy-wait"]
+    assert "was told to expect 16 bytes, and the copies of the phase bring 32 bytes" in run.findings[0].found
+    assert run.findings[0].fix.startswith("Use 32 bytes at PTX line")
+
+
 def ring_findings(**changed):
     run = kernel(RING.format(**{**PARTS, **changed}), POINTER).run(1, 32, [np.zeros(16, np.uint32)], remedies=False)
     return run.outcome, [finding for finding in run.findings if finding.severity == "error"]
@@ -597,3 +624,23 @@ def test_a_race_names_another_block_where_there_is_one():
     (finding,) = run.findings
     assert "thread (0, 0, 0) of block (1, 0, 0) changes" in finding.found
     assert ", which another block writes" in finding.found
+
+
+def test_an_operand_beyond_shared_memory_is_a_matter_of_its_descriptor():
+    body = """
+        .shared .align 1024 .b8 tile[1024];
+        mov.u32 %r1, tile;
+        shr.u32 %r1, %r1, 4;
+        cvt.u64.u32 %d1, %r1;
+        or.b64 %d1, %d1, 0x4000008000010000;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%r4, %r5, %r6, %r7}, %d1, %d1, 0, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned;
+        wgmma.wait_group.sync.aligned 0;
+        ret;
+    """
+    finding = kernel(body, "").run(1, 128).findings[0]
+    assert finding.rule == "run-out-of-bounds"
+    assert finding.fix.startswith(
+        "Check the start and the leading and stride byte offsets (LBO, SBO) of the descriptor"
+    )

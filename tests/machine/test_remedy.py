@@ -131,7 +131,6 @@ REMEDIES = [
     ),
 ]
 WITHOUT_REMEDY = [
-    ("bulk_two_copies", "one-counted"),  # the bytes are not expected: no wait helps
     ("bulk_two_copies", "one-target"),
     ("ring_wgmma", "reads-other-slot"),
     ("ring_readers", "release-before-read"),  # an arrival must move

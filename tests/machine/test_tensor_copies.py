@@ -566,3 +566,27 @@ def test_an_edit_that_the_map_does_not_keep_is_told(field, ordinal, value, width
 )
 def test_an_edit_that_the_map_keeps_or_no_copy_reads_is_not_told(field, ordinal, value, width):
     assert edit_findings(field, ordinal, value, width) == ()
+
+
+def test_a_store_of_a_box_beyond_shared_memory_is_told_at_the_store_and_not_at_its_wait():
+    store = kernel(
+        """
+        .shared .align 128 .b8 tile[1024];
+        mov.b64 %d1, map;
+        mov.u32 %r1, tile;
+        add.u32 %r1, %r1, 512;
+        mov.u32 %r2, 0;
+        cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {%r2, %r2}], [%r1];
+        cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group.read 0;
+        ret;
+        """,
+        ".param .align 64 .b8 map[128]",
+    )
+    memory = Memory()
+    run = store.run(1, 1, [memory.map(np.zeros((8, 64), np.float16), (8, 64))], memory=memory)
+    finding = run.findings[0]
+    assert finding.rule == "run-out-of-bounds"
+    assert "cp.async.bulk.tensor" in finding.values["where"]
+    assert "the rest of shared memory from 0x600 on, of 512 bytes; the box in shared memory takes 1024" in finding.found
+    assert finding.fix == "Use a smaller box in the tensor map, or give the block more shared memory."

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.machine.outcome import outcome_sentence
 
 HEAD = """
 .version 8.6
@@ -110,6 +111,15 @@ def test_threads_read_a_box_under_the_swizzle_of_the_map(by_threads, by_map):
     assert finding.rule == ("run-swizzle-doubt" if by_threads == "none" else "run-swizzle-mismatch")
     assert (finding.values["said"], finding.values["fitting"]) == (by_map, (by_threads,))
     assert "cp.async.bulk.tensor" in finding.found
+
+
+def test_the_first_sentence_of_a_run_names_the_warnings_about_its_result():
+    doubtful = ts.RULES["run-swizzle-doubt"].failing
+    run = eval(doubtful.replace(").findings)(", "))("), {"ts": ts, "np": np})
+    assert outcome_sentence(run).startswith("k finished, with 1 warning (run-swizzle-doubt): 1 block of 32 threads")
+    slow = eval(ts.RULES["run-bank-conflict"].failing.removesuffix(".findings"), {"ts": ts, "np": np})
+    assert [finding.rule for finding in slow.findings] == ["run-bank-conflict"]
+    assert outcome_sentence(slow).startswith("k finished: 1 block")
 
 
 def test_rows_that_follow_each_other_in_global_memory_may_be_an_image_of_a_swizzled_tile():

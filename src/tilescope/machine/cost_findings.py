@@ -92,6 +92,7 @@ SECTORS = rule(
     failing=f'ts.Kernel("{_STRIDED.format(pitch=32)}").run(1, 32, [np.zeros(1024, np.uint32)]).findings',
 )
 _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
+COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about what a kernel costs, not what it does
 SWIZZLE_MISMATCH = rule(
     "run-swizzle-mismatch",
     "A tile in shared memory is read under the swizzle under which it was written, by wgmma and tcgen05.mma, by TMA and by threads.",

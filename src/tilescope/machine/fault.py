@@ -12,6 +12,10 @@ ILLEGAL_INSTRUCTION = 715
 MISALIGNED_ADDRESS = 716
 INVALID_ADDRESS_SPACE = 717
 LAUNCH_FAILURE = 719
+OPERAND_FIX = (
+    "Check the start and the leading and stride byte offsets (LBO, SBO) of the descriptor: `tilescope decode` says what they "
+    "are, `tilescope mma descriptors` what they should be."
+)
 
 
 @dataclass(slots=True)
@@ -27,6 +31,7 @@ class KernelFaultError(Exception):
     address: int | None = None
     rule: str | None = None  # of tilescope, if one explains the fault
     is_global: bool = False  # `address` is one of global memory
+    fix: str | None = None  # if it is not that of every fault with this code
     missing_bytes: int | None = None  # of an mbarrier that has too many arrivals: what its phase still waits for
 
 

@@ -34,6 +34,7 @@ from tilescope.machine.schedule import Schedule
 from tilescope.machine.swizzle_findings import swizzle_findings
 from tilescope.machine.tensor_findings import TENSOR_ORDER
 from tilescope.rule import Rule, rule
+from tilescope.tma.transfer import SMEM_EXTENT
 
 _PLACES_NAMED = 4
 _CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
@@ -73,6 +74,9 @@ OUT_OF_BOUNDS = rule(
     code=700,
     passing=f'ts.Kernel("{_LOAD.format(offset="")}").{_ONE_WORD}',
     failing=f'ts.Kernel("{_LOAD.format(offset="+4")}").{_ONE_WORD}',
+)
+BOX_BEYOND_SMEM = OUT_OF_BOUNDS.worded(
+    fix="Use a smaller box in the tensor map, or give the block more shared memory.",
 )
 ASSERTION = rule(
     "run-assert",
@@ -218,6 +222,10 @@ def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> 
     if fault.missing_bytes is not None and fault.address is not None:
         variable = shared_variable(launch.program, fault.address & SHARED_OFFSET_MASK)
         wording = ARMED_AGAIN if fault.missing_bytes else TOO_MANY_ARRIVALS
+    if fault.rule == SMEM_EXTENT.name:
+        wording = BOX_BEYOND_SMEM
+    if fault.fix is not None:
+        wording = wording.worded(fix=fault.fix)
     facts = {
         "where": instruction_named(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),

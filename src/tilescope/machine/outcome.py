@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilescope.errors import Violation
+from tilescope.machine.cost_findings import COST_RULES
 from tilescope.machine.run import KernelRun
 from tilescope.ptx.source_name import source_name
 from tilescope.sentence import counted, filled, listed
@@ -58,13 +59,22 @@ def error_sentence(run: KernelRun, first: Violation) -> str:
 
 def _ended(run: KernelRun) -> str:
     ended = _ENDED[run.outcome].format(entry=source_name(run.entry))
-    if run.outcome == "finished" and _errors(run):
+    if run.outcome != "finished":
+        return ended
+    if _errors(run):
         return f"{ended}, with {counted(_errors(run), 'error')}"
-    return ended
+    doubts = _doubts(run)
+    return f"{ended}, with {counted(len(doubts), 'warning')} ({listed(doubts)})" if doubts else ended
 
 
 def _errors(run: KernelRun) -> int:
     return sum(finding.severity == "error" for finding in run.findings)
+
+
+def _doubts(run: KernelRun) -> list[str]:
+    """The rules of warnings about what the kernel does, each once; not of those about what it costs."""
+    warnings = [finding.rule for finding in run.findings if finding.severity == "warning"]
+    return [rule for rule in dict.fromkeys(warnings) if rule not in COST_RULES]
 
 
 def _exactness(run: KernelRun) -> str:

@@ -96,6 +96,8 @@ class Schedule:
                 continue
             if not cluster.live.any():
                 cluster.pending.finish_all()
+                if cluster.order is not None:
+                    cluster.order.cluster_ended()
                 return "finished"
             if self._wake() or self._work():
                 continue

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tilescope.errors import RuleError
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
 from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.thread_tiles import WORD_BYTES
 from tilescope.mma.descriptor import Tcgen05Descriptor
@@ -94,7 +94,7 @@ def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: i
         reason = (
             f"{read.name} reaches shared address {address:#x}, but shared memory of a block ends at {held_bytes:#x}"
         )
-        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
     first_byte = rank * cluster.shared_stride
     stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{read.stored_bytes}")
     codes: Codes = stored[places.addresses // read.stored_bytes]

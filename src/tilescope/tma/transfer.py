@@ -55,7 +55,7 @@ SMEM_EXTENT = rule(
     "smem-extent",
     "The array for shared memory holds the whole box, gaps included.",
     argument="{name}",
-    found="{bytes} bytes",
+    found="{name} of {bytes} bytes",
     limit="the box in shared memory takes {needed_bytes} bytes",
     fix="Use an array of at least {needed_bytes} bytes.",
     source="the bytes of shared memory that the copy covers",
@@ -317,12 +317,12 @@ def _stored(copy: Copy, smem: object, memory: Memory) -> Memory:
     return memory
 
 
-def read_rows(copy: Copy, smem: Bytes) -> Bytes:
-    """The first half of a store: dense rows, from their places in shared memory."""
+def read_rows(copy: Copy, smem: Bytes, name: str = "smem") -> Bytes:
+    """The first half of a store: dense rows, from their places in shared memory; `name` is what a refusal calls it."""
     tensor_map: AnyMap = copy.tensor_map
     walked = walk(copy)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
-    require_smem("smem", smem, placed.footprint_bytes)
+    require_smem(name, smem, placed.footprint_bytes)
     return _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
 
 

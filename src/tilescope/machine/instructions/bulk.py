@@ -276,6 +276,7 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     held: list[Bytes] = []
 
     def read() -> None:
+        cluster.pc = pc
         held.append(shared_from(cluster, lane, ends.source, size_bytes)[:size_bytes].copy())
 
     def perform(lanes: LaneNumbers) -> None:

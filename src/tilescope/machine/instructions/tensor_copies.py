@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, SHARED_RANK_SHIFT, is_in_window
+from tilescope.machine.address import PARAM_WINDOW, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, is_in_window
 from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
@@ -257,7 +257,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
         if order is not None and landing is not None:
             order.bulk.landed(landing, record.bytes)
         try:
-            deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
+            deliver(copy, global_from(cluster.memory, tensor_map.address), {_rest_named(copy): target})
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         if cluster.costs is not None:
@@ -266,6 +266,11 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
+
+
+def _rest_named(copy: Copy) -> str:
+    """The shared memory that a copy may use: what the block has behind its address."""
+    return f"the rest of shared memory from {copy.smem_address & SHARED_OFFSET_MASK:#x} on,"
 
 
 def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> None:
@@ -284,8 +289,9 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     held: list[Bytes] = []
 
     def read() -> None:
+        cluster.pc = pc
         try:
-            held.append(read_rows(copy, source))
+            held.append(read_rows(copy, source, _rest_named(copy)))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
         if cluster.costs is not None:

@@ -23,7 +23,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, OPERAND_FIX, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.metadata_operand import MetadataOperand, metadata_operand
@@ -101,7 +101,7 @@ class SmemRead(NamedTuple):
             address = base + places.end - self.stored_bytes
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
-            raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
         if cluster.costs is not None:
             first_element = base + int(places.units[0, 0]) * self.stored_bytes
             cluster.costs.operands.read(cluster, self.shape, lane // cluster.block_lanes, word, first_element)

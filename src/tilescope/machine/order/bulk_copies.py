@@ -102,7 +102,7 @@ class BulkCopies:
         barrier.last_copy = (epoch, self._witness.cluster.pc)
         barrier.came_bytes += size_bytes
         if landing.phase < barrier.phases:
-            barrier.spill(size_bytes)
+            barrier.spill(size_bytes, landing.phase)
 
     def store_async(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, barrier_address: int) -> Landing:
         """st.async or red.async: each lane's value will arrive before the mbarrier's phase ends."""

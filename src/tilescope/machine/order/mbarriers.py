@@ -74,6 +74,7 @@ class MbarrierOrder:
     byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
     last_bytes: PhaseBytes | None = None  # of the phase before
     spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
+    spilled_phase: int | None = None  # its number
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -114,14 +115,14 @@ class MbarrierOrder:
         self.came_bytes = 0
         self.byte_pcs.clear()
 
-    def spill(self, size_bytes: int) -> None:
-        """A copy of the phase before has come when that had ended: too few bytes had been expected."""
-        if self.last_bytes is None:
-            return
-        held = self.last_bytes
-        self.last_bytes = held._replace(came=held.came + size_bytes)
-        if self.spilled is None or self.spilled.pcs == held.pcs:
-            self.spilled = self.last_bytes
+    def spill(self, size_bytes: int, phase: int) -> None:
+        """A copy of a phase has come when that had ended: too few bytes had been expected. The first such phase is kept."""
+        held = self.spilled
+        if held is None:
+            held = self.last_bytes
+            self.spilled_phase = phase
+        if held is not None and phase == self.spilled_phase:
+            self.spilled = held._replace(came=held.came + size_bytes)
 
     def expect(self, expected_bytes: int, pc: int) -> None:
         """An instruction says how many bytes are to come in this phase."""

@@ -72,16 +72,15 @@ class Order:
         self._end_of_remote_arrivals(rank, clock)
         if rank in self.touching.reached_blocks:
             self._end_of_remote_accesses(rank, clock)
-        self._keep_spilled(rank)
 
-    def _keep_spilled(self, rank: int) -> None:
-        """Phases of a block's mbarriers that ended before all their bytes had come."""
+    def cluster_ended(self) -> None:
+        """All blocks have ended, and all copies have landed: keep the phases that ended before all their bytes had come."""
         witness = self.witness
-        block = block_index(witness.cluster.first_block, witness.cluster.launch.cluster, rank)
         for address, barrier in self.mbarriers.at.items():
-            if address >> SHARED_RANK_SHIFT == rank and barrier.spilled is not None:
-                spilled = BarrierBytes(address & SHARED_OFFSET_MASK, block, barrier.spilled)
-                witness.launch.spilled.append(spilled)
+            if barrier.spilled is not None:
+                rank = address >> SHARED_RANK_SHIFT
+                block = block_index(witness.cluster.first_block, witness.cluster.launch.cluster, rank)
+                witness.launch.spilled.append(BarrierBytes(address & SHARED_OFFSET_MASK, block, barrier.spilled))
 
     def _end_of_remote_arrivals(self, rank: int, clock: Clock) -> None:
         """Other blocks that may still come to an mbarrier of a block that ends."""
