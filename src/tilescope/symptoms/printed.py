@@ -32,6 +32,7 @@ _NOISE = re.compile(
             r"\b(?:at |in |on )?line[ =:]{1,2}\d+\b(?: (?:of|in) (?=\S))?",
             r"\b0x[0-9a-f]{5,}\b",
             r"\b__cuda_sm\d+_",  # helpers of CUDA in a debug build
+            r"(?<=stride)s?[(\[]0[)\]]",  # stride(0) is one of several, not 0
         )
     ),
     re.IGNORECASE,
