@@ -23,11 +23,11 @@ class Place(Value):
     element: tuple[int, int] | None  # (row, column) of the box in shared memory; None in a gap
     coords: tuple[int, ...] | None  # of the tensor, innermost first
     byte: int | None  # within the element
-    first_bit: int | None  # of the element in that byte; above 0 only for elements of 4 and 6 bits
     element_instead: tuple[int, int] | None  # what lies where the XOR of the offset leads
     address: int = hex_field()
     offset_xor_address: int | None = hex_field(default=None)
     source_offset: int | None = hex_field(default=None)  # from the tensor's first byte
+    first_bit: int | None = None  # of the element in the byte at `address`; above 0 only for elements of 4 and 6 bits
 
 
 def place_at(trace: Trace, address: int) -> Place:
