@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 Facts: TypeAlias = Mapping[str, Any]  # numbers, names, sequences of them
 _PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
 _SEQUENCE_CHARACTERS = 400  # of a sequence as Python writes it
-_FIRST_SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z(`\"]|\s*$)", re.DOTALL)
+_FIRST_SENTENCE = re.compile(r".+?(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s|$)", re.DOTALL)
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
 _NOUN = re.compile(r"[A-Za-z][A-Za-z -]+(\|.+)?")  # of a count; what Python formats numbers with has no two letters
 
@@ -74,10 +74,12 @@ def listed(names: Iterable[object], conjunction: str = "and") -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text: up to the full stop before a capital.
+    """The first sentence of a text, whatever the next one begins with: names such as wgmma have no capital.
 
     >>> first_sentence("PTX 8.0 has it, e.g. on sm_90. Older ones do not.")
     'PTX 8.0 has it, e.g. on sm_90.'
+    >>> first_sentence("Where a product adds up. wgmma has it in registers.")
+    'Where a product adds up.'
     """
     found = _FIRST_SENTENCE.match(text)
     return text if found is None else found[0]

@@ -294,9 +294,24 @@ def test_a_stride_of_shared_memory_breaks_no_limit_of_maps():
 
 def test_a_term_has_what_the_numbers_beside_it_come_to(capsys):
     assert run(["explain", "what is a box of 512"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("box")
-    assert "A box of 512 elements is more than 256" in said
+    first, *below = capsys.readouterr().out.splitlines()
+    assert first.startswith("box: A box of 512 elements is more than 256")
+    assert "The tile that one TMA instruction moves" in " ".join(below)
+
+
+def test_numbers_are_answered_where_the_words_beside_them_name_nothing():
+    told = topics.find("my pointer is 0x7f0000000008")
+    assert "a multiple of 8, not of 16" in told.arithmetic[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "arch"), [("100", "NO_DEVICE", "sm_100"), ("101", "INVALID_DEVICE", "sm_101")]
+)
+def test_a_bare_number_is_the_error_before_the_architecture(number, error, arch):
+    told = topics.find(number)
+    assert error in told.symptoms[0].name
+    assert told.rival == arch
+    assert topics.find(arch).name == arch
 
 
 def test_a_number_of_cublas_is_none_of_cuda():

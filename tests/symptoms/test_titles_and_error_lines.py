@@ -9,8 +9,8 @@ the ranking was made, and tell how explain does with lines that nobody fitted it
 lines_drawn_later.tsv holds what was drawn in rounds, of threads that no other table has: each round was labelled, asked once with
 what had been made by then, and only afterwards used to find what was missing. Asked once, 72 of the 97 lines of round 1 were
 right, 74 of 85 in round 2, 43 of 49 in round 3, 23 of 24 in round 4, 56 of 70 in round 5, 55 of 70 in round 6, 24 of 26 in
-round 7, 179 of 216 in round 8 and 232 of 271 titles in round 9, of the last 125 of which 112: of titles that nobody has seen
-nearly nine of ten are right, of error lines and sentences from the middle of a thread about eight.
+round 7, 179 of 216 in round 8 and 249 of 289 titles in round 9, of the last 143 of which 129: of titles that nobody has seen
+nine of ten are right, of error lines and sentences from the middle of a thread about eight.
 """
 
 from difflib import get_close_matches
@@ -144,6 +144,7 @@ def test_filler_leaves_no_phrase_a_single_common_word():
         ("wrong with Triton 3.4", "fraction34", False),
         ("no backend with capability 120", "smtarget", True),
         ("compute capability 12.0", "120", True),
+        ("HSH_NT_128BSwizzle", "swizzle", True),
     ],
 )
 def test_what_is_one_word_and_what_is_none(typed, word, is_there):

@@ -12,7 +12,10 @@ from tilescope.card import CARD
 from tilescope.cli import run
 from tilescope.errors import RuleError
 from tilescope.questions import topics
+from tilescope.questions.first_lines.topics import of_topic
 from tilescope.symptoms import CAUSE, TERMS, diagnose
+
+FEWEST_WORDS_SAID = 5  # of a first line that stands alone
 
 # A word as people write it, and the topic that explains it.
 WORDS = {
@@ -138,6 +141,9 @@ GENERAL_WORDS = {
 
 # What people write about them, and the cause to try first.
 SENTENCES = {
+    "cudaMemcpy of a tensor map to the device": "map-scope",
+    "copies of the tensor map object": "map-placement",
+    ".shared::cluster on sm_12x": "cluster-destination",
     "kernel deadlocks when elect_one is nested": "nested-elect",
     "cute.arch.elect_one around cute.copy hangs": "nested-elect",
     "error: unable to partition input tensors for TMA, which modes does it want?": "tma-partition-modes",
@@ -336,3 +342,11 @@ def test_sm_107_is_explained_by_the_documents_and_refused_elsewhere(name):
 def test_a_check_for_sm_107_is_refused_with_a_sentence(capsys):
     assert run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,64", "--arch", "sm_107"]) == 1
     assert "documented in parts only" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
+def test_the_first_line_of_a_term_is_one_sentence_that_says_something(term):
+    first = of_topic(topics.find(term.name)).sentence
+    said = first.removeprefix(f"{term.name}: ")
+    assert re.search(r"(?<!e\.g)\. ", said) is None, first  # "… (wgmma, ldmatrix). producer_acquire waits …" were two
+    assert len(said.split()) >= FEWEST_WORDS_SAID, first  # "Two things."

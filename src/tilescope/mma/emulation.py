@@ -134,7 +134,7 @@ def emulate_mma(
         row=row,
         consumer=core,
         majors=(a_major, b_major),
-        swizzles=swizzle if isinstance(swizzle, tuple) and len(swizzle) == 2 else (swizzle, swizzle),
+        swizzles=_of_both(swizzle),
         atom_order=atom_order,
         smem_address=smem_address,
         layouts=(a_layout, b_layout),
@@ -181,13 +181,21 @@ def emulate_mma(
     if not shares:
         return product.multiplied(operands, scaling, initial, disable_output_lane)
     d = np.empty_like(initial)
-    for leader in shares[::2]:  # the first block of every pair
+    leaders = [share for share in shares if share.is_leader]
+    for leader in leaders:  # each pair multiplies its part of D
         rows = slice(leader.d_rows[0], leader.d_rows[0] + product.m)
         columns = slice(*leader.d_columns)
         own_scaling = None if scaling is None else scaling.part(rows, columns)
         own_operands = operands[leader.rank : leader.rank + 2]
         d[rows, columns] = product.multiplied(own_operands, own_scaling, initial[rows, columns], disable_output_lane)
     return d
+
+
+def _of_both(swizzle: Any) -> tuple[SwizzleName, SwizzleName]:
+    """The swizzles of A and of B: a pair, or one for both."""
+    if isinstance(swizzle, tuple) and len(swizzle) == 2:
+        return swizzle
+    return swizzle, swizzle
 
 
 def _summed_in_registers(

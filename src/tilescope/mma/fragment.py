@@ -156,13 +156,14 @@ class Fragment(Value):
 
     def _to_first_copy(self) -> Modes:
         """From an index to the lowest thread and value that hold it: copies lie along modes of stride 0."""
-        found: list[tuple[int, int, int]] = []  # stride, extent, and what a step is worth in thread + threads * value
+        mode_of_stride: dict[int, tuple[int, int]] = {}  # extent, and what a step is worth in thread + threads * value
         worth = 1
         for extent, stride in self.tv_layout.pairs:
             if stride:
-                found.append((stride, extent, worth))
+                mode_of_stride[stride] = (extent, worth)
             worth *= extent
-        return Modes.of_indices([tuple((extent, worth) for _, extent, worth in sorted(found))]).parts[0]
+        modes = tuple(mode_of_stride[stride] for stride in sorted(mode_of_stride))
+        return Modes.of_indices([modes]).parts[0]
 
     @property
     def _cute_shape(self) -> tuple[int, int]:
@@ -357,11 +358,15 @@ def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType)
         return _of_metadata(row, n, data_type)
     is_input = operand in ("A", "B")
     shape = {"A": (row.m, row.a_k), "B": (row.k, n)}.get(operand, (row.m, n))
-    cute_shape = (n, row.k) if operand == "B" else shape
     per_register = row.per_register if is_input else 2
     element_bits = data_type.bits
     if is_input and per_register > 1:
         element_bits = REGISTER_BITS // per_register
+    if row.family == "wmma":
+        tv_layout = _of_wmma(row, n, operand)
+    else:
+        rows, columns = (n, row.k) if operand == "B" else shape
+        tv_layout = _arranged(rows, columns, per_register, row.warps)
     return Fragment(
         instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
         operand=operand,
@@ -369,9 +374,7 @@ def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType)
         shape=shape,
         matrices=1,
         element_bits=element_bits,
-        tv_layout=_of_wmma(row, n, operand)
-        if row.family == "wmma"
-        else _arranged(*cute_shape, per_register, row.warps),
+        tv_layout=tv_layout,
         feature=row.feature,
     )
 

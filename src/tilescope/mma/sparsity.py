@@ -81,7 +81,11 @@ def compressed(a: Matrix, data_type: DataType) -> Compressed:
         raise _too_many_nonzero(used, pieces, data_type)
     positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :kept], axis=-1)
     stored = np.take_along_axis(pieces, positions[..., None], axis=2).reshape(len(a), -1)
-    nibbles = TF32_NIBBLES[positions[..., 0]] if kept == 1 else (positions @ [1, 4]).astype(np.uint8)
+    if kept == 1:
+        nibbles = TF32_NIBBLES[positions[..., 0]]
+    else:
+        lower, upper = positions[..., 0], positions[..., 1]
+        nibbles = (lower | upper << 2).astype(np.uint8)  # two bits each
     return Compressed(stored, nibbles)
 
 

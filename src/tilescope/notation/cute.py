@@ -173,12 +173,8 @@ def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
             closings.append('"')
         else:
             _read_piece(scan, found, bool(closings))
-            while closings and found.modes is None and scan.accept(closings[-1]):
-                closings.pop()
-            is_glued = scan.peek().kind == "name" and scan.peek().spelling.startswith("_")
-            if found.modes is None and not (is_glued or scan.accept("o") or scan.accept(",") or scan.accept(":")):
-                fix = 'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
-                scan.refuse('"o" and what the swizzle acts on', fix)
+            if found.modes is None:
+                _read_separator(scan, closings)
     is_printed = found.has_pointer or is_cut
     while closings and not (is_printed and scan.at_noise()):
         scan.expect(closings.pop())
@@ -186,6 +182,17 @@ def _pieces(scan: Scanner, is_cut: bool) -> _Pieces:
     if not (is_printed and scan.at_noise(*closing_noise)):
         scan.finished()
     return found
+
+
+def _read_separator(scan: Scanner, closings: list[str]) -> None:
+    """Read what stands between two pieces: brackets that close, then "o", a comma or a colon, or nothing before "_smem_ptr"."""
+    while closings and scan.accept(closings[-1]):
+        closings.pop()
+    is_glued = scan.peek().kind == "name" and scan.peek().spelling.startswith("_")
+    if is_glued or scan.accept("o") or scan.accept(",") or scan.accept(":"):
+        return
+    fix = 'A layout is read as "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
+    scan.refuse('"o" and what the swizzle acts on', fix)
 
 
 def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:

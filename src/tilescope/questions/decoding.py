@@ -28,6 +28,11 @@ from tilescope.written import number, word
 
 HALF_BITS = 32
 WORD_TYPE = replace(TYPE, unsaid="bf16")
+ROWS = Input("rows", "--rows", "mn that the instruction reads", read=number)
+ADDRESSES = Input(
+    "addresses", "--addresses", "List the address of every 16 bytes that one instruction reads", read=flag
+)
+WORD_OPTIONS = (MAJOR, WORD_TYPE, ROWS, ADDRESSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,10 @@ def answer(asked: Asked) -> Answer:
     if "word" in asked:
         return _word_answer(asked)
     source: MapSource = asked["source"]
+    for row in WORD_OPTIONS:
+        refuse(
+            row.name in asked, f"{row.option} is for the word of a descriptor; a tensor map has nothing of the kind."
+        )
     if len(source.asked) == 1 or source.blob is not None:
         return _map_answer(source)
     _refuse_picture(asked)
@@ -228,13 +237,7 @@ DECODE = Question(
     instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an
     operand are not in its word; the instruction has them, so say them with --major and --type.
     """,
-    inputs=(
-        MAJOR,
-        WORD_TYPE,
-        Input("rows", "--rows", "mn that the instruction reads", read=number),
-        Input("words", read=str, is_many=True),
-        Input("addresses", "--addresses", "List the address of every 16 bytes that one instruction reads", read=flag),
-    ),
+    inputs=(MAJOR, WORD_TYPE, ROWS, Input("words", read=str, is_many=True), ADDRESSES),
     answer=answer,
     functions=(descriptor_readings, OperandDescriptor.addresses),
 )

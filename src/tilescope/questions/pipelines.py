@@ -73,6 +73,9 @@ CTA_GROUP = Input(
     read=number,
 )
 PIPELINE_INPUTS = (*PIPELINE_OPTIONS, NO_MULTICAST, CTA_GROUP)
+BLOCK = Input(
+    "block", "--block", "The block whose timeline is drawn", "", read=number, unsaid="that of the mistake, or 0"
+)
 SEARCHED_STATES = Input("max_states", "--max-states", "States to search at most", read=number)
 
 
@@ -99,6 +102,11 @@ def answer(asked: Asked) -> Answer:
         described = _planning(asked)
         pipeline = described.run()
     if asked.get("describe"):
+        for row in (BLOCK, SEARCHED_STATES):
+            refuse(
+                row.name in asked,
+                f"{row.option} is for a run; --describe prints the pipeline, and does not run it.",
+            )
         return Answer(pipeline, first=of_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
     _require_small(asked, pipeline)
     return _simulated(asked, pipeline, described)
@@ -208,9 +216,7 @@ PIPELINE = Question(
     inputs=(
         *PIPELINE_INPUTS,
         *PROBLEM_OPTIONS,
-        Input(
-            "block", "--block", "The block whose timeline is drawn", "", read=number, unsaid="that of the mistake, or 0"
-        ),
+        BLOCK,
         SEARCHED_STATES,
         Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag),
         Input("template", "--template", "Print a description with comments to start from", choices=template_names()),

@@ -366,7 +366,7 @@ PATH_FORM = PageForm(
 )
 GEMM_PATH_FORM = PageForm(
     GEMM,
-    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, PATH_OF, *GEMM_OPTIONS),
+    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, replace(PATH_OF, is_required=True), *GEMM_OPTIONS),
     presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
     rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),
     walks=True,

@@ -110,8 +110,8 @@ def known_diagnosis(name: str) -> Diagnosis:
 
 
 def near_sentence(name: str) -> Diagnosis | None:
-    """What a sentence is near to that names nothing."""
+    """What the numbers of a sentence come to that names nothing, or what it is near to."""
     if len(name.split()) < SENTENCE_WORDS:
         return None
     diagnosis = diagnose(name)
-    return diagnosis if diagnosis.suggested or diagnosis.nearest else None
+    return diagnosis if diagnosis.arithmetic or diagnosis.suggested or diagnosis.nearest else None

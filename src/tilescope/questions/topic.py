@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tilescope.value import Value
 
+YOUR_NUMBERS = "your numbers"  # the first fact of a topic, where the numbers of the question come to something
 HOW_TO_LIST = "`tilescope explain` lists what can be explained."
 
 

@@ -31,11 +31,11 @@ from tilescope.questions.term_topics import (
     likely_term,
     term_topic,
 )
-from tilescope.questions.topic import HOW_TO_LIST, NearestTopics, Topic, TopicIndex, folded
+from tilescope.questions.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, folded
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
 from tilescope.symptoms.arithmetic import numbers_read
 from tilescope.tensor_map import field_topics
 
@@ -91,7 +91,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
-            return _with_numbers(topic, name)
+            return _with_numbers(_error_first(topic, name), name)
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -99,6 +99,18 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
     )
+
+
+def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
+    """A bare number as CUDA's error of that number, where an architecture has it too: 100, 101, 103.
+
+    >>> _error_first(arch_topic("100"), "100").rival, _error_first(arch_topic("sm_100"), "sm_100").name
+    ('sm_100', 'sm_100')
+    """
+    if not isinstance(topic, Topic) or topic.group != "architectures" or not name.strip().isdecimal():
+        return topic
+    error = diagnose(name)
+    return replace(error, rival=topic.name) if error.symptoms else topic
 
 
 def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
@@ -110,7 +122,7 @@ def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | 
     said = numbers_read(name)
     if not isinstance(topic, Topic) or not said:
         return topic
-    return replace(topic, facts=(("your numbers", " ".join(said)), *topic.facts))
+    return replace(topic, facts=((YOUR_NUMBERS, " ".join(said)), *topic.facts))
 
 
 def _may_be_a_name(name: str) -> bool:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from tilescope.symptoms.tables import table
 
 _PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
-_STATUS_OF_A_TOOL = "buildstops"
+_OWN_NUMBERS = ("buildstops", "process died")  # their numbers are statuses, signals and times, no CUDA errors
 MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that nobody types: "compilerstop"
 _SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl)"  # endings of source files
 _NOISE = re.compile(
@@ -31,6 +31,7 @@ _NOISE = re.compile(
             rf"(?:[\w.+@-]+/)+(?=[\w.+-]+{_SOURCE}\b)",
             r"\b(?:at |in |on )?line[ =:]{1,2}\d+\b(?: (?:of|in) (?=\S))?",
             r"\b0x[0-9a-f]{5,}\b",
+            r"\b__cuda_sm\d+_",  # helpers of CUDA in a debug build
         )
     ),
     re.IGNORECASE,
@@ -58,7 +59,9 @@ def line_with_codes(text: str) -> str:
     >>> line_with_codes("CUDA error 700 at gemm.cu:98, exit status 1")
     'CUDA error 700 at gemm.cu,  '
     """
-    return _without_places(_PATTERNS[_STATUS_OF_A_TOOL].sub(" ", text))
+    for word in _OWN_NUMBERS:
+        text = _PATTERNS[word].sub(" ", text)
+    return _without_places(text)
 
 
 def _without_places(text: str) -> str:

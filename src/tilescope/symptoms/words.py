@@ -87,7 +87,7 @@ _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 def _without_joints(text: str) -> str:
     """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
     apart = _JOINTS.sub(" ", _MODEL.sub(" ", _PLACE.sub(" ", _CHANGE.sub(r"\1", text))))
-    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    apart = re.sub(r"(?<=\d)B(?:\b|(?=[A-Z][a-z]))", " byte ", apart)  # 16B, 128BSwizzle, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     plain = _CAPABILITY.sub(r"capability \1\2", plain)

@@ -27,7 +27,7 @@ class Place(Value):
     address: int = hex_field()
     offset_xor_address: int | None = hex_field(default=None)
     source_offset: int | None = hex_field(default=None)  # from the tensor's first byte
-    first_bit: int | None = None  # of the element in the byte at `address`; above 0 only for elements of 4 and 6 bits
+    first_bit: int | None = None  # of the element in that byte; above 0 only for elements of 4 and 6 bits
 
 
 def place_at(trace: Trace, address: int) -> Place:

@@ -96,7 +96,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "test it": f"`{cause.command}`",
             "basis": cause.basis,
             "seen in": ", ".join(cause.threads),
-            "the word": f'`tilescope explain "{cause.term}"`' if cause.term else "",
+            "the word": f'`tilescope explain "{cause.term}"`' if cause.term and not diagnosis.symptoms else "",
         }
         causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
     return Drawing(

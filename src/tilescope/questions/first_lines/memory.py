@@ -11,7 +11,6 @@ import numpy as np
 from tilescope.questions.first_lines import bits_of_byte, element_line, line, place_facts, refused
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
-from tilescope.tma.tracing import first_bit_in_box
 
 if TYPE_CHECKING:
     from tilescope.layout import Layout, Modes
@@ -177,6 +176,8 @@ def _of_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLine:
 
 def _elements_of_byte(trace: Trace, first: tuple[int, int]) -> str:
     """The elements that have bits in a byte, of which the first is known; of 4 and of 6 bits there are two."""
+    from tilescope.tma.tracing import first_bit_in_box  # which the lines of other answers do without
+
     if not first_bit_in_box(trace, 1):
         return f"element {first}"
     row, column = first

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
+from tilescope.questions.topic import YOUR_NUMBERS
 from tilescope.rule import Rule
 from tilescope.sentence import filled, first_sentence
 from tilescope.symptoms import Diagnosis
@@ -24,12 +25,19 @@ def of_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     if isinstance(topic, Diagnosis):
         first = _of_diagnosis(topic)
     else:
-        first = line("{name}: {said}", name=topic.name, said=_plain(first_sentence(topic.meaning)))
+        first = _of_plain_topic(topic)
     if not topic.rival:
         return first
     facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
     both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
     return FirstLine(both, first.advice)
+
+
+def _of_plain_topic(topic: Topic) -> FirstLine:
+    """What something is, or what the numbers come to that the question named beside it."""
+    if topic.facts and topic.facts[0][0] == YOUR_NUMBERS:
+        return line("{name}: {said}", name=topic.name, said=topic.facts[0][1])
+    return line("{name}: {said}", name=topic.name, said=_plain(first_sentence(topic.meaning)))
 
 
 def _name_of(topic: Topic | Diagnosis) -> str:
