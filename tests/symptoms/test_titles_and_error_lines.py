@@ -9,9 +9,9 @@ the ranking was made, and tell how explain does with lines that nobody fitted it
 lines_drawn_later.tsv holds what was drawn in rounds, of threads that no other table has: each round was labelled, asked once with
 what had been made by then, and only afterwards used to find what was missing. Asked once, 72 of the 97 lines of round 1 were
 right, 74 of 85 in round 2, 43 of 49 in round 3, 23 of 24 in round 4, 56 of 70 in round 5, 55 of 70 in round 6, 24 of 26 in
-round 7, 179 of 216 in round 8, 249 of 289 titles in round 9, of the last 143 of which 129, and 155 of 217 error lines in round 10,
-of the last 76 of which 54: of titles that nobody has seen nine of ten are right, of error lines and sentences from the middle of
-a thread seven to eight.
+round 7, 179 of 216 in round 8, 249 of 289 titles in round 9, 155 of 217 error lines in round 10, 63 of 80 in round 11 (27 of 40
+titles) and 65 of 80 in round 12 (28 of 40 titles). So of lines that nobody has seen about eight of ten are right, and more where
+they speak of tensor maps, barriers and tensor cores than where they speak of compilers and libraries.
 """
 
 from difflib import get_close_matches

@@ -15,7 +15,7 @@ from tilescope.symptoms.tables import table
 _PATTERNS = {word: re.compile("|".join(entry["patterns"]), re.IGNORECASE) for word, entry in table("printed").items()}
 _OWN_NUMBERS = ("buildstops", "process died")  # their numbers are statuses, signals and times, no CUDA errors
 MARKS = tuple(word for word in _PATTERNS if " " not in word)  # words that nobody types: "compilerstop"
-_SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl)"  # endings of source files
+_SOURCE = r"\.(?:cpp|cc|cuh?|h|hpp|inl|inc|pyx?|ptx|mlir|rs|jl|so)"  # endings of source files and libraries
 _NOISE = re.compile(
     "|".join(
         (
