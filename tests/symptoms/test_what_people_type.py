@@ -62,6 +62,8 @@ def test_a_sentence_that_names_nothing_leads_to_what_is_near(typed, near):
         "(" * 50_000,
         "\n" * 99_999,
         "qzxw vbnm " * 20_000,
+        "a." * 50_000,
+        "llvm/" * 20_000,
     ],
 )
 def test_hostile_text_is_answered(hostile, capsys):

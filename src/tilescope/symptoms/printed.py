@@ -37,6 +37,9 @@ _NOISE = re.compile(
     ),
     re.IGNORECASE,
 )
+_LONG_WORD = re.compile(
+    r"(\S{200})(?=\S)"
+)  # taken apart: patterns that look back and forth take the square of its length
 _LINE_NUMBER = re.compile(rf"({_SOURCE})(?::\d+(?::\d+)?|\(\d+\))", re.IGNORECASE)
 
 
@@ -49,6 +52,7 @@ def bare_line(text: str) -> str:
     >>> bare_line("make[2]: *** [gemm.o] Error 255").strip()
     'buildstops'
     """
+    text = _LONG_WORD.sub(r"\1 ", text)
     for word, pattern in _PATTERNS.items():
         text = pattern.sub(f" {word} ", text)
     return _without_places(text)

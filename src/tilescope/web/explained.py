@@ -15,9 +15,9 @@ from tilescope.questions.page import address
 from tilescope.symptoms import TERMS
 from tilescope.view.parts import pieces
 
-# Terms that are everyday words, too: most places where they stand are not about the term.
+# Terms that are everyday words, too: most places where they stand are not about the term. "PTX line 42" is a place.
 _EVERYDAY = frozenset(
-    ["cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"]
+    ["PTX", "cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"]
 )
 _NAMES = sorted((term.name for term in TERMS if term.name not in _EVERYDAY), key=len, reverse=True)  # the longest first
 _NAME_OF = {name: name for name in _NAMES} | {name.capitalize(): name for name in _NAMES if name.islower()}
