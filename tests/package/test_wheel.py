@@ -18,7 +18,7 @@ import tilescope
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(tilescope.__file__).parent
 NAME = f"tilescope-{tilescope.__version__}"
-MOST_BYTES = 2_000_000  # of the wheel, which was 1.96 million when 0.1.0 was made ready
+MOST_BYTES = 2_100_000  # of the wheel, which was 2.03 million when 0.1.0 was made ready
 PAGES = {"base.html", "page.html", "first.html", "refusal.html", "explorer.css", "explorer.js"}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
 
