@@ -130,10 +130,8 @@ def shown_kernels():
 
 
 @pytest.mark.slow
-def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path):
-    found = [path for root in map(Path, sys.path) for path in root.glob("nvidia/*/bin/ptxas")]
-    if not found:
-        pytest.skip("needs ptxas (the wheel nvidia-cuda-nvcc)")
+def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path, require):
+    ptxas = Path(require("nvcc")).resolve().with_name("ptxas")
     kernels = list(shown_kernels())
     assert {"09-a-kernel-that-runs-here.md", "a-hang.md", "a-race.md"} <= {page for page, _ in kernels}
     refused = {}
@@ -141,7 +139,7 @@ def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path):
         source = tmp_path / "kernel.ptx"
         source.write_text(text, "utf-8")
         target = re.search(r"\.target (sm_\w+)", text)[1]
-        command = [found[0], f"-arch={target}", "-o", tmp_path / "kernel.cubin", source]
+        command = [ptxas, f"-arch={target}", "-o", tmp_path / "kernel.cubin", source]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         if done.returncode:
             refused[page] = done.stderr[:300]

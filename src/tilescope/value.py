@@ -44,7 +44,7 @@ _DEFINING_MODULES = (
     "tma.place",
     "mma.agreement",
     "mma.readings",
-    "mma.tcgen05_product",
+    "mma.pair_shares",
     "mma.tensor_memory",
     "smem.search",
     "smem.report",

@@ -5,7 +5,7 @@ import pytest
 
 from tilescope.errors import RuleError
 from tilescope.mma.emulation import emulate_mma
-from tilescope.mma.tcgen05_product import pair_shares
+from tilescope.mma.pair_shares import pair_shares
 
 CLUSTERS = [(2, 1), (2, 2), (4, 1), (4, 2), (2, 4), (4, 4), (8, 2)]
 

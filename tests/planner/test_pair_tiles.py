@@ -9,7 +9,7 @@ import tilescope as ts
 from tilescope.cli import run
 from tilescope.mma.consumer import tcgen05_descriptors
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.tcgen05_product import pair_shares
+from tilescope.mma.pair_shares import pair_shares
 from tilescope.planner.pair_tiles import half_of
 
 

@@ -24,6 +24,7 @@ from tilescope.machine.barrier_advice import barrier_advice
 from tilescope.machine.bound import Bound
 from tilescope.machine.compiled.triton_host import TritonHost
 from tilescope.machine.costs import Costs
+from tilescope.machine.entry import chosen_entry
 from tilescope.machine.grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.last_writer import last_writers
 from tilescope.machine.launch import Launch, place_variables
@@ -37,10 +38,10 @@ from tilescope.machine.run import KernelRun, with_memory
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
-from tilescope.ptx.source_name import parameter_name, source_name, template_name
-from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
+from tilescope.ptx.source_name import parameter_name, template_name
+from tilescope.ptx.syntax import BITS_OF_TYPE, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, counted, printed
 
 if TYPE_CHECKING:
@@ -49,18 +50,6 @@ from tilescope.machine.launch_result import run_of
 
 DEFAULT_MAX_STEPS = 10_000_000
 _MOST_SECONDS = 1 << 32  # a century
-
-ENTRY = rule(
-    "kernel-entry",
-    "The text has an entry of the name that is asked for, in PTX or in its source, or exactly one that contains it.",
-    argument="entry",
-    found="{asked}",
-    limit="the text has {known:, }",
-    fix='Name one of them, or a part of only one name[[: {entry:="{nearest}"}]].',
-    source="PTX ISA, .entry",
-    passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
-    failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
-)
 
 
 class Kernel:
@@ -93,7 +82,7 @@ class Kernel:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
         self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
-        self._function = _chosen(self.module, entry)
+        self._function = chosen_entry(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
     @classmethod
@@ -324,67 +313,6 @@ def _declared(parameter: Variable, entry: str) -> str:
     bits = BITS_OF_TYPE[parameter.type]
     is_scalar = parameter.size_bytes == bits // 8
     return f".{parameter.type} {name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
-
-
-def _chosen(module: Module, entry: str | None) -> Function:
-    """The entry that a name means; without a name, the only one that does something: headers of CUB bring an empty one."""
-    functions = module.entries
-    found: Sequence[Function]
-    if entry is None:
-        found = [function for function in functions if not _is_empty(function)] or functions
-    else:
-        found = _named(functions, entry)
-    if len(found) == 1:
-        return found[0]
-    names = [_telling_name(function.name, functions) for function in found or functions]
-    raise ENTRY.error(
-        asked="no entry is named" if entry is None else f"entry = {printed(entry)}",
-        known=names or ["no entry"],
-        nearest=names[0] if names else None,
-    )
-
-
-def _is_empty(function: Function) -> bool:
-    """Whether a kernel takes nothing and does nothing but return."""
-    return not function.parameters and all(one.name == "ret" for one in function.instructions or ())
-
-
-def _named(functions: Sequence[Function], entry: object) -> Sequence[Function]:
-    """The kernels that a name may mean: its own name first, then that in the source, then a part of either."""
-    if not isinstance(entry, str):
-        return ()
-    asked = entry.replace(" ", "")
-    for is_meant in (_is_own_name, _is_template, _is_in_source, _is_part):
-        found = [function for function in functions if is_meant(function.name, asked)]
-        if found:
-            return found
-    return ()
-
-
-def _is_own_name(name: str, asked: str) -> bool:
-    return name == asked
-
-
-def _is_template(name: str, asked: str) -> bool:
-    """Whether a kernel is gemm<128,64>, with its scope or without."""
-    written = template_name(name).replace(" ", "")
-    return asked in (written, written.removeprefix(source_name(name).rpartition("::")[0]).removeprefix("::"))
-
-
-def _is_in_source(name: str, asked: str) -> bool:
-    written = source_name(name)
-    return asked in (written, written.rpartition("::")[-1])
-
-
-def _is_part(name: str, asked: str) -> bool:
-    return asked in name or asked in template_name(name).replace(" ", "")
-
-
-def _telling_name(name: str, functions: Sequence[Function]) -> str:
-    """The name that a kernel has in its source, or in PTX where the source gives the same name to another one."""
-    written = template_name(name)
-    same = [function for function in functions if template_name(function.name) == written]
-    return written if len(same) == 1 else name
 
 
 def _memory(memory: object) -> Memory:

@@ -26,11 +26,12 @@ from tilescope.mma.consumer import CONSUMER, ConsumerName
 from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
+from tilescope.mma.pair_shares import pair_shares, pairs_of
 from tilescope.mma.scale_packing import Scaling, scaling_of
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
-from tilescope.mma.tcgen05_product import Tcgen05Product, pair_shares, pairs_of, tcgen05_product
+from tilescope.mma.tcgen05_product import Tcgen05Product, tcgen05_product
 from tilescope.reading import as_array, flag, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.sentence import by, printed
@@ -88,7 +89,7 @@ def emulate_mma(
 
     tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
     cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y)
-    blocks what several of them hold is multicast (see tcgen05_product.py). `ws` and `instruction_k` choose the .ws instructions
+    blocks what several of them hold is multicast (see pair_shares.py). `ws` and `instruction_k` choose the .ws instructions
     and the k = 96 of sm_103a. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors `a_scales` (m, blocks) and `b_scales`
     (n, blocks), a byte each.
 

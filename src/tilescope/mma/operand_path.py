@@ -23,8 +23,9 @@ from tilescope.mma.descriptor_loop import smem_tile
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.ldmatrix import ldmatrix
+from tilescope.mma.pair_shares import PairShare
 from tilescope.mma.readable_tile import SMEM_OPERANDS, SmemOperand
-from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product
+from tilescope.mma.tcgen05_product import Tcgen05Product
 from tilescope.reading import integer
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName

@@ -1,4 +1,4 @@
-"""A product by tcgen05.mma: how it is cut into instructions, which block holds what, and what the instructions do.
+"""A product by tcgen05.mma: how it is cut into instructions, which block of a pair holds what, and what the instructions do.
 
     block 0 of a pair          block 1                         both issue one instruction of M x N
     A rows 0 .. M/2            A rows M/2 .. M                  each block multiplies its own rows of A
@@ -7,18 +7,7 @@
     scales of its A rows       scales of its A rows
     scales of all n            scales of all n
 
-In a cluster of pairs (cta_group::2) copies and commits are multicast:
-
-    cluster of 4 x 2 blocks, rank = x + 4 y                pair: ranks that differ in bit 0
-
-              x = 0        1       │  2        3
-    y = 0   ┌──────────────────────┼─────────────────┐     A: rows by x, the same for every y
-            │ pair 0, n 0 .. N     │ pair 1          │     B: half x mod 2 of the columns of y, the same for every pair
-    y = 1   │ pair 2, n N .. 2 N   │ pair 3          │     D: rows by x, all columns of y
-            └──────────────────────┴─────────────────┘
-
-Blocks that hold the same part can share the work: each brings a piece of it and multicasts it to all. A stage may be
-overwritten once every pair that its blocks write into has read theirs; so tcgen05.commit signals all of them.
+Clusters of several pairs are in pair_shares.py.
 
 Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id in every K step. So
 do the metadata of a sparse A, and A where it lies in tensor memory. D is written to the lanes and columns of its
@@ -58,7 +47,6 @@ from tilescope.mma.tcgen05_kind import (
     MMA_GROUP,
     TCGEN05_SHAPE,
     WIDE_K,
-    Documented,
     Shapes,
     Tcgen05Kind,
     in_steps,
@@ -78,28 +66,10 @@ from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import DECOMPRESSIONS
 from tilescope.mma.tmem_form import TMEM_FORMS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
-from tilescope.reading import integers, is_one_of, pair, plain_int
+from tilescope.reading import integers, is_one_of, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
-from tilescope.tma.transfer import MAX_CLUSTER_BLOCKS
-from tilescope.value import Value
 
-PAIR_CLUSTER = rule(
-    "pair-cluster",
-    "A cluster of pairs has an even number of blocks in x, and at most 16.",
-    argument="cluster",
-    found="cluster {asked} with cta_group {asked_group} for {m} x {n} (m x n)",
-    limit="a cluster has pairs (cta_group=2) along x, at most {most} blocks, and shares m and n evenly",
-    fix="Use {cluster:=(2, 1)} with {cta_group:=2}.",
-    source="PTX ISA, tcgen05: CTA Pair",
-    architectures=BLACKWELL,
-    passing=(
-        'ts.emulate_mma(np.eye(256), np.eye(256), data_type="bf16", consumer="tcgen05", cta_group=2, cluster=(2, 1))'
-    ),
-    failing=(
-        'ts.emulate_mma(np.eye(256), np.eye(256), data_type="bf16", consumer="tcgen05", cta_group=2, cluster=(1, 2))'
-    ),
-)
 MMA_LANES = rule(
     "mma-lanes",
     "disable-output-lane is one 32-bit mask for each quarter of each block.",
@@ -298,79 +268,6 @@ def _fitting(whole: int, known: tuple[int, ...], *, exact: bool) -> list[int]:
     if exact:
         return [extent for extent in known if extent == whole]
     return [extent for extent in known if whole % extent == 0]
-
-
-@dataclass(frozen=True, slots=True)
-class PairShare(Documented, Value):
-    """What one block of a cluster holds; ranges are (first, end) in rows or columns of the cluster's tile.
-
-    >>> share = pair_shares((2, 2), 256, 128)[3]
-    >>> share.a_rows, share.b_columns, share.d_rows, share.d_columns
-    ((128, 256), (192, 256), (128, 256), (128, 256))
-    >>> bin(share.a_multicast), bin(share.b_multicast), bin(share.commit)
-    ('0b1010', '0b1000', '0b1111')
-    """
-
-    rank: int
-    is_leader: bool  # the even rank of its pair, whose thread issues
-    a_rows: tuple[int, int]
-    b_columns: tuple[int, int]
-    d_rows: tuple[int, int]
-    d_columns: tuple[int, int]
-    a_multicast: int  # mask of the blocks that hold the same rows of A
-    b_multicast: int  # mask of the blocks that hold the same columns of B
-    commit: int  # mask of the blocks that wait for this pair's reads
-
-
-def pair_shares(cluster: tuple[int, int], m: int, n: int) -> tuple[PairShare, ...]:
-    """What the blocks of a cluster of (x, y) hold, by rank; m and n are those of one pair's instruction."""
-    wide, high = cluster
-    ranks = np.arange(wide * high).reshape(high, wide)
-    shares = []
-    for rank in range(wide * high):
-        y, x = divmod(rank, wide)
-        half = x % 2  # of the pair
-        rows = (x * m // 2, (x + 1) * m // 2)
-        first_column = y * n
-        own_pair = ranks[:, x - half : x - half + 2]
-        share = PairShare(
-            rank=rank,
-            is_leader=half == 0,
-            a_rows=rows,
-            b_columns=(first_column + half * n // 2, first_column + (half + 1) * n // 2),
-            d_rows=rows,
-            d_columns=(first_column, first_column + n),
-            a_multicast=_mask(ranks[:, x]),
-            b_multicast=_mask(ranks[y, half::2]),
-            commit=_mask(own_pair) | _mask(ranks[y]),
-        )
-        shares.append(share)
-    return tuple(shares)
-
-
-def _mask(ranks: npt.NDArray[np.int64]) -> int:
-    return int(np.bitwise_or.reduce(1 << ranks.ravel()))
-
-
-def pairs_of(cluster: tuple[int, int], cta_group: int, shape: tuple[int, int]) -> tuple[int, int]:
-    """How many parts of m and of n the pairs of a cluster multiply; m and n are whole multiples of them.
-
-    >>> pairs_of((4, 2), 2, (512, 256))
-    (2, 2)
-    """
-    wide, high = pair("cluster", cluster, 1)
-    m, n = shape
-    is_uneven = wide % 2 or m % (wide // 2) or n % high
-    if is_uneven or wide * high > MAX_CLUSTER_BLOCKS or not is_one_of(cta_group, (2,)):
-        raise PAIR_CLUSTER.error(
-            cluster=(wide, high),
-            m=m,
-            n=n,
-            asked=printed(cluster),
-            asked_group=printed(cta_group),
-            most=MAX_CLUSTER_BLOCKS,
-        )
-    return wide // 2, high
 
 
 def _instruction(
