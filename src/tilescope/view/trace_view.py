@@ -110,7 +110,7 @@ def _place(trace: Trace, place: Place) -> Table:
         facts = {"shared address": where, "holds": "nothing of this copy: it leaves the byte alone"}
         return Table(facts, title=f"At {address:#x}")
     row, column = place.element
-    part = f"bit {place.first_bit} of the byte on" if place.first_bit else f"byte {place.byte} of it"
+    part = f"from bit {place.first_bit} of its byte on" if place.first_bit else f"byte {place.byte} of it"
     facts = {
         "element": f"row {row}, column {column} of the box, {part}",
         "in the tensor": f"coordinates {place.coords} (innermost first), {_source(trace, place)}",
