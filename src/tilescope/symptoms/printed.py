@@ -52,7 +52,7 @@ def bare_line(text: str) -> str:
     >>> bare_line("make[2]: *** [gemm.o] Error 255").strip()
     'buildstops'
     """
-    text = _LONG_WORD.sub(r"\1 ", text)
+    text = _with_short_words(text)
     for word, pattern in _PATTERNS.items():
         text = pattern.sub(f" {word} ", text)
     return _without_places(text)
@@ -64,9 +64,15 @@ def line_with_codes(text: str) -> str:
     >>> line_with_codes("CUDA error 700 at gemm.cu:98, exit status 1")
     'CUDA error 700 at gemm.cu,  '
     """
+    text = _with_short_words(text)
     for word in _OWN_NUMBERS:
         text = _PATTERNS[word].sub(" ", text)
     return _without_places(text)
+
+
+def _with_short_words(text: str) -> str:
+    """A text whose long words are taken apart: the time that patterns need grows with the square of a word's length."""
+    return _LONG_WORD.sub(r"\1 ", text)
 
 
 def _without_places(text: str) -> str:
