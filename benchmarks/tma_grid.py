@@ -14,11 +14,11 @@ from pathlib import Path
 
 from ratio import run, sized
 
-from tilescope.gpu.bench_settings import boxes_of
-from tilescope.gpu.benchmark import rates
-from tilescope.gpu.isolation import card_in_children
-from tilescope.gpu.plan_order import Where, drawn_tile
-from tilescope.gpu.streaming import spread
+from tilescope.gpu.bench.bench_settings import boxes_of
+from tilescope.gpu.bench.benchmark import rates
+from tilescope.gpu.bench.plan_order import Where, drawn_tile
+from tilescope.gpu.bench.tile_streaming import spread
+from tilescope.gpu.driver.isolation import card_in_children
 
 KIB = 1024
 WIDTHS = (128, 64, 32, 16)

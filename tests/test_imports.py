@@ -39,6 +39,7 @@ ORDER = (
     "mma",
     "smem",
     "notation",
+    "sync",
     "pipeline",
     "ptx",
     "machine",
@@ -146,7 +147,7 @@ def test_no_import_points_against_the_order():
 
 
 def packages_of(module, files):
-    """The packages that Python runs before a module: tilescope.tensor_map.rules before tilescope.tensor_map.rules.arch."""
+    """The packages that Python runs before a module: tilescope.tensor_map.rules before tilescope.tensor_map.rules.arch_limits."""
     parts = module.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if ".".join(parts[:count]) in files]
 

@@ -9,7 +9,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import testing
-from tilescope.machine.run import InstructionCount
+from tilescope.machine.report.run import InstructionCount
 
 pytest_plugins = ["pytester"]
 

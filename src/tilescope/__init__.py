@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     )
     from tilescope.layout import Layout
     from tilescope.machine.kernel import Kernel
+    from tilescope.machine.launch.packing import pack
     from tilescope.machine.memory import Memory
-    from tilescope.machine.packing import pack
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.compression import compress, decompress
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from tilescope.mma.tensor_memory import TensorMemory
     from tilescope.mma.tmem_layout import tmem_layout
     from tilescope.notation import NOTATION, convert_layout, parse_layout, spell_layout
-    from tilescope.pipeline.mbarrier import Mbarrier
     from tilescope.pipeline.simulation import simulate
     from tilescope.planner import Problem, plan, plan_gemm, sweep
     from tilescope.planner.barrier_roles import plan_pipeline
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from tilescope.smem.report import bank_report, tile_report
     from tilescope.smem.search import find_layouts
     from tilescope.swizzle import SWIZZLE, Swizzle
+    from tilescope.sync.mbarrier import Mbarrier
     from tilescope.tensor_map import (
         Im2colMap,
         Im2colWideMap,
@@ -119,7 +119,7 @@ _NAMES_IN = {
     "emitter": ("emit", "snippet"),
     "machine.kernel": ("Kernel",),
     "machine.memory": ("Memory",),
-    "machine.packing": ("pack",),
+    "machine.launch.packing": ("pack",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
     "mma.compression": ("compress", "decompress"),
@@ -135,7 +135,7 @@ _NAMES_IN = {
     "mma.tensor_memory": ("TensorMemory",),
     "mma.tmem_layout": ("tmem_layout",),
     "notation": ("convert_layout", "NOTATION", "parse_layout", "spell_layout"),
-    "pipeline.mbarrier": ("Mbarrier",),
+    "sync.mbarrier": ("Mbarrier",),
     "pipeline.simulation": ("simulate",),
     "planner": ("plan", "plan_gemm", "Problem", "sweep"),
     "planner.barrier_roles": ("plan_pipeline",),

@@ -20,7 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tilescope.machine.kernel import Kernel
-    from tilescope.machine.run import KernelRun
+    from tilescope.machine.report.run import KernelRun
 
 SEED_FIXTURE = "tilescope_seed"
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.last_writer import LastWriter
-from tilescope.machine.outcome import outcome_sentence
-from tilescope.machine.run import ArgumentArray, InstructionCount, KernelRun
+from tilescope.machine.observers.last_writer import LastWriter
+from tilescope.machine.report.outcome import outcome_sentence
+from tilescope.machine.report.run import ArgumentArray, InstructionCount, KernelRun
 from tilescope.ptx.syntax import place_in_words
 from tilescope.sentence import counted
 

@@ -12,8 +12,8 @@ import pytest
 
 import tilescope as ts
 from tilescope.cli import run
-from tilescope.machine.launch_file import read_launch
-from tilescope.machine.launch_template import launch_template
+from tilescope.machine.launch.launch_file import read_launch
+from tilescope.machine.launch.launch_template import launch_template
 from tilescope.questions.run_page import RUN_FORM
 
 KERNELS = Path(__file__).parent.parent / "golden" / "kernels"

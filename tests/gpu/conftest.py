@@ -14,7 +14,7 @@ collect_ignore = ["watched"]  # programs that tests start: to import one is to r
 @pytest.fixture(scope="session")
 def card():
     """The card, or a skip that says what is missing."""
-    from tilescope.gpu.device import Device
+    from tilescope.gpu.driver.device import Device
 
     try:
         found = Device()

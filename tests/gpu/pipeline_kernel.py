@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.program import Program
+from tilescope.pipeline.role_program import Program
 
 ARCH = "sm_90a"
 INTEGERS = 8  # of an action

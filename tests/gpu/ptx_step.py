@@ -43,7 +43,7 @@ def run_step(card, plan, text, arguments, threads=128):
     """Run the text on the card, and give the bytes of its stage; every argument is bytes, passed by value."""
     from cuda.bindings import driver
 
-    from tilescope.gpu.device import answered
+    from tilescope.gpu.driver.device import answered
 
     image = np.frombuffer(with_dump(text, plan.stage_bytes).encode() + b"\0", np.uint8)
     stage = np.full(plan.stage_bytes, 0xEE, np.uint8)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tilescope.gpu.isolation import card_in_children
-from tilescope.gpu.suites.pipelines import SEEDS, happened
+from tilescope.gpu.driver.isolation import card_in_children
+from tilescope.gpu.verify.suites.pipeline_suite import SEEDS, happened
 
 pytestmark = pytest.mark.gpu
 HUNG, WRONG = 1, 2

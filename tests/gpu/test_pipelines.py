@@ -15,8 +15,8 @@ import pytest
 
 import tilescope as ts
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.execution import Run
-from tilescope.pipeline.program import Program
+from tilescope.pipeline.role_program import Program
+from tilescope.sync.all_orders.search import Run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "pipeline"))
 from descriptions import RIGHT, ring

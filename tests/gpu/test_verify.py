@@ -3,8 +3,8 @@
 import pytest
 
 from tilescope.arch import Arch
-from tilescope.gpu.suites import SUITE_NAMES, suite_named
-from tilescope.gpu.verification import verify
+from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
+from tilescope.gpu.verify.verification import verify
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ CHILD = (sys.executable, str(Path(__file__).parent / "predicting_child.py"))
 @pytest.fixture
 def predicting(monkeypatch):
     """Children that do what tilescope says stand in for the card; called with "WRONG", something else."""
-    from tilescope.gpu import isolation
+    from tilescope.gpu.driver import isolation
 
     def stand_in(*arguments):
         monkeypatch.setattr(isolation, "COMMAND", (*CHILD, *arguments))

@@ -22,7 +22,7 @@ FACTS = {
 
 
 def results(name, cases, wrong):
-    from tilescope.gpu.suites import suite_named
+    from tilescope.gpu.verify.suites import suite_named
 
     for case in cases:
         if name == "streams":

@@ -10,9 +10,9 @@ import pytest
 from tilescope import __version__
 from tilescope.cli import run
 from tilescope.extras import EXTRAS
-from tilescope.gpu import environment as environment_module
-from tilescope.gpu.environment import Environment, environment
-from tilescope.gpu.nvml import NvmlCard, NvmlFacts, nvml_facts
+from tilescope.gpu.driver import environment as environment_module
+from tilescope.gpu.driver.environment import Environment, environment
+from tilescope.gpu.driver.nvml import NvmlCard, NvmlFacts, nvml_facts
 from tilescope.value import Value
 
 STAND_IN = r"""
@@ -126,7 +126,7 @@ def test_no_suite_runs_beside_it(capsys):
 
 def test_nothing_heavy_is_loaded():
     names = ["cuda", "numba", "triton", "torch", "starlette"]
-    program = "import sys\nfrom tilescope.gpu.environment import environment\nenvironment()\n"
+    program = "import sys\nfrom tilescope.gpu.driver.environment import environment\nenvironment()\n"
     program += f"print([name for name in {names} if name in sys.modules])"
     said = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert said == "[]\n"

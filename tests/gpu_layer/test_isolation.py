@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tilescope.errors import DeviceError
-from tilescope.gpu import isolation
-from tilescope.gpu.isolation import CardInChildren, Child
-from tilescope.gpu.suites import Outcome
+from tilescope.gpu.driver import isolation
+from tilescope.gpu.driver.isolation import CardInChildren, Child
+from tilescope.gpu.verify.suites import Outcome
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in.py"))
 

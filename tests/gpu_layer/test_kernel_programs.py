@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.gpu.programs.doubtful import is_doubtful
-from tilescope.gpu.programs.forms import forms_by_name
-from tilescope.gpu.programs.growing import grown
-from tilescope.gpu.programs.inputs import BITS_OF_KIND, numbers
-from tilescope.gpu.programs.program import Input, Program, Register, Step, module_text
-from tilescope.gpu.programs.running import run_here
-from tilescope.gpu.programs.whole_kernels import KERNEL_NAMES, drawn_kernel, launch_of, run_kernel_here
-from tilescope.gpu.suites import Outcome, suite_named
-from tilescope.gpu.suites.kernels import smallest_program
+from tilescope.gpu.verify.programs.doubtful import is_doubtful
+from tilescope.gpu.verify.programs.growing import grown
+from tilescope.gpu.verify.programs.instruction_forms import forms_by_name
+from tilescope.gpu.verify.programs.program_inputs import BITS_OF_KIND, numbers
+from tilescope.gpu.verify.programs.random_program import Input, Program, Register, Step, module_text
+from tilescope.gpu.verify.programs.running import run_here
+from tilescope.gpu.verify.programs.whole_kernels import KERNEL_NAMES, drawn_kernel, launch_of, run_kernel_here
+from tilescope.gpu.verify.suites import Outcome, suite_named
+from tilescope.gpu.verify.suites.kernel_suite import smallest_program
 
 # Descriptors and shared memory of random programs are random: that no two elements share a place is not asked for.
 ABOUT_LAYOUTS = {"run-swizzle-mismatch", "run-operand-overlap"}

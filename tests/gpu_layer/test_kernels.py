@@ -7,11 +7,11 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.gpu.compiling import compiled, source
-from tilescope.gpu.suites import SUITE_NAMES, suite_named
-from tilescope.gpu.suites.copies import OPERATIONS
-from tilescope.gpu.suites.products import opcodes
-from tilescope.gpu.suites.tmem_moves import FORMS
+from tilescope.gpu.driver.compiling import compiled, source
+from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
+from tilescope.gpu.verify.suites.copy_suite import OPERATIONS
+from tilescope.gpu.verify.suites.product_suite import opcodes
+from tilescope.gpu.verify.suites.tmem_suite import FORMS
 from tilescope.mma.instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tilescope.arch import Arch
-from tilescope.gpu import device as device_module
-from tilescope.gpu.bench_settings import SETTINGS
-from tilescope.gpu.compiling import source
-from tilescope.gpu.device import Device
-from tilescope.gpu.streaming import run
-from tilescope.gpu.suites import SUITE_NAMES, suite_named
+from tilescope.gpu.bench.bench_settings import SETTINGS
+from tilescope.gpu.bench.tile_streaming import run
+from tilescope.gpu.driver import device as device_module
+from tilescope.gpu.driver.compiling import source
+from tilescope.gpu.driver.device import Device
+from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
 
 SUITES = [name for name in SUITE_NAMES if name not in ("emitted", "kernels")]  # whose programs bring their own kernels
 # what macros declare for the kernels of kernels/tensor_cores.cu, by how their names begin

@@ -10,12 +10,20 @@ import pytest
 import tilescope as ts
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.gpu.compiling import source
-from tilescope.gpu.suites import Outcome, pipeline_drawing, pipeline_steps, suite_named
-from tilescope.gpu.suites.pipeline_actions import NotRunnableError
-from tilescope.gpu.suites.pipeline_order import NEVER
-from tilescope.gpu.suites.pipeline_steps import OPS, ROW_BYTES, Encoded, source_rows
-from tilescope.gpu.suites.pipelines import _DETAIL_FIELDS, _FIELDS, _RESULT, SEEDS, happened, launch_tables, summary
+from tilescope.gpu.driver.compiling import source
+from tilescope.gpu.verify.suites import Outcome, pipeline_drawing, pipeline_steps, suite_named
+from tilescope.gpu.verify.suites.pipeline_actions import NotRunnableError
+from tilescope.gpu.verify.suites.pipeline_order import NEVER
+from tilescope.gpu.verify.suites.pipeline_steps import OPS, ROW_BYTES, Encoded, source_rows
+from tilescope.gpu.verify.suites.pipeline_suite import (
+    _DETAIL_FIELDS,
+    _FIELDS,
+    _RESULT,
+    SEEDS,
+    happened,
+    launch_tables,
+    summary,
+)
 
 SUITE = suite_named("pipelines")
 RIGHT = bytes(SEEDS + 4 * len(_DETAIL_FIELDS))

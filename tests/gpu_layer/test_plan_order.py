@@ -1,6 +1,6 @@
 """The planner's order is scored by what was measured."""
 
-from tilescope.gpu.plan_order import Where, plan_order
+from tilescope.gpu.bench.plan_order import Where, plan_order
 
 
 def test_the_planners_order_is_scored_by_what_was_measured():

@@ -10,9 +10,9 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.cli import run
 from tilescope.errors import DeviceError, RuleError
-from tilescope.gpu.isolation import CardInChildren
-from tilescope.gpu.suites import SUITE_NAMES, Outcome, suite_named
-from tilescope.gpu.verification import Capture, SuiteResult, Verification, draw_verification, replay, verify
+from tilescope.gpu.driver.isolation import CardInChildren
+from tilescope.gpu.verify.suites import SUITE_NAMES, Outcome, suite_named
+from tilescope.gpu.verify.verification import Capture, SuiteResult, Verification, draw_verification, replay, verify
 from tilescope.value import Value, own_data
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))

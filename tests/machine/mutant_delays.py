@@ -7,8 +7,8 @@ before a launch; where it is 0, nobody sleeps.
 
 import re
 
-from tilescope.machine.mutation.change import KernelText
-from tilescope.machine.mutation.removals import waiting
+from tilescope.machine.edits.change import KernelText
+from tilescope.machine.edits.removals import waiting
 from tilescope.ptx.editing import Edit, edited
 
 SITES = (

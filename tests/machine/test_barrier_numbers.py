@@ -11,7 +11,7 @@ from pair_kernels import variant
 from pair_table import TABLE
 
 import tilescope as ts
-from tilescope.machine import trial
+from tilescope.machine.edits import trial
 
 RING = (Path(__file__).parent / "ring.ptx").read_text()
 PRODUCER_PARITY = "    xor.b32 %r4, %r4, 1;\n"

@@ -229,7 +229,7 @@ def test_a_tutorial_of_cute_with_maps_inside_structs_is_right_and_its_mistake_is
 
 
 def test_a_file_of_cuda_is_compiled_by_what_is_there(tmp_path, require):
-    from tilescope.machine.compiled.cuda_compiler import compile_cuda
+    from tilescope.machine.launch.cuda_compiler import compile_cuda
 
     require("gxx")
     require("nvcc")
@@ -245,7 +245,7 @@ def test_a_file_of_cuda_is_compiled_by_what_is_there(tmp_path, require):
 
 
 def test_nvrtc_compiles_where_there_is_no_nvcc(require, tmp_path, monkeypatch):
-    from tilescope.machine.compiled import cuda_compiler
+    from tilescope.machine.launch import cuda_compiler
 
     require("nvrtc")
     monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
@@ -260,7 +260,7 @@ def test_nvrtc_compiles_where_there_is_no_nvcc(require, tmp_path, monkeypatch):
 
 
 def test_without_a_compiler_one_sentence_says_what_is_missing(tmp_path, monkeypatch):
-    from tilescope.machine.compiled import cuda_compiler
+    from tilescope.machine.launch import cuda_compiler
 
     monkeypatch.setattr(cuda_compiler, "find_nvcc", lambda: None)
     monkeypatch.setattr(cuda_compiler.importlib.util, "find_spec", lambda _name: None)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tilescope.machine.access_cost import AccessKind, Instance
-from tilescope.machine.conflict_cure import Cure, TileUse, cured, overlaps
+from tilescope.machine.observers.access_cost import AccessKind, Instance
+from tilescope.machine.report.conflict_fix import Cure, TileUse, cured, overlaps
 from tilescope.smem.op import SMEM_OP
 
 

@@ -7,9 +7,9 @@ from kernel_recording import recording, run_again
 from ptx_texts import finished, kernel
 
 import tilescope as ts
-from tilescope.machine.access_cost import AccessCounter
-from tilescope.machine.access_cost import wavefronts_of as wavefronts_by_rule
-from tilescope.machine.line_count import costly_lines, line_counts
+from tilescope.machine.observers.access_cost import AccessCounter
+from tilescope.machine.observers.access_cost import wavefronts_of as wavefronts_by_rule
+from tilescope.machine.report.line_count import costly_lines, line_counts
 
 SMEM = 0x400  # where static shared memory begins
 RNG = np.random.default_rng(30)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ptx_texts import kernel
 
 from tilescope.errors import RuleError
-from tilescope.machine.host_calls import PRINTED_CHARACTERS
-from tilescope.machine.printf import converted, parts_of
+from tilescope.machine.instructions.host_calls import PRINTED_CHARACTERS
+from tilescope.machine.instructions.printf import converted, parts_of
 
 VPRINTF = ".extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);"
 ASSERTFAIL = """

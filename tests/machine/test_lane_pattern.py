@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilescope.machine.lane_pattern import MODES, lane_groups, lane_pattern, modes_in
+from tilescope.machine.observers.lane_pattern import MODES, lane_groups, lane_pattern, modes_in
 from tilescope.swizzle import SWIZZLE
 
 LANE = np.arange(128)

@@ -6,9 +6,9 @@ import pytest
 
 import tilescope as ts
 from tilescope.data_type import DataType
-from tilescope.machine.argument_making import filled_array, made_arguments
-from tilescope.machine.argument_text import argument_words, read_argument, read_arguments
-from tilescope.machine.launch_description import (
+from tilescope.machine.launch.argument_making import filled_array, made_arguments
+from tilescope.machine.launch.argument_text import argument_words, read_argument, read_arguments
+from tilescope.machine.launch.launch_description import (
     ArrayArgument,
     BytesArgument,
     LaunchDescription,
@@ -16,8 +16,8 @@ from tilescope.machine.launch_description import (
     NumberArgument,
     PointerArgument,
 )
-from tilescope.machine.launch_file import launch_text, read_launch
-from tilescope.machine.launching import chosen_blocks, launched
+from tilescope.machine.launch.launch_file import launch_text, read_launch
+from tilescope.machine.launch.launching import chosen_blocks, launched
 
 COPY = """
 .version 8.0

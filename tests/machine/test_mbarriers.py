@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ptx_texts import fault_code, finished, kernel
 
-from tilescope.pipeline.mbarrier import Mbarrier
+from tilescope.sync.mbarrier import Mbarrier
 
 RECORDED = np.load(Path(__file__).parent.parent / "golden" / "mbarriers.npz")
 FRESH = Mbarrier(1).encode()

@@ -13,7 +13,7 @@ from ptx_texts import HEADER
 from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
-from tilescope.machine.mutation.maps import other_swizzle
+from tilescope.machine.edits.map_changes import other_swizzle
 
 RING = kernel_of(
     """

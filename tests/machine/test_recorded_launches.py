@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.launch_archive import archive_bytes, read_archive
-from tilescope.machine.launch_description import BytesArgument, LaunchDescription, MemoryDescription
-from tilescope.machine.launch_file import launch_text, read_launch
-from tilescope.machine.launching import launched
+from tilescope.machine.launch.launch_archive import archive_bytes, read_archive
+from tilescope.machine.launch.launch_description import BytesArgument, LaunchDescription, MemoryDescription
+from tilescope.machine.launch.launch_file import launch_text, read_launch
+from tilescope.machine.launch.launching import launched
 from tilescope.machine.memory import contents_of
 
 RECORDINGS = Path(__file__).parent.parent / "golden" / "recordings"

@@ -8,7 +8,7 @@ from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
 from tilescope.machine import kernel as kernel_module
-from tilescope.machine import remedy, trial
+from tilescope.machine.edits import remedy, trial
 from tilescope.machine.memory import GlobalMemory
 
 KERNELS = {pairs.name: pairs for pairs in TABLE}

@@ -16,10 +16,10 @@ from kernel_recording import NAMES, PATHS, argument, recording, run_again
 
 import tilescope as ts
 from tilescope.cli import run as command
-from tilescope.machine.proof import log as event_log
+from tilescope.machine.proof import recorder as event_log
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, flattened
-from tilescope.pipeline.program import Program
+from tilescope.pipeline.role_program import Program
 from tilescope.pipeline.toml_text import toml_text
 
 RING = Path(__file__).with_name("ring.ptx").read_text()
@@ -254,7 +254,7 @@ def test_loops_do_what_the_steps_did_one_by_one(name, monkeypatch):
     run = run_first_block(name)
     folded = run.pipeline()
     assert any(isinstance(step, Loop) for role in folded.roles for step in role.steps)
-    monkeypatch.setattr("tilescope.machine.proof.described.folded", lambda steps, _: tuple(steps))
+    monkeypatch.setattr("tilescope.machine.proof.described_pipeline.folded", lambda steps, _: tuple(steps))
     assert actions(run.pipeline()) == actions(folded)
 
 

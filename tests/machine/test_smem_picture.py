@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.smem_picture import SmemPicture
+from tilescope.machine.observers.smem_picture import SmemPicture
 
 HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
 # Thread t writes word t (line 7), then round after round word 64 + 32 * round + t (line 11); word 0 at last (line 16).

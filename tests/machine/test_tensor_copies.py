@@ -7,7 +7,7 @@ import pytest
 from ptx_texts import fault_code, finished, kernel
 
 import tilescope as ts
-from tilescope.machine import launch as launch_module
+from tilescope.machine.launch import launch as launch_module
 from tilescope.machine.memory import Memory
 
 GOLDEN = Path(__file__).parent.parent / "golden"

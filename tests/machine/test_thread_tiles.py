@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.report.outcome import outcome_sentence
 
 HEAD = """
 .version 8.6

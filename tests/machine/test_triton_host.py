@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.compiled.argument_signature import signature_of
-from tilescope.machine.compiled.triton_host import Scratch, TritonDescriptor, TritonHost, bound_number, bound_value
-from tilescope.machine.compiled.triton_signature import parameter_of, read_signature
-from tilescope.machine.host_array import host_array
-from tilescope.machine.launch_description import ArrayArgument, PointerArgument
+from tilescope.machine.launch.argument_signature import signature_of
+from tilescope.machine.launch.host_array import host_array
+from tilescope.machine.launch.launch_description import ArrayArgument, PointerArgument
+from tilescope.machine.launch.triton_host import Scratch, TritonDescriptor, TritonHost, bound_number, bound_value
+from tilescope.machine.launch.triton_signature import parameter_of, read_signature
 
 MAP_OF_64 = TritonDescriptor("float16", (64, 64), "128B", 2, is_im2col=False, is_padded=False)
 

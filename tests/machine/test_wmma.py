@@ -248,7 +248,7 @@ def test_a_store_orders_nothing_for_other_lanes(between, rules):
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 def test_a_file_that_includes_mma_h_is_compiled_and_runs(require, monkeypatch, compiler):
-    from tilescope.machine.compiled import cuda_compiler
+    from tilescope.machine.launch import cuda_compiler
 
     require("gxx" if compiler == "nvcc" else "nvrtc")
     require(compiler)
@@ -273,7 +273,7 @@ NARROW_BITS = {"of_s4": 4, "of_b1": 1}
 
 @pytest.mark.slow
 def test_every_type_of_cuda_is_compiled_and_right(require):
-    from tilescope.machine.compiled.cuda_compiler import by_nvrtc
+    from tilescope.machine.launch.cuda_compiler import by_nvrtc
 
     require("nvrtc")
     file = HERE / "wmma_types.cu"

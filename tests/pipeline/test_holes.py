@@ -6,9 +6,9 @@ from naive import naive
 import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.execution import search
-from tilescope.pipeline.program import Program
-from tilescope.pipeline.recurrence import shortened
+from tilescope.pipeline.role_program import Program
+from tilescope.sync.all_orders.recurrence import shortened
+from tilescope.sync.all_orders.search import search
 
 FENCE = {"fence": "proxy.async"}
 

@@ -9,9 +9,9 @@ from tilescope import view
 from tilescope.cli import run
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.execution import search
-from tilescope.pipeline.program import Program
+from tilescope.pipeline.role_program import Program
 from tilescope.pipeline.simulation import shortened
+from tilescope.sync.all_orders.search import search
 
 
 def changed(data, place, **arguments):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tilescope as ts
-from tilescope.machine.compiled.cuda_compiler import compile_cuda
+from tilescope.machine.launch.cuda_compiler import compile_cuda
 
 NOTHING = b"\0"  # a struct without members
 

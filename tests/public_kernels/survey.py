@@ -24,9 +24,9 @@ from public_source import kernel_of
 from triton_launches import TRITON_LAUNCHES
 
 import tilescope as ts
-from tilescope.machine.argument_making import array_of
-from tilescope.machine.argument_text import read_argument
-from tilescope.machine.launch_description import ArrayArgument
+from tilescope.machine.launch.argument_making import array_of
+from tilescope.machine.launch.argument_text import read_argument
+from tilescope.machine.launch.launch_description import ArrayArgument
 
 TRITON_TYPES = {
     "f16": "fp16",

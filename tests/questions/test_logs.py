@@ -8,7 +8,7 @@ import pytest
 
 from tilescope.cli import run
 from tilescope.tensor_map import MapLog
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.value import Value
 
 MAP = {"data_type": "bf16", "dims": [4096, 4096], "strides_bytes": [8192], "box": [64, 64], "swizzle": "128B"}

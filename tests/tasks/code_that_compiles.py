@@ -2,7 +2,7 @@
 
 import subprocess
 
-from tilescope.machine.compiled.cuda_compiler import find_nvcc
+from tilescope.machine.launch.cuda_compiler import find_nvcc
 
 IS_SLOW = True
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 import tilescope as ts
-from tilescope.tensor_map.descriptor import FORMATS
+from tilescope.tensor_map.map_descriptor import FORMATS
 from tilescope.tensor_map.samples import IMAGES, MATRIX
 
 ADDRESS = 0x7F5A_2000_0000

@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.tensor_map import dumped_arguments, source
-from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
+from tilescope.tensor_map import dumped_arguments
+from tilescope.tensor_map.text import pasted_source as source
+from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES, MapSource
 
 # flashinfer-ai/flashinfer#2232, as it was pasted there: what stands beyond rank 4 was never set.
 FLASHINFER = """

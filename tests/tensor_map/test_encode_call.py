@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.emitter import snippet
-from tilescope.tensor_map.encode_call import encode_calls
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.text.encode_call import encode_calls
+from tilescope.tensor_map.text.pasted_source import MapSource
 
 WANTED = ts.TensorMap("f16", (4096, 1024), (8192,), (64, 128), swizzle="128B", l2_promotion="128B")
 OPTIONS = (

@@ -490,7 +490,7 @@ def test_any_text_gives_arguments_or_a_reason(text):
     ).map(json.dumps)
 )
 def test_any_json_gives_arguments_or_a_reason(text):
-    read = ts.tensor_map.source.MapSource.from_json
+    read = ts.tensor_map.text.pasted_source.MapSource.from_json
     assert rules_broken(lambda: [found for each in read(text).asked for found in each.check()]) <= {
         "argument-json",
         "unknown-name",

@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 from tilescope import view
-from tilescope.machine.run import InstructionCount, KernelRun
-from tilescope.machine.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.machine.report.run import InstructionCount, KernelRun
+from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
 
 COLUMN = WorstAccess(
     op="ld.b32",

@@ -6,9 +6,9 @@ import pytest
 
 from tilescope import view
 from tilescope.errors import Violation
-from tilescope.machine.launching import OutputArray
-from tilescope.machine.outcome import outcome_sentence
-from tilescope.machine.run import InstructionCount, KernelRun
+from tilescope.machine.launch.launching import OutputArray
+from tilescope.machine.report.outcome import outcome_sentence
+from tilescope.machine.report.run import InstructionCount, KernelRun
 
 FAULT = Violation("fault", "error", "line 7", "a load at 0x10", "no array lies there", "Place one.")
 ADVICE = Violation("advice", "note", "line 8", "a barrier", "nobody needs it", "Leave it out.")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilescope import cli
-from tilescope.gpu.watch_build import Cupti, built_library, find_cupti
+from tilescope.gpu.watch.watch_build import Cupti, built_library, find_cupti
 from tilescope.tensor_map import Im2colMap, TensorMap
 
 HERE = Path(__file__).parent

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tilescope.cli import run
-from tilescope.gpu import watch as watching
-from tilescope.gpu.watch_text import WatchSummary
+from tilescope.gpu.watch.watch_session import watch_session as watching
+from tilescope.gpu.watch.watch_text import WatchSummary
 from tilescope.value import Value
 
 COMMAND = [sys.executable, "-m", "tilescope", "watch"]
@@ -205,7 +205,7 @@ def test_what_is_missing_is_said_in_one_sentence(around, tmp_path, monkeypatch, 
 
 
 def test_without_cupti_it_says_so(monkeypatch, capsys):
-    monkeypatch.setattr("tilescope.gpu.watch_build._installations", list)
+    monkeypatch.setattr("tilescope.gpu.watch.watch_build._installations", list)
     assert run(["watch", "--", "true"]) == 3
     assert capsys.readouterr().err.startswith("watch needs CUPTI: set CUDA_HOME")
 

@@ -10,10 +10,9 @@ from ctypes import sizeof
 
 import pytest
 
-from tilescope.gpu import watch_call
-from tilescope.gpu.watch import CUPTI, INJECTION, SOCKET, Process
-from tilescope.gpu.watch_build import SOURCE
-from tilescope.gpu.watch_call import CALL, HELLO, Call
+from tilescope.gpu.watch.watch_build import SOURCE
+from tilescope.gpu.watch.watch_call import CALL, HELLO, Call
+from tilescope.gpu.watch.watch_session import CUPTI, INJECTION, SOCKET, Process, watch_call
 from tilescope.tensor_map.limits import MAX_RANK
 
 EVERY_KIND = {

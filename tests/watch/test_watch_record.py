@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tilescope.cli import run
-from tilescope.gpu.watch_recording import default_path, recorded_launch
-from tilescope.machine.launch_archive import read_archive
+from tilescope.gpu.watch.watch_recording import default_path, recorded_launch
+from tilescope.machine.launch.launch_archive import read_archive
 
 PTX = Path(__file__).parent.parent / "cli" / "double.ptx"
 

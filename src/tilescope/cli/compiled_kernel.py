@@ -61,7 +61,7 @@ def kernel_place(place: str) -> tuple[Path, str]:
 
 def _only_kernel(module: ModuleType, path: Path) -> str:
     """The only kernel of a module, where none is named."""
-    from tilescope.machine.compiled.triton_compiler import kernel_names
+    from tilescope.machine.launch.triton_compiler import kernel_names
 
     names = kernel_names(module)
     if len(names) != 1:
@@ -70,7 +70,7 @@ def _only_kernel(module: ModuleType, path: Path) -> str:
 
 
 def _kernels_in_words(module: ModuleType) -> str:
-    from tilescope.machine.compiled.triton_compiler import kernel_names
+    from tilescope.machine.launch.triton_compiler import kernel_names
 
     names = kernel_names(module)
     if not names:
@@ -132,8 +132,8 @@ def value_in(module: ModuleType, said: str) -> object:
 
 def cuda_kernel(path: str, entry: str | None, options: Iterable[str], arch: str | None) -> Compiled:
     """The kernel of a .cu file."""
-    from tilescope.machine.compiled.cuda_compiler import compile_cuda
     from tilescope.machine.kernel import Kernel
+    from tilescope.machine.launch.cuda_compiler import compile_cuda
 
     made = compile_cuda(Path(path), arch=arch, options=[*options])
     kernel = Kernel(made.ptx, entry)

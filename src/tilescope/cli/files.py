@@ -85,7 +85,7 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
     from tilescope.questions.decoding import require_rows
-    from tilescope.tensor_map.pasted import NoDescriptorError
+    from tilescope.tensor_map.text.pasted import NoDescriptorError
 
     require_rows(asked)
     words: tuple[str, ...] = asked["words"]
@@ -107,7 +107,7 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
 
 def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
     """The same refusals; of a text that is no descriptor, that one word would do too."""
-    from tilescope.tensor_map.pasted import PASTED_DESCRIPTOR, paste_refused
+    from tilescope.tensor_map.text.pasted import PASTED_DESCRIPTOR, paste_refused
 
     return [
         paste_refused(violation.values, or_word=True) if violation.rule == PASTED_DESCRIPTOR.name else violation
@@ -222,8 +222,8 @@ def _require_one_source(asked: Asked) -> None:
 def with_launch(asked: Asked) -> Asked:
     """What the launch file says, and how the arrays that it names are read."""
     from tilescope.cli.map_source import read_input
-    from tilescope.machine.launch_archive import is_archive, read_archive
-    from tilescope.machine.launch_file import read_launch
+    from tilescope.machine.launch.launch_archive import is_archive, read_archive
+    from tilescope.machine.launch.launch_file import read_launch
 
     if "launch" not in asked:
         return asked.saying(folders=(), read_array=lambda name: read_array_beside(Path(), name))
@@ -274,8 +274,8 @@ def with_compiled(asked: Asked) -> Asked:
 
 def _signature(asked: Asked) -> str:
     """The types of a Triton kernel's parameters: as said, or those of the arguments."""
-    from tilescope.machine.argument_text import read_arguments
-    from tilescope.machine.compiled.argument_signature import signature_of
+    from tilescope.machine.launch.argument_signature import signature_of
+    from tilescope.machine.launch.argument_text import read_arguments
 
     if "signature" in asked:
         return str(asked["signature"])
@@ -299,7 +299,7 @@ def read_array_beside(folder: Path, name: str) -> Array:
 
 def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
     """The text of the file that a kernel was compiled from, if it lies here or in one of the folders."""
-    from tilescope.tensor_map.source import WHOLE_BYTES
+    from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES
 
     for folder in (Path(), *folders):
         path = folder / Path(name).name

@@ -18,8 +18,8 @@ import click
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.tensor_map.pasted import NoDescriptorError
-from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
+from tilescope.tensor_map.text.pasted import NoDescriptorError
+from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES, MapSource
 
 STDIN = "-"
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")

@@ -16,14 +16,14 @@ from tilescope.cli.command import (
     show,
 )
 from tilescope.cli.manual import ManualCommand
-from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
-from tilescope.gpu.benchmark import bench as measured
-from tilescope.gpu.environment import draw_environment, environment_line
-from tilescope.gpu.environment import environment as environment_here
-from tilescope.gpu.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
-from tilescope.gpu.suites import SUITE_NAMES
-from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
-from tilescope.gpu.verification import verify as verified
+from tilescope.gpu.bench.benchmark import TOPICS, benchmark_line, draw_benchmark
+from tilescope.gpu.bench.benchmark import bench as measured
+from tilescope.gpu.bench.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
+from tilescope.gpu.driver.environment import draw_environment, environment_line
+from tilescope.gpu.driver.environment import environment as environment_here
+from tilescope.gpu.verify.suites import SUITE_NAMES
+from tilescope.gpu.verify.verification import Capture, draw_verification, replay, verification_line
+from tilescope.gpu.verify.verification import verify as verified
 from tilescope.questions.question import Answer, Input
 from tilescope.written import number, product
 

@@ -13,7 +13,7 @@ from tilescope.cli.manual import ManualCommand
 from tilescope.errors import DeviceError
 
 if TYPE_CHECKING:
-    from tilescope.gpu.watch_recording import Recording
+    from tilescope.gpu.watch.watch_recording import Recording
 
 _DEFAULT_LIMIT_MB = 256
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
@@ -64,10 +64,12 @@ def watch(
         raise click.UsageError("--record-to and --record-limit are for --record.")
     if not sys.platform.startswith("linux"):
         raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
-    from tilescope.gpu.watch_signals import held_signals
+    from tilescope.gpu.watch.watch_signals import held_signals
 
     with held_signals() as signals, ExitStack() as files:
-        from tilescope.gpu.watch import watch as watched  # which loads numpy, whose threads inherit what is blocked
+        from tilescope.gpu.watch.watch_session import (
+            watch as watched,  # which loads numpy, whose threads inherit what is blocked
+        )
 
         recording = None if kernel is None else _recording(kernel, record_path, limit)
         out = files.enter_context(out_path.open("w", encoding="utf-8")) if out_path else None
@@ -78,7 +80,7 @@ def watch(
 
 def _recording(said: str, path: Path | None, limit_mb: int | None) -> Recording:
     """The launch that --record asks for: a part of a name, and behind a colon which of its launches."""
-    from tilescope.gpu.watch_recording import DEFAULT_MOST_BYTES, Recording, default_path
+    from tilescope.gpu.watch.watch_recording import DEFAULT_MOST_BYTES, Recording, default_path
 
     kernel, colon, number = said.rpartition(":")
     if not (colon and number.isdecimal() and int(number) > 0 and not kernel.endswith(":")):

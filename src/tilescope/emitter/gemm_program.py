@@ -11,11 +11,11 @@ from tilescope.emitter.source import CONVERSION, EMIT, GEMM_TYPE_NOT_MULTIPLIED,
 from tilescope.emitter.tile_program import ELEMENT, REGISTER, TileFacts, copies_of, load_destination, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts, require_program
 from tilescope.mma.instruction import K_STEP_BYTES
-from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
+from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 SUMS_NOT_CONVERTED = EMIT.worded(
     argument="output_type",

@@ -14,17 +14,17 @@ import numpy as np
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.contraction import contractions
-from tilescope.machine.host_calls import HOST_CALLS, decode_host_call
-from tilescope.machine.instructions import decode
+from tilescope.machine.instructions.contraction import contractions
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
+from tilescope.machine.instructions.decode import decode
+from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
-from tilescope.machine.instructions.wgmma import WARPGROUP_LANES
-from tilescope.machine.order.products import RegisterUse
+from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_LANES
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import rule
+from tilescope.sync.detector.wgmma_order import RegisterUse
 
 _SHORTENED_CHARACTERS = 120
 

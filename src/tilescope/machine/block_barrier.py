@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.front import Front
-from tilescope.machine.proof.log import Met
+from tilescope.machine.proof.recorder import Met
 from tilescope.machine.step import LaneNumbers
 
 Votes = npt.NDArray[np.bool_]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilescope.machine.arguments import Argument
+from tilescope.machine.launch.kernel_arguments import Argument
 
 
 class Bound(NamedTuple):

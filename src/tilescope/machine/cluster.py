@@ -28,23 +28,23 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.operand_reads import Marks
-from tilescope.machine.order.early_loads import OlderValues
-from tilescope.machine.order.order import Order
-from tilescope.machine.order.touching import Same
-from tilescope.machine.order.warp_sums import differ_by_rounding
+from tilescope.machine.observers.operand_reads import Marks
+from tilescope.machine.observers.thread_tiles import StoreMarks
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
-from tilescope.machine.tensor_memory import TensorMemories
-from tilescope.machine.thread_tiles import StoreMarks
-from tilescope.pipeline.mbarrier import Mbarrier
+from tilescope.machine.tmem_state import TensorMemories
+from tilescope.machine.warp_sums import differ_by_rounding
 from tilescope.sentence import counted
+from tilescope.sync.detector.accesses import Same
+from tilescope.sync.detector.detector import Order
+from tilescope.sync.detector.stale_reads import OlderValues
+from tilescope.sync.mbarrier import Mbarrier
 
 if TYPE_CHECKING:
-    from tilescope.machine.launch import Launch
+    from tilescope.machine.launch.launch import Launch
 
 Words = npt.NDArray[np.generic]
 

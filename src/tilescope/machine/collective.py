@@ -14,8 +14,8 @@ from tilescope.machine.front import Front
 from tilescope.machine.step import LaneNumbers, Step
 
 if TYPE_CHECKING:
-    from tilescope.machine.order.order import Order
     from tilescope.machine.schedule import Schedule
+    from tilescope.sync.detector.detector import Order
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,35 +18,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilescope.arch import Arch
-from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
-from tilescope.machine.barrier_advice import barrier_advice
 from tilescope.machine.bound import Bound
-from tilescope.machine.compiled.triton_host import TritonHost
-from tilescope.machine.costs import Costs
+from tilescope.machine.edits.barrier_advice import barrier_advice
+from tilescope.machine.edits.remedy import try_remedies
+from tilescope.machine.edits.trial import COPIED_BYTES, Before
 from tilescope.machine.entry import chosen_entry
-from tilescope.machine.grid import BlockIndex, cluster_starts, run_grid
-from tilescope.machine.last_writer import last_writers
-from tilescope.machine.launch import Launch, place_variables
-from tilescope.machine.launch_shape import AskedShape, Extents, extents, launch_shape
+from tilescope.machine.launch.kernel_arguments import Argument, Parameters
+from tilescope.machine.launch.launch import Launch, place_variables
+from tilescope.machine.launch.launch_shape import AskedShape, Extents, extents, launch_shape
+from tilescope.machine.launch.triton_host import TritonHost
+from tilescope.machine.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.memory import Memory, contents_of
-from tilescope.machine.order.witness import LaunchOrder
+from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.last_writer import last_writers
+from tilescope.machine.observers.smem_watch import SmemWatch, read_moment, watched
 from tilescope.machine.program import Program
-from tilescope.machine.proof.log import EventLog
-from tilescope.machine.remedy import try_remedies
-from tilescope.machine.run import KernelRun, with_memory
-from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
-from tilescope.machine.trial import COPIED_BYTES, Before
+from tilescope.machine.proof.recorder import EventLog
+from tilescope.machine.report.run import KernelRun, with_memory
 from tilescope.ptx import read_module
 from tilescope.ptx.source_name import parameter_name, template_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, counted, printed
+from tilescope.sync.detector.context import LaunchOrder
 
 if TYPE_CHECKING:
-    from tilescope.machine.mutation.mutant import Mutant
-from tilescope.machine.launch_result import run_of
+    from tilescope.machine.edits.mutant import Mutant
+from tilescope.machine.report.launch_result import run_of
 
 DEFAULT_MAX_STEPS = 10_000_000
 _MOST_SECONDS = 1 << 32  # a century
@@ -109,7 +109,7 @@ class Kernel:
             kernel = ts.Kernel.from_triton(add, "*fp32, *fp32, i32", {"BLOCK": 128}, num_warps=4)
             run = kernel.run(grid=8, args=[x, y, 1000])
         """
-        from tilescope.machine.compiled.triton_compiler import compile_triton
+        from tilescope.machine.launch.triton_compiler import compile_triton
 
         made = compile_triton(function, signature, constexprs, arch=arch, options=options)
         kernel = cls(made.ptx, made.entry)
@@ -134,7 +134,7 @@ class Kernel:
             kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
             run = kernel.run(grid=(2, 2), block=(32, 32), args=[out, matrix, 64, 64])
         """
-        from tilescope.machine.compiled.cuda_compiler import compile_cuda
+        from tilescope.machine.launch.cuda_compiler import compile_cuda
 
         return cls(compile_cuda(Path(path), arch=arch, options=options).ptx, entry)
 
@@ -298,7 +298,7 @@ class Kernel:
         ...     print(mutant, mutant.kind, mutant.kernel.instructions)
         bar.sync removed, line 7 barrier ('ret',)
         """
-        from tilescope.machine.mutation.mutant import mutants_of
+        from tilescope.machine.edits.mutant import mutants_of
 
         return mutants_of(self)
 

@@ -7,8 +7,8 @@ st.shared.u32 [bin], x;
 
 from __future__ import annotations
 
-from tilescope.machine.order.conflict import Conflict
 from tilescope.machine.program import Program
+from tilescope.sync.detector.race import Conflict
 
 
 def is_lost_update(program: Program, conflict: Conflict) -> bool:

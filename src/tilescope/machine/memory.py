@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
-from tilescope.machine.host_array import host_array
+from tilescope.machine.launch.host_array import host_array
 from tilescope.reading import integers
 from tilescope.sentence import counted
 from tilescope.tensor_map import TensorMap

@@ -21,13 +21,13 @@ from typing import Any, TypeVar, cast
 from tilescope.errors import Violation, argument_range, argument_type, raise_all, unknown_name
 from tilescope.pipeline.demands import GRAMMAR, PLANNED, Plain, example
 from tilescope.pipeline.expression import Expression, Reference, reference
-from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Written
 from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
-from tilescope.pipeline.threads import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCKS, MOST_REGISTERS
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
+from tilescope.sync.mbarrier import ARRIVALS_END
+from tilescope.sync.thread_limits import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCKS, MOST_REGISTERS
 from tilescope.value import Value, own_data
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Barrier, Flag, Role, Slot
-from tilescope.pipeline.threads import BARS
+from tilescope.sync.thread_limits import BARS
 
 Of_co = TypeVar("Of_co", bound=Barrier | Slot | Flag | Role | str, covariant=True)
 Row = TypeVar("Row", bound=Barrier | Slot | Flag | Role | str)

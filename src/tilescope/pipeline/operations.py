@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.errors import Wording
 from tilescope.pipeline.demands import PLANNED, example
-from tilescope.pipeline.mbarrier import ARRIVALS_END
-from tilescope.pipeline.threads import (
+from tilescope.rule import Rule, rule
+from tilescope.sync.mbarrier import ARRIVALS_END
+from tilescope.sync.thread_limits import (
     BARS,
     BLOCK_THREADS,
     LEAST_REGISTERS,
@@ -21,7 +22,6 @@ from tilescope.pipeline.threads import (
     REGISTER_STEP,
     WARP_THREADS,
 )
-from tilescope.rule import Rule, rule
 
 Written: TypeAlias = int | str  # as a user writes it: a number, a flag, a name, or an expression
 

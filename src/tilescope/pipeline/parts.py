@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tilescope.arithmetic import rounded_up
 from tilescope.pipeline.demands import Plain
 from tilescope.pipeline.operations import OPERATIONS, Argument, Written
-from tilescope.pipeline.threads import WARP_THREADS
+from tilescope.sync.thread_limits import WARP_THREADS
 from tilescope.value import Value
 
 MAX_STAGES = 64

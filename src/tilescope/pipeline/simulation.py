@@ -17,17 +17,17 @@ from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type
-from tilescope.pipeline.action import NONE, Flight
+from tilescope.pipeline.assumptions import limits
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
-from tilescope.pipeline.limits import limits
-from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import Program
-from tilescope.pipeline.recurrence import shortened
-from tilescope.pipeline.remedy import remedies
+from tilescope.pipeline.pipeline_fixes import remedies
+from tilescope.pipeline.role_program import Program
 from tilescope.pipeline.wording import said, told
 from tilescope.reading import integer
 from tilescope.sentence import counted
+from tilescope.sync.all_orders.action import NONE, Flight
+from tilescope.sync.all_orders.mistake import Mistake, MistakeFoundError
+from tilescope.sync.all_orders.recurrence import shortened
+from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Run, search, with_way
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]

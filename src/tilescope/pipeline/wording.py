@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tilescope.pipeline.action import Action, Flight
 from tilescope.pipeline.instances import Instance, Instances
-from tilescope.pipeline.kinds import KINDS
-from tilescope.pipeline.mistake import Fact, MistakeFoundError
+from tilescope.pipeline.mistake_kinds import KINDS
 from tilescope.pipeline.operations import OPERATIONS
 from tilescope.sentence import filled, listed
+from tilescope.sync.all_orders.action import Action, Flight
+from tilescope.sync.all_orders.mistake import Fact, MistakeFoundError
 
 
 def mistake_error(parts: Instances, kind: str, **facts: Fact) -> MistakeFoundError:

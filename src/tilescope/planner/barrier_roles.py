@@ -24,7 +24,6 @@ from collections.abc import Sequence
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.consumer_roles import DRAIN, consumer_role, stored_steps, tmem_consumer_role, tmem_epilogue_role
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.loading import SLOTS, Loading, Step
@@ -32,6 +31,7 @@ from tilescope.planner.plans import Plan
 from tilescope.planner.producer_role import producer_role
 from tilescope.planner.staging import Arrivals, Staging, plans_of_a_block, read_staging
 from tilescope.sentence import counted
+from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 
 def plan_pipeline(

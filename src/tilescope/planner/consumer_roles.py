@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.loading import Loading, Step, Steps, both, step_of
+from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}

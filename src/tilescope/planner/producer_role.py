@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.loading import Loading, Step, Steps, both, column_of, step_of
 from tilescope.planner.plans import Plan
+from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 
 class _Sharing(NamedTuple):

@@ -16,7 +16,6 @@ from tilescope.arithmetic import ceil_div
 from tilescope.errors import PlanError, Violation, raise_all
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.pipeline.parts import MAX_STAGES
-from tilescope.pipeline.threads import MAX_BLOCKS, WARP_THREADS, WARPGROUP_THREADS
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.obstacle import or_obstacles, violations
 from tilescope.planner.pair_tiles import half_of, partial_instructions
@@ -27,6 +26,7 @@ from tilescope.reading import attempted, flag, integer, known_name, pair, plain_
 from tilescope.rule import rule
 from tilescope.sentence import printed
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.sync.thread_limits import MAX_BLOCKS, WARP_THREADS, WARPGROUP_THREADS
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
 ARRIVALS: dict[Arrivals, int] = {  # threads that arrive once

@@ -12,7 +12,6 @@ from tilescope.errors import RuleError
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
-from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.maps import of_inspection
 from tilescope.questions.first_lines.tensor_core import of_word, of_words
@@ -20,9 +19,10 @@ from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
 from tilescope.sentence import counted
+from tilescope.sync.barrier_reading import barrier_readings
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
-from tilescope.tensor_map.map_log import lines_in_words
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.text.map_log import lines_in_words
+from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.value import Value
 from tilescope.written import number, word
 

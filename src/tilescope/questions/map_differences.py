@@ -19,8 +19,8 @@ from tilescope.questions.map_inputs import page_of
 from tilescope.questions.page import Leads, PageForm
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question
 from tilescope.tensor_map import MapArguments, MapLog, MapLogDiff, TensorMapDiff
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
+from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.value import Value
 
 
@@ -40,7 +40,7 @@ def diff_answer(asked: Asked) -> Answer:
 
 def _log_difference(asked: Asked) -> Answer:
     """How the maps of two logs differ."""
-    call = _diff_call(asked, log_of, MapLogDiff.of, "tilescope.tensor_map.log_difference")
+    call = _diff_call(asked, log_of, MapLogDiff.of, "tilescope.tensor_map.text.log_difference")
     logs = MapLogDiff.of(log_of(asked["one_source"]), log_of(asked["other_source"]))
     return Answer(logs, call, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
 
@@ -70,7 +70,7 @@ def _diff_call(asked: Asked, taken: Callable[..., object], compared: Callable[..
     sides: list[Call[Any]] = []
     for written, name in (("one", "first"), ("other", "second")):
         content = asked[written].encode("utf-8", errors="replace")
-        source = Call(MapSource.read, (content,), name="", module="tilescope.tensor_map.source")
+        source = Call(MapSource.read, (content,), name="", module="tilescope.tensor_map.text.pasted_source")
         if taken is log_of:
             sides.append(Call(log_of, (source,), name=name, module="tilescope.questions.map_differences"))
         else:

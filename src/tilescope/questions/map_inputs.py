@@ -21,7 +21,7 @@ from tilescope.questions.question import Asked, Input, defaults, in_words, refus
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapArguments, TensorMap, inspect_tensor_map
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.written import number, numbers
 
 _WIDE = defaults(Im2colWideMap)

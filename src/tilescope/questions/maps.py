@@ -24,9 +24,9 @@ from tilescope.questions.map_inputs import (
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 from tilescope.tensor_map import AnyMap, MapArguments, MapLog, TensorMap
-from tilescope.tensor_map.arguments import MAP_KINDS, ArgumentChange
-from tilescope.tensor_map.map_log import lines_in_words
-from tilescope.tensor_map.source import MapSource
+from tilescope.tensor_map.map_arguments import MAP_KINDS, ArgumentChange
+from tilescope.tensor_map.text.map_log import lines_in_words
+from tilescope.tensor_map.text.pasted_source import MapSource
 
 
 def check_answer(asked: Asked) -> Answer:

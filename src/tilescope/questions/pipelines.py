@@ -9,7 +9,7 @@ from itertools import chain, islice
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.program import Program, agent_names, loop_values
+from tilescope.pipeline.role_program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import simulate
 from tilescope.pipeline.template import template_names, template_text
 from tilescope.pipeline.toml_text import toml_text

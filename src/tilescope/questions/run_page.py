@@ -14,12 +14,12 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
-from tilescope.machine.argument_text import argument_words
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch_description import ALL, LaunchDescription, own_array
-from tilescope.machine.launch_file import launch_text, read_launch
-from tilescope.machine.launching import launched
-from tilescope.machine.run import KernelRun
+from tilescope.machine.launch.argument_text import argument_words
+from tilescope.machine.launch.launch_description import ALL, LaunchDescription, own_array
+from tilescope.machine.launch.launch_file import launch_text, read_launch
+from tilescope.machine.launch.launching import launched
+from tilescope.machine.report.run import KernelRun
 from tilescope.questions.call import Call
 from tilescope.questions.page import ListedLine, PageForm
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
@@ -134,9 +134,13 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     entry = {} if "entry" not in asked else {"entry": asked["entry"]}
     kernel = Call(Kernel, (asked["ptx"],), entry, "kernel")
     content = f"{launch_text(launch)}\n".encode()
-    described = Call(read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch_file")
+    described = Call(
+        read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch.launch_file"
+    )
     options = {**picture_options(asked), "remedies": False}
-    return Call(launched, (kernel, described), options, "run", module="tilescope.machine.launching", attribute="run")
+    return Call(
+        launched, (kernel, described), options, "run", module="tilescope.machine.launch.launching", attribute="run"
+    )
 
 
 def _require_small(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> None:

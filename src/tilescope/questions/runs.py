@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from tilescope.arch import ARCH
 from tilescope.errors import RuleError, Violation
-from tilescope.machine.argument_text import read_arguments
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
-from tilescope.machine.launch_template import launch_template
-from tilescope.machine.launching import Launched, MemoryOutcome, launched
-from tilescope.machine.line_count import line_counts
-from tilescope.machine.outcome import error_sentence, outcome_sentence, what_ran
-from tilescope.machine.run import KernelRun
+from tilescope.machine.launch.argument_text import read_arguments
+from tilescope.machine.launch.launch_description import ALL, CORNERS, Blocks, LaunchDescription
+from tilescope.machine.launch.launch_template import launch_template
+from tilescope.machine.launch.launching import Launched, MemoryOutcome, launched
+from tilescope.machine.report.line_count import line_counts
+from tilescope.machine.report.outcome import error_sentence, outcome_sentence, what_ran
+from tilescope.machine.report.run import KernelRun
 from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_lines import line

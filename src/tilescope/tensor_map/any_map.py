@@ -17,8 +17,8 @@ from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation, unknown_name
 from tilescope.swizzle import Swizzle
-from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.examination import Examined, Reader
+from tilescope.tensor_map.map_descriptor import encoded
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.record import MapRecord, MapSubject
 from tilescope.tensor_map.replacement import replacement_fields

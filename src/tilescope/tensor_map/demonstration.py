@@ -9,9 +9,9 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation
 from tilescope.rule import Example, Rule
-from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.instruction import Copy
-from tilescope.tensor_map.rules.copies import broken_by
+from tilescope.tensor_map.copy_instruction import Copy
+from tilescope.tensor_map.map_arguments import MapArguments
+from tilescope.tensor_map.rules.copy_rules import broken_by
 
 
 def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:

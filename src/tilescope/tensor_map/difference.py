@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.descriptor import is_encodable
+from tilescope.tensor_map.map_descriptor import is_encodable
 from tilescope.value import Row, Value
 
 

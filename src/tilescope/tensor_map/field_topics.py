@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from tilescope.tensor_map.descriptor import FORMATS, WORD_BITS
 from tilescope.tensor_map.limits import MAX_RANK
+from tilescope.tensor_map.map_descriptor import FORMATS, WORD_BITS
 from tilescope.tensor_map.replacement import PUBLISHING, REPLACE, REPLACE_FIELDS
 
 # The fields of a CUtensorMap on sm_90, [i] standing for each dimension.

@@ -15,7 +15,6 @@ from tilescope.arch import architectures_with
 from tilescope.errors import TensorMapError, Violation, unknown_name
 from tilescope.reading import attempted, integers
 from tilescope.rule import rule
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, element_type_fields
 from tilescope.tensor_map.limits import (
     ADDRESS_END,
     ALIGNMENT_BYTES,
@@ -24,6 +23,7 @@ from tilescope.tensor_map.limits import (
     MAX_RANK,
     STRIDE_END_BYTES,
 )
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, FORMATS, element_type_fields
 from tilescope.tensor_map.samples import PTX_REPLACE
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from tilescope.rule import UNKNOWN_NAME, rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.array import ARRAY_BOX, metadata
+from tilescope.tensor_map.map_arguments import MapArguments
 
 Array = npt.NDArray[np.generic]
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search

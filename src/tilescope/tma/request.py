@@ -10,7 +10,7 @@ from tilescope.errors import RuleError, Violation, argument_range, argument_type
 from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colWideMap, require_legal
-from tilescope.tensor_map.instruction import Direction
+from tilescope.tensor_map.copy_instruction import Direction
 from tilescope.tensor_map.limits import COORD_END, MAX_RANK, OFFSET_END
 from tilescope.tensor_map.rules.coordinates import inner_step, nearest_coords
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tilescope.machine.line_count import LineCount, costly_lines
-from tilescope.machine.run import InstructionCount, KernelRun
-from tilescope.machine.run_costs import OperandRead
+from tilescope.machine.report.line_count import LineCount, costly_lines
+from tilescope.machine.report.run import InstructionCount, KernelRun
+from tilescope.machine.report.run_costs import OperandRead
 from tilescope.sentence import by
 from tilescope.view.banks_view import bank_grid
 from tilescope.view.drawing import Table

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tilescope.errors import Violation
 from tilescope.sentence import counted
-from tilescope.tensor_map.log_difference import MapLogDiff
-from tilescope.tensor_map.map_log import LoggedMap, MapLog, lines_in_words
+from tilescope.tensor_map.text.log_difference import MapLogDiff
+from tilescope.tensor_map.text.map_log import LoggedMap, MapLog, lines_in_words
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.tensor_map_view import arguments_table, broken_rules, differences_table, findings, violation_words
 

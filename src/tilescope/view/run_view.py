@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from tilescope.machine.launching import OutputArray
-from tilescope.machine.line_count import line_counts
-from tilescope.machine.outcome import outcome_sentence
-from tilescope.machine.run import KernelRun
-from tilescope.machine.smem_picture import SmemPicture
+from tilescope.machine.launch.launching import OutputArray
+from tilescope.machine.observers.smem_picture import SmemPicture
+from tilescope.machine.report.line_count import line_counts
+from tilescope.machine.report.outcome import outcome_sentence
+from tilescope.machine.report.run import KernelRun
 from tilescope.pipeline.simulation import Simulation
 from tilescope.ptx.source_name import source_name
 from tilescope.sentence import by, in_percent

@@ -8,9 +8,9 @@ from tilescope.arithmetic import ceil_div
 from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
-from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.difference import MapDifference
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT
+from tilescope.tensor_map.map_decoding import inspect_tensor_map
+from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.number_span import ordinal

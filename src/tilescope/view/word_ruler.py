@@ -6,7 +6,7 @@ from collections.abc import Collection
 from itertools import groupby
 
 from tilescope.bits import DescriptorField, Inspection
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.grid import Grid
 from tilescope.view.number_span import runs
 from tilescope.view.ruler import BitField, BitRuler, byte_grid

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tilescope.machine.order.cells import CellTable, LaneCells, ThreadReads
-from tilescope.machine.order.stamp import Stamp, columns_of, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import Stamp, columns_of, stamp_base, stamped, taken_apart
+from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads
 
 CELLS = np.array([2, 3])
 

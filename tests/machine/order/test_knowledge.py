@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.machine.order.knowledge import EXECUTED, FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
+from tilescope.sync.lane_clocks import EXECUTED, FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
 
 LANES = 8
 EVERYONE = np.arange(LANES)

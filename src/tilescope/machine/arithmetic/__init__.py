@@ -4,21 +4,21 @@
 
 compute.py              what an instruction is: its function, the types of its operands
 integer.py              add sub mul mad div rem min max … of integers, and the carry
-logic.py, bits.py       logic and shifts; fields, bytes, counts
+logic.py, bit_fields.py logic and shifts; fields, bytes, counts
 float_format.py         the formats of floats, and rounding to any of them
 float_words.py          bits as numbers and back: subnormals, NaN, clamps
 float_style.py          the modifiers that operations on floats share
 floating.py             add sub mul fma div rcp sqrt of floats
 sign_and_order.py       neg abs copysign testp min max of floats
 approximate.py          .approx functions, within the ISA's bounds
-comparison.py           setp set selp slct
-conversion.py           cvt: integer_conversion.py, float_conversion.py, pair_conversion.py
-forms.py                an instruction's words → its operation
+compare.py              setp set selp slct
+cvt.py                  cvt: integer_conversion.py, float_conversion.py, pair_conversion.py
+computed_forms.py       an instruction's words → its operation
 
 tests/golden/instructions.npz has 500 results of each of some 1,500 forms, recorded on the card.
 """
 
 from tilescope.machine.arithmetic.compute import Operation, UnknownForm
-from tilescope.machine.arithmetic.forms import operation
+from tilescope.machine.arithmetic.computed_forms import operation
 
 __all__ = ["Operation", "UnknownForm", "operation"]

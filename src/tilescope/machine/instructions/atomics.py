@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.instructions.moving import decode_address, space_of
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.load_store import decode_address, space_of
+from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.observers.access_cost import AccessKind, access_kind
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.arch import WARP_LANES
+from tilescope.machine.access_semantics import reach_of
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.front import Front
-from tilescope.machine.instructions.moving import decode_address
-from tilescope.machine.instructions.words import Words
-from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
-from tilescope.machine.order.semantics import reach_of
+from tilescope.machine.instructions.load_store import decode_address
+from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
+from tilescope.machine.proof.recorder import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
-from tilescope.pipeline.threads import BARS
 from tilescope.ptx.syntax import Immediate, Instruction, Operand
+from tilescope.sync.lane_clocks import FENCED_GLOBAL, FENCED_SHARED
+from tilescope.sync.thread_limits import BARS
 
 _THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
 _MOST_THREADS = 1536  # waits for ever, as no block has them; 1664 and more are an illegal instruction

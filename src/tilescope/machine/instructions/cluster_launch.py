@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
-from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.instructions.mbarrier import decode_shared_address
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
+from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
+from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.access_cost import matrix_kind
 from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.instructions.moving import decode_address, space_of
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.load_store import decode_address, space_of
+from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups
+from tilescope.machine.observers.access_cost import matrix_kind
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, named_form
 from tilescope.ptx.syntax import Address, Instruction, Operand

@@ -15,19 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.address import Addresses
-from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.atomics import change_of, changed_words
-from tilescope.machine.instructions.mbarrier import decode_shared_address
-from tilescope.machine.instructions.moving import AddressOf
-from tilescope.machine.instructions.words import Words
-from tilescope.machine.order.bulk_copies import Landing
+from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
+from tilescope.machine.instructions.load_store import AddressOf
+from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
+from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
 from tilescope.sentence import counted
+from tilescope.sync.detector.bulk_copies import Landing
 
 Write = Callable[[Cluster, LaneNumbers, Addresses, Values], None]
 

@@ -17,9 +17,7 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError
 from tilescope.machine.address import PARAM_WINDOW, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, is_in_window
-from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
 from tilescope.machine.fault import (
     ILLEGAL_ADDRESS,
     ILLEGAL_INSTRUCTION,
@@ -27,23 +25,33 @@ from tilescope.machine.fault import (
     KernelFaultError,
     fault_of,
 )
-from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
-from tilescope.machine.instructions.moving import AddressOf, decode_address
-from tilescope.machine.instructions.words import Words, require_target
-from tilescope.machine.order.cells import CellNumbers, Cells
-from tilescope.machine.order.witness import Witness
+from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
+from tilescope.machine.instructions.copy_engine import (
+    Bytes,
+    cast_to,
+    global_from,
+    issuing_block,
+    note,
+    shared_from,
+    writeable_from,
+)
+from tilescope.machine.instructions.cp_async_bulk import BULK_GROUP, MBARRIER, SPACES
+from tilescope.machine.instructions.load_store import AddressOf, decode_address
+from tilescope.machine.instructions.modifiers import Words, require_target
+from tilescope.machine.observers.thread_tiles import forget_stores
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
-from tilescope.machine.thread_tiles import forget_stores
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand, operand_text
 from tilescope.sentence import counted
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.shadow.shadow_cells import CellNumbers, Cells
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
-from tilescope.tensor_map.instruction import Direction
+from tilescope.tensor_map.copy_instruction import Direction
 from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.record import MapSubject
 from tilescope.tma.request import taken_offsets
 from tilescope.tma.transfer import deliver, read_rows, write_rows

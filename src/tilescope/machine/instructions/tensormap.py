@@ -6,13 +6,13 @@ import numpy as np
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.instructions.moving import AddressOf, decode_address, space_of
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
+from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.records import CutEdit
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, operand_text
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS, edited_descriptor, is_in_rank, kept_value
 
 _WORD = np.dtype(np.uint64)

@@ -23,7 +23,7 @@ from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.collective import Collective
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Constant, Decoder
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction, Operand, Pair

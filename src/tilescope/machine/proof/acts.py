@@ -15,9 +15,9 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
-from tilescope.machine.instructions.wgmma import WARPGROUP_WARPS, operand_bytes
-from tilescope.machine.proof.cells import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
-from tilescope.machine.proof.log import (
+from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS, operand_bytes
+from tilescope.machine.proof.pieces import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
+from tilescope.machine.proof.recorder import (
     Arrived,
     ArrivedBehindCopies,
     Committed,

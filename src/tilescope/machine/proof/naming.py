@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from tilescope.machine.places import name_in_program
+from tilescope.machine.report.places import name_in_program
 from tilescope.pipeline.description import SELF_NAMES
 from tilescope.pipeline.parts import MAX_STAGES
 

@@ -10,13 +10,13 @@ from tilescope.arithmetic import ceil_div
 from tilescope.questions.first_lines import line, refused
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
-from tilescope.tensor_map.driver_answer import DRIVER_RESULT
+from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
 
 if TYPE_CHECKING:
     from tilescope.bits import Inspection
     from tilescope.errors import Violation
     from tilescope.tensor_map import AnyMap, Convolution, MapLog, MapReport, TensorMapDiff
-    from tilescope.tensor_map.arguments import ArgumentChange
+    from tilescope.tensor_map.map_arguments import ArgumentChange
 
 _KIND = {"tiled": "tiled", "im2col": "im2col", "wide": "im2col-wide"}
 _MAP = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilescope.mma.tmem_budget import TmemBudget
     from tilescope.mma.tmem_layout import TmemLayout
     from tilescope.mma.tmem_load import LoadedElement
-    from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
+    from tilescope.sync.mbarrier import Mbarrier, MbarrierToken
 
 Barriers: TypeAlias = "Mapping[str, Mbarrier | MbarrierToken]"  # what a word says as one, by what it would be
 

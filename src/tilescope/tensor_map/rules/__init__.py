@@ -14,7 +14,9 @@ An example of a rule is the arguments of a map; with `copy`, a copy through that
 """
 
 from tilescope.tensor_map.checking import Check
-from tilescope.tensor_map.rules import accepted, arch, box, copies, im2col, packed, tensor
+from tilescope.tensor_map.rules import accepted, box, im2col, packed, tensor
+from tilescope.tensor_map.rules import arch_limits as arch
+from tilescope.tensor_map.rules import copy_rules as copies
 
 __all__ = ["MAP_CHECKS", "accepted", "arch", "box", "copies", "im2col", "packed", "tensor"]
 

@@ -9,7 +9,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES, nearest
-from tilescope.tensor_map.instruction import Copy, Direction
+from tilescope.tensor_map.copy_instruction import Copy, Direction
 from tilescope.tensor_map.limits import COORD_END, GATHERED_ROWS, PADDED_ROW_ELEMENTS, ROW_BITS, SMEM_ALIGNMENT_BYTES
 from tilescope.tensor_map.record import packed_multiple
 from tilescope.tensor_map.samples import H200, MATRIX, PTX_COPY, copied

@@ -17,7 +17,7 @@ from tilescope.tensor_map.limits import (
     WIDE_CORNER_BITS,
 )
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, WideRecord
-from tilescope.tensor_map.rules.arch import WIDE_ARCHITECTURES
+from tilescope.tensor_map.rules.arch_limits import WIDE_ARCHITECTURES
 from tilescope.tensor_map.samples import H200, IMAGES, WIDE
 
 _CUDA_H = "cuda.h, cuTensorMapEncodeIm2col"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tilescope.errors import Violation
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES, nearest
-from tilescope.tensor_map.instruction import Copy
+from tilescope.tensor_map.copy_instruction import Copy
 from tilescope.tensor_map.limits import HALO_END, OFFSET_END, WIDE_OFFSET_END
-from tilescope.tensor_map.rules.arch import WIDE_ARCHITECTURES
+from tilescope.tensor_map.rules.arch_limits import WIDE_ARCHITECTURES
 from tilescope.tensor_map.samples import H200, IMAGES, PTX_COPY, WIDE, copied
 
 if TYPE_CHECKING:
-    from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap
+    from tilescope.tensor_map.map_kinds import Im2colMap, Im2colWideMap
 
 OFFSETS_RANGE = rule(
     "offsets-range",

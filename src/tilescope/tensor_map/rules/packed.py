@@ -23,7 +23,7 @@ from tilescope.tensor_map.record import (
     packed_multiple,
     takes_half_rows,
 )
-from tilescope.tensor_map.rules.arch import PACKED_ARCHITECTURES
+from tilescope.tensor_map.rules.arch_limits import PACKED_ARCHITECTURES
 from tilescope.tensor_map.samples import CUDA_H, PADDED, PTX_COPY, SIX_BITS
 
 if TYPE_CHECKING:

@@ -1,0 +1,230 @@
+"""Emitted GEMMs and cuBLAS on the card, one beside the other: inputs rotated past the L2, graphs replayed in turns.
+
+one graph a contender    launch on inputs 0, launch on inputs 1, …      enough inputs that the L2 holds none of them
+replays                  ours, cuBLAS, cublasLt, ours, cuBLAS, …        power and clocks are shared
+the answer               the median of a contender's replays, divided by its launches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import ceil
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.emitter.emission import device_half, emit
+from tilescope.emitter.gemm_program import gemm_program
+from tilescope.gpu.bench.blas import WORKSPACE_BYTES, Blas, Heuristic, Matrices
+from tilescope.gpu.driver.device import Device, answered
+from tilescope.planner import GemmPlan
+
+_ROTATED_BYTES = 192 << 20  # of inputs, three times the L2 of an H200
+_MOST_INPUTS = 64
+_GRAPH_US = 400.0  # a replay takes about so long at least
+_MOST_LAUNCHES = 128
+_FILL_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
+
+Call = Callable[[Matrices], None]
+_Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+
+class _Parameters(NamedTuple):
+    """The parameters of a launch, and where each of them lies."""
+
+    held: list[_Addresses]
+    pointers: _Addresses
+
+
+class Contender(NamedTuple):
+    """Who multiplies: a name, and the call that starts a product in the stream."""
+
+    name: str
+    call: Call
+
+
+def cubin(plan: GemmPlan) -> bytes:
+    """The compiled kernel of a plan; NVRTC needs no GPU."""
+    from cuda.core import Program, ProgramOptions
+
+    source = device_half(emit(plan, "cuda"))
+    target = gemm_program(plan).work.target
+    return bytes(Program(source, "c++", ProgramOptions(arch=target, std="c++17")).compile("cubin").code)
+
+
+class Loaded:
+    """A plan's kernel on the card."""
+
+    def __init__(self, bench: GemmTiming, plan: GemmPlan, image: bytes) -> None:
+        driver = bench.driver
+        self._bench = bench
+        self._plan = plan
+        self._image = np.frombuffer(image, np.uint8)
+        self._module = answered(driver.cuModuleLoadData(self._image.ctypes.data))
+        self._function = answered(driver.cuModuleGetFunction(self._module, b"gemm_kernel"))
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        answered(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
+        self._threads = gemm_program(plan).work.threads
+        self._extra: list[np.uint64] = []
+        if plan.workspace_bytes:
+            counters = np.zeros(plan.counters, np.uint32)
+            workspace = bench.device.allocate(plan.workspace_bytes)
+            self._extra = [np.uint64(workspace), np.uint64(bench.device.upload(counters))]
+        self._arguments: dict[Matrices, _Parameters] = {}
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self._plan.blocks or min(self._plan.tiles, self._bench.device.facts["sms"])
+
+    def __call__(self, matrices: Matrices) -> None:
+        """Start the kernel in the stream."""
+        sizes = (self.blocks, 1, 1, self._threads, 1, 1, self._plan.smem_bytes)
+        pointers = self._pointers(matrices)
+        if self._plan.schedule.dependent:
+            answered(self._bench.driver.cuLaunchKernelEx(self._dependent(), self._function, pointers.ctypes.data, 0))
+            return
+        answered(self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0))
+
+    def _dependent(self) -> object:
+        """How it is launched where it may start before the kernel before it in the stream has ended."""
+        driver = self._bench.driver
+        value = driver.CUlaunchAttributeValue()
+        value.programmaticStreamSerializationAllowed = 1
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value = value
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = self.blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self._threads, 1, 1
+        config.sharedMemBytes = self._plan.smem_bytes
+        config.hStream = self._bench.stream
+        config.attrs = [attribute]
+        config.numAttrs = 1
+        return config
+
+    def _pointers(self, matrices: Matrices) -> _Addresses:
+        """Where the kernel's parameters lie: the maps by value, then addresses."""
+        if matrices not in self._arguments:
+            plan = self._plan
+            m, n, k = plan.shape
+            assert plan.epilogue is not None
+            maps = (
+                (plan.a.tensor_map(0, (m, k)), matrices.a),
+                (plan.b.tensor_map(0, (n, k)), matrices.b),
+                (plan.epilogue.tensor_map(0, (n, m) if plan.schedule.swapped else (m, n)), matrices.c),
+            )
+            held = [np.frombuffer(self._bench.device.encoded(each, address), np.uint64) for each, address in maps]
+            held += [np.atleast_1d(number) for number in self._extra]
+            pointers = np.array([each.ctypes.data for each in held], np.uint64)
+            self._arguments[matrices] = _Parameters(held, pointers)
+        return self._arguments[matrices].pointers
+
+    def unload(self) -> None:
+        """Give the module back."""
+        answered(self._bench.driver.cuModuleUnload(self._module))
+
+
+class GemmTiming:
+    """The card, a stream on it, and cuBLAS."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.driver = device.driver
+        self.stream = answered(self.driver.cuStreamCreate(1))
+        self._start = answered(self.driver.cuEventCreate(0))
+        self._end = answered(self.driver.cuEventCreate(0))
+        self._workspace = answered(self.driver.cuMemAlloc(WORKSPACE_BYTES))
+        self.blas = Blas(int(self.stream), int(self._workspace))
+
+    def matrices(self, plan: GemmPlan, *, seed: int) -> list[Matrices]:
+        """Inputs of normal numbers and outputs, as many as exceed the L2; poisoned outputs show what was not written."""
+        m, n, k = plan.shape
+        element_bits = plan.data_type.bits
+        bytes_once = (m + n) * k * element_bits // 8
+        count = max(2, min(_MOST_INPUTS, ceil(_ROTATED_BYTES / bytes_once)))
+        made = []
+        for number in range(count):
+            a = self.device.allocate(m * k * element_bits // 8)
+            b = self.device.allocate(n * k * element_bits // 8)
+            c = self.device.allocate(m * n * plan.output_type.bits // 8)
+            self._fill(a, m * k, plan.data_type, 2 * number + seed)
+            self._fill(b, n * k, plan.data_type, 2 * number + 1 + seed)
+            answered(self.driver.cuMemsetD8(c, 0xEE, m * n * plan.output_type.bits // 8))
+            made.append(Matrices(plan.shape, plan.data_type, plan.output_type, a, b, c))
+        return made
+
+    def _fill(self, address: int, elements: int, data_type: DataType, seed: int) -> None:
+        words = elements * data_type.bits // 32
+        kind = _FILL_TYPES.index(data_type.ptx)
+        self.device.launch("normal:fill_normal", address, words, kind, data_type.bits, seed, blocks=528, threads=256)
+
+    def graph(self, call: Call, matrices: Sequence[Matrices], launches: int) -> object:
+        """A graph of products, one after another, each on the next matrices."""
+        driver = self.driver
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        answered(driver.cuStreamBeginCapture(self.stream, mode))
+        try:
+            for number in range(launches):
+                call(matrices[number % len(matrices)])
+        finally:
+            graph = answered(driver.cuStreamEndCapture(self.stream))
+        return answered(driver.cuGraphInstantiate(graph, 0))
+
+    def milliseconds(self, start: Callable[[], object]) -> float:
+        """The time of what `start` puts into the stream."""
+        driver = self.driver
+        answered(driver.cuEventRecord(self._start, self.stream))
+        start()
+        answered(driver.cuEventRecord(self._end, self.stream))
+        answered(driver.cuEventSynchronize(self._end))
+        return float(answered(driver.cuEventElapsedTime(self._start, self._end)))
+
+    def _replay(self, graph: object) -> None:
+        answered(self.driver.cuGraphLaunch(graph, self.stream))
+
+    def run_once(self, call: Call, matrices: Matrices) -> None:
+        """One product; a fault is raised here."""
+        call(matrices)
+        answered(self.driver.cuStreamSynchronize(self.stream))
+
+    def microseconds(
+        self, contenders: Sequence[Contender], matrices: Sequence[Matrices], *, replays: int
+    ) -> Mapping[str, float]:
+        """The median time of one product of every contender; their replays take turns."""
+        for contender in contenders:  # loads, and warms up
+            self.run_once(contender.call, matrices[0])
+        slowest_ms = max(self.milliseconds(partial(each.call, matrices[0])) for each in contenders)
+        launches = max(len(matrices), ceil(_GRAPH_US / (1e3 * max(slowest_ms, 2e-3))))
+        launches = min(launches, _MOST_LAUNCHES) if slowest_ms < 0.2 else max(2, min(4, launches))
+        graphs = [self.graph(each.call, matrices, launches) for each in contenders]
+        times: list[list[float]] = [[] for _ in contenders]
+        for turn in range(replays + 1):
+            for number, graph in enumerate(graphs):
+                took_ms = self.milliseconds(partial(self._replay, graph))
+                if turn > 0:  # the first replay uploads the graph
+                    times[number].append(took_ms * 1e3 / launches)
+        for graph in graphs:
+            answered(self.driver.cuGraphExecDestroy(graph))
+        return {each.name: float(np.median(took)) for each, took in zip(contenders, times, strict=True)}
+
+    def cublas(self, matrices: Matrices) -> list[Contender]:
+        """CublasGemmEx where it takes the type, and the algorithm of cublasLt's heuristic that is fastest here."""
+        found = []
+        if self.blas.takes(matrices.data_type):
+            found.append(Contender("cublasGemmEx", self.blas.gemm_ex))
+        product = self.blas.lt(matrices)
+        tried = []
+        for algorithm in product.algorithms:
+
+            def call(each: Matrices, algorithm: Heuristic = algorithm) -> None:
+                product.multiply(each, algorithm)
+
+            self.run_once(call, matrices)
+            tried.append((min(self.milliseconds(partial(call, matrices)) for _ in range(5)), call))
+        if tried:
+            found.append(Contender("cublasLt", min(tried, key=lambda each: each[0])[1]))
+        return found

@@ -1,0 +1,1 @@
+"""The CUDA driver, and processes that own the card."""

@@ -1,0 +1,153 @@
+"""mma.sync and wgmma, whose operands are whatever registers and shared memory hold: floats of wide exponents."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from tilescope.data_type import DataType
+from tilescope.gpu.verify.programs.grower import Grower, NoRoomError, names
+from tilescope.gpu.verify.programs.random_program import Register, in_braces
+from tilescope.gpu.verify.suites.product_suite import opcodes
+from tilescope.layout import Major
+from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.mma.fragment import fragment
+from tilescope.mma.instruction import Operand
+from tilescope.swizzle import SwizzleName
+
+_WARPGROUP_THREADS = 128
+_OPERAND_BYTES = 8192  # of shared memory, for one operand of wgmma
+_DESCRIPTOR_TRIES = 200
+_WGMMA_SWIZZLES: tuple[SwizzleName, ...] = ("none", "32B", "64B", "128B")
+_MOST_N = 32
+_NARROW_FLOATS = ("e4m3", "e5m2")
+# What registers of an operand should hold
+_REGISTER_TYPES = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "tf32": "f32", "f64": "f64"}
+
+
+class Multiply(NamedTuple):
+    """An instruction of the tensor core, with the types of its operands."""
+
+    opcode: str
+    name: str  # as `fragment` knows it
+    n: int
+    k: int
+    a_type: str
+    b_type: str
+    d_type: str
+
+    def registers(self, operand: Operand, type_name: str) -> int:
+        """How many a thread has of an operand: of 64 bits for f64, else of 32."""
+        found = fragment(self.name, operand, type_name)
+        return found.values if type_name == "f64" else found.registers
+
+
+@cache
+def _multiplies(family: str) -> tuple[Multiply, ...]:
+    found = []
+    for opcode, known in opcodes().items():
+        if known.row.family != family or known.mnk[1] > _MOST_N:
+            continue
+        types = known.types
+        found.append(Multiply(opcode, known.name, known.mnk[1], known.mnk[2], types["A"], types["B"], types["D"]))
+    return tuple(found)
+
+
+def register_type(type_name: str) -> str:
+    """What the registers of an operand of a type hold."""
+    return _REGISTER_TYPES.get(type_name, "u32")
+
+
+def mma(grower: Grower) -> None:
+    """One mma.sync of every warp; integers saturate now and then."""
+    one = grower.random.choice(_multiplies("mma"))
+    # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
+    pick = grower.pick_inputs if one.a_type in _NARROW_FLOATS else grower.picks
+    a = pick(register_type(one.a_type), one.registers("A", one.a_type))
+    b = pick(register_type(one.b_type), one.registers("B", one.b_type))
+    c = grower.picks(register_type(one.d_type), one.registers("C", one.d_type))
+    d = [grower.new(register_type(one.d_type)) for _ in c]
+    grower.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
+
+
+def wgmma(grower: Grower) -> None:
+    """One wgmma: B, and A unless it is in registers, in shared memory that threads filled, behind random descriptors."""
+    if grower.threads != _WARPGROUP_THREADS:
+        raise NoRoomError
+    random = grower.random
+    one = random.choice(_multiplies("wgmma"))
+    a_in_registers = random.random() < 0.4
+    values = grower.picks(register_type(one.a_type), 8)
+    c = grower.picks(register_type(one.d_type), one.registers("D", one.d_type))
+    d = [grower.new(register_type(one.d_type)) for _ in c]
+    # Not a copy: ptxas 13.0 may let an accumulator have the register that it was copied from, though others read it later
+    lines = [f"xor.b32 {target.name}, {source.name}, 0x80000000;" for target, source in zip(d, c, strict=True)]
+    reads = [*values, *c]
+    a_major: Major = "K"
+    if a_in_registers:
+        # where A is negated, ptxas 13.0 takes the low half of a 64-bit register for its high half
+        a = grower.pick_inputs(register_type(one.a_type), one.registers("A", one.a_type))
+        reads += a
+        a_operand = names(a)
+    else:
+        a_major = _major(grower, one.a_type)
+        lines += _filled_operand(grower, values, _descriptor(grower, one.a_type, a_major, 64, one.k), "%u0")
+        a_operand = "%u0"
+    b_major = _major(grower, one.b_type)
+    lines += _filled_operand(grower, values[::-1], _descriptor(grower, one.b_type, b_major, one.n, one.k), "%u1")
+    options = [random.choice(("0", "1", "1", "1"))]
+    if DataType.named(one.a_type).is_float:
+        options += [random.choice(("1", "-1")), random.choice(("1", "-1"))]
+    if DataType.named(one.a_type).bits == 16:
+        options += [] if a_in_registers else [str(int(a_major == "MN"))]
+        options.append(str(int(b_major == "MN")))
+    lines += [
+        "fence.proxy.async.shared::cta;",
+        "bar.sync 0;",
+        "wgmma.fence.sync.aligned;",
+        f"{one.opcode} {names(d)}, {a_operand}, %u1, {', '.join(options)};",
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+    ]
+    grower.add(in_braces(lines, words=2, wides=2), reads=reads, writes=d)
+
+
+def _major(grower: Grower, type_name: str) -> Major:
+    if DataType.named(type_name).bits != 16:
+        return "K"
+    return "MN" if grower.random.random() < 0.5 else "K"
+
+
+def _descriptor(grower: Grower, type_name: str, major: Major, rows: int, k: int) -> WgmmaDescriptor:
+    """A descriptor of which every element lies in the operand's own part of shared memory."""
+    random = grower.random
+    bits = DataType.named(type_name).bits
+    for _ in range(_DESCRIPTOR_TRIES):
+        descriptor = WgmmaDescriptor(
+            16 * random.choice((0, 0, random.randrange(16))),
+            leading_bytes=16 * random.randrange(1 << random.randint(1, 8)),
+            stride_bytes=16 * random.randrange(1 << random.randint(1, 8)),
+            swizzle=random.choice(_WGMMA_SWIZZLES),
+        )
+        addresses = descriptor.addresses(major=major, rows=rows, k=k, element_bits=bits)
+        if addresses.min() >= 0 and addresses.max() < _OPERAND_BYTES - 16:
+            return descriptor
+    raise NoRoomError
+
+
+def _filled_operand(grower: Grower, values: list[Register], descriptor: WgmmaDescriptor, register: str) -> list[str]:
+    """Lines that fill an operand's part of shared memory, and put its descriptor into a register."""
+    base = grower.shared(_OPERAND_BYTES, 1024)
+    lines = ["mad.lo.u32 %t0, %thread, 16, %smem;"]
+    row_bytes = 16 * _WARPGROUP_THREADS
+    for number, offset in enumerate(range(0, _OPERAND_BYTES, row_bytes)):
+        rotated = values[number:] + values[:number]
+        lines.append(f"st.shared.v4.b32 [%t0+{base + offset}], {names(rotated[:4])};")
+    return [
+        *lines,
+        f"add.u32 %t1, %smem, {base};",
+        "and.b32 %t1, %t1, 0x3ffff;",
+        "shr.u32 %t1, %t1, 4;",
+        f"cvt.u64.u32 {register}, %t1;",
+        f"add.s64 {register}, {register}, {descriptor.encode():#x};",
+    ]

@@ -1,0 +1,294 @@
+"""Verifying tilescope on a card: every suite's cases predicted here, run there, and compared.
+
+Two calls give one kind of table:
+
+    verify(["loads"], count=100)  ──▶ Verification: one row a suite, and the capture to save
+    replay(Capture.read(path))    ──▶ the same from a file, without a card
+
+A capture is an archive of arrays (.npz):
+
+    header    JSON: format, card, driver, seed; of every suite its cases, and how those ended that gave no bytes
+    digests   BLAKE2b-128 of every result: equal results need no more
+    kept      whole results, where they are short or differ from what tilescope said when the capture was made
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilescope.arch import ARCH, Arch
+from tilescope.errors import DeviceError
+from tilescope.gpu.driver.isolation import MadeOnCard, Progress, card_in_children
+from tilescope.gpu.verify.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import FirstLine
+from tilescope.rule import rule
+from tilescope.sentence import counted, shortened
+from tilescope.value import Value
+from tilescope.view.drawing import Drawing
+from tilescope.view.parts import Part, Table
+
+_SOURCE = "tilescope verify; a capture is a file, so no example runs"
+CAPTURE_FORMAT = rule(
+    "capture-format",
+    "A capture has the format number that this version reads.",
+    argument="path",
+    found="{path} has format {format}",
+    limit="this tilescope reads {known}",
+    fix="Capture again: tilescope verify --save FILE.",
+    source=_SOURCE,
+)
+CAPTURE = rule(
+    "capture",
+    "A capture is a file that `tilescope verify --save` wrote.",
+    argument="path",
+    found="{path}",
+    limit="a file that `tilescope verify --save` wrote",
+    fix="Use the FILE of tilescope verify --save FILE.",
+    source=_SOURCE,
+)
+OTHER_PROGRAM = rule(
+    "capture-program",
+    "The programs of a capture are those that this tilescope grows from the same seeds.",
+    argument="path",
+    found="program {seed} of the capture has a text with digest {recorded}",
+    limit="this tilescope grows one with digest {grown}",
+    fix="Capture again: tilescope verify kernels --save FILE.",
+    source=_SOURCE,
+)
+FORMAT = 1
+_SHORT_BYTES = 64  # results up to this are always kept whole
+
+
+class Recording(NamedTuple):
+    """One suite of a capture."""
+
+    suite: str
+    cases: tuple[Case, ...]
+    results: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A run on a card: its facts, the seed, and every suite's cases and results."""
+
+    facts: Mapping[str, str]  # card, arch, driver, cuda, date
+    seed: int
+    recordings: tuple[Recording, ...]
+
+    def save(self, path: Path) -> None:
+        """Write the capture to a file."""
+        arrays: dict[str, Any] = {}
+        suites = []
+        for name, cases, results in self.recordings:
+            suites.append({"suite": name, "cases": cases, "ended": [result.ended for result in results]})
+            lengths = [-1 if result.data is None else len(result.data) for result in results]
+            arrays[f"{name}.digests"] = np.frombuffer(b"".join(result.digest for result in results), np.uint8)
+            arrays[f"{name}.lengths"] = np.array(lengths, np.int64)
+            arrays[f"{name}.kept"] = np.frombuffer(b"".join(result.data or b"" for result in results), np.uint8)
+        header = {"format": FORMAT, "facts": dict(self.facts), "seed": self.seed, "suites": suites}
+        arrays["header"] = np.frombuffer(json.dumps(header, separators=(",", ":")).encode(), np.uint8)
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Capture:
+        """The capture in a file; any other file is refused."""
+        try:
+            with np.load(path) as arrays:
+                header = json.loads(arrays["header"].tobytes())
+                number = header["format"]
+                if number == FORMAT:
+                    recordings = tuple(_recording(suite, arrays) for suite in header["suites"])
+                    return cls(header["facts"], header["seed"], recordings)
+        except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            raise CAPTURE.error(path=str(path)) from error
+        raise CAPTURE_FORMAT.error(path=str(path), format=number, known=FORMAT)
+
+
+def _recording(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Recording:
+    """One suite of a capture, from its part of the header and the arrays of the file."""
+    name = header["suite"]
+    digests = arrays[f"{name}.digests"]
+    lengths = arrays[f"{name}.lengths"]
+    kept = arrays[f"{name}.kept"]
+    whole = [part.tobytes() for part in np.split(kept, np.cumsum(np.maximum(lengths, 0)))[:-1]]
+    data = [None if length < 0 else part for length, part in zip(lengths, whole, strict=True)]
+    outcomes = map(Outcome, data, header["ended"], map(bytes, digests.reshape(-1, DIGEST_BYTES)))
+    return Recording(name, tuple(header["cases"]), tuple(outcomes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteResult(Value):
+    """What came of one suite."""
+
+    suite: str
+    cases: int
+    equal: int
+    difference: str  # the first one, in words; empty where there is none
+    seconds: float
+    note: str = ""  # what is told of all cases together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification(MadeOnCard):
+    """A table of suites, with the card that they ran on."""
+
+    replayed: bool  # whether the card's answers come from a capture
+    suites: tuple[SuiteResult, ...]
+    left_out: tuple[str, ...] = ()  # suites that the card's architecture does not have
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the card did what tilescope says in every case."""
+        return all(suite.equal == suite.cases for suite in self.suites)
+
+
+def verify(
+    suites: Iterable[str] = (),
+    *,
+    count: int | None = None,
+    seed: int = 1,
+    only: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Verification, Capture]:
+    """Compare tilescope with the card of this machine; also gives the capture of what the card did.
+
+    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own); `only` is the
+    number of the one case to run, as a difference names it.
+    """
+    chosen = [suite_named(name) for name in suites or SUITE_NAMES]
+    compared = []
+    with card_in_children() as card:
+        arch = card.facts["arch"]
+        here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
+        for suite in here:
+            first = only or 0
+            wanted = suite.count if count is None else count
+            cases = suite.cases(wanted if only is None else only + 1, seed, arch)[first:]
+            try:
+                card.compile(suite.kernels)
+                outcomes = card.outcomes(
+                    suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
+                )
+                compared.append(_compared(suite, cases, outcomes, progress, first=first))
+            except DeviceError as error:
+                left = [each.name for each in here[len(compared) :]]
+                raise _card_lost([result for result, _ in compared], left, seed, error) from error
+    facts = {
+        "card": card.facts["card"],
+        "arch": card.facts["arch"],
+        "driver": card.facts["driver"],
+        "cuda": card.facts["cuda"],
+        "date": card.facts["date"],
+    }
+    left_out = tuple(suite.name for suite in chosen if suite not in here)
+    results = tuple(result for result, _ in compared)
+    verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
+    return verification, Capture(facts, seed, tuple(recording for _, recording in compared))
+
+
+def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, error: DeviceError) -> DeviceError:
+    """The error for a card that was lost during the run: the results so far, and how to go on."""
+    cases = sum(result.cases for result in done)
+    equal = sum(result.equal for result in done)
+    before = f" In the suites before it the card did what tilescope says in {equal} of {cases} cases." if done else ""
+    return DeviceError(
+        f"The card was lost in the suite {left[0]}: {error}{before} "
+        f"Reset the card (nvidia-smi --gpu-reset), then go on with: tilescope verify {' '.join(left)} --seed {seed}"
+    )
+
+
+def replay(capture: Capture, progress: Progress | None = None) -> Verification:
+    """Compare tilescope with what a card did when the capture was made."""
+    results = [_compared(suite_named(name), cases, ended, progress)[0] for name, cases, ended in capture.recordings]
+    facts: dict[str, Any] = dict(capture.facts)
+    return Verification(**facts, seed=capture.seed, replayed=True, suites=tuple(results))
+
+
+def _compared(
+    suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None, *, first: int = 0
+) -> tuple[SuiteResult, Recording]:
+    """How many results are what tilescope says, and what is worth keeping of them; `first` is the number of the first case."""
+    start = time.monotonic()
+    equal = 0
+    difference = ""
+    kept = []
+    for number, (case, result) in enumerate(zip(cases, results, strict=True)):
+        words = suite.difference(case, result)
+        if not words:
+            equal += 1
+        elif not difference:
+            difference = shortened(f"case {first + number}: {words}", 600)
+        is_long = result.data is not None and len(result.data) > _SHORT_BYTES
+        kept.append(replace(result, data=None) if is_long and not words else result)
+        if progress is not None:
+            progress(suite.name, number + 1, len(cases))
+    note = "" if suite.note is None else suite.note(cases, kept)
+    seconds = round(time.monotonic() - start, 1)
+    made = SuiteResult(
+        suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds, note=note
+    )
+    return made, Recording(suite.name, tuple(cases), tuple(kept))
+
+
+def verification_line(verification: Verification) -> FirstLine:
+    """Whether the card did what tilescope says."""
+    cases = sum(suite.cases for suite in verification.suites)
+    equal = sum(suite.equal for suite in verification.suites)
+    if verification.agrees:
+        return line(
+            "The card did what tilescope says in all {cases:case} ({card}).", cases=cases, card=verification.card
+        )
+    first = next(suite for suite in verification.suites if suite.equal < suite.cases)
+    return line(
+        "The card did something else in {differing} of {cases:case} ({card}), first in {suite}[[: {difference}]].",
+        differing=cases - equal,
+        cases=cases,
+        card=verification.card,
+        suite=first.suite,
+        difference=first.difference,
+    )
+
+
+def _note_parts(suite: SuiteResult) -> list[Part]:
+    """The note of a suite; lines after its first one stay lines, such as those of a program, and are counted."""
+    if not suite.note:
+        return []
+    first, *rest = suite.note.split("\n")
+    parts: list[Part] = [f"{suite.suite}: {first}"]
+    if rest:
+        parts.append(Table(enumerate(rest, 1), align="rl"))
+    return parts
+
+
+def draw_verification(verification: Verification) -> Drawing:
+    """The table that `tilescope verify` prints."""
+    rows = tuple(
+        (suite.suite, str(suite.cases), str(suite.equal), f"{suite.seconds:.1f}", suite.difference or "none")
+        for suite in verification.suites
+    )
+    cases = sum(suite.cases for suite in verification.suites)
+    equal = sum(suite.equal for suite in verification.suites)
+    conclusion = f"The card did what tilescope says in all {counted(cases, 'case')}."
+    if equal < cases:
+        conclusion = f"The card did something else in {cases - equal} of {counted(cases, 'case')}."
+    headings = ("suite", "cases", "equal", "seconds", "first difference")
+    parts: list[Part] = [Table(rows, headings, align="lrrrl")]
+    for suite in verification.suites:
+        parts += _note_parts(suite)
+    parts.append(conclusion)
+    if verification.left_out:
+        names = ", ".join(verification.left_out)
+        parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
+    how = "a capture of" if verification.replayed else "on"
+    where = f"{how} {verification.card}, {verification.software}"
+    return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", {"parts": tuple(parts)})

@@ -1,0 +1,1 @@
+"""Watching another program on the card."""

@@ -1,0 +1,1 @@
+"""Changed copies of a kernel: mutants, and remedies that are tried."""

@@ -1,0 +1,386 @@
+"""Registers and memory: mov, ld, st, cvta, mapa, isspacep.
+
+Registers hold unsigned words of their width. A load into a wider register is extended by its type; a store takes the
+low bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tilescope.machine.address import (
+    PARAM_WINDOW,
+    SHARED_OFFSET_MASK,
+    SHARED_RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    WINDOWS,
+    Addresses,
+    Space,
+    is_in_window,
+)
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Words as Values
+from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.observers.access_cost import access_kind
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
+from tilescope.machine.special import CLOCKS, require_special
+from tilescope.machine.step import Lanes, RefusedError, Step
+from tilescope.ptx.syntax import (
+    BITS_OF_TYPE,
+    Address,
+    Instruction,
+    Operand,
+    Register,
+    SpecialRegister,
+    Variable,
+    Vector,
+    named_variable,
+    operand_text,
+)
+from tilescope.sentence import counted
+
+AddressOf = Callable[[Cluster, Lanes], Addresses]
+_PARTS = (2, 4)  # of a value that a mov joins or splits
+
+
+def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
+    """A function that gives the addresses of [base+offset] for some lanes."""
+    number, offset = assembler.address(operand)
+
+    def addresses(cluster: Cluster, at: Lanes) -> Addresses:
+        base = cluster.registers[number][at].astype(np.int64)
+        return base + offset if offset else base
+
+    return addresses
+
+
+def space_of(assembler: Assembler, operand: Operand, space: Space) -> Space:
+    """The space of an access: a named variable knows better (parameters of functions are local memory)."""
+    if isinstance(operand, Address) and isinstance(operand.base, Variable):
+        return assembler.space_of(operand.base)
+    return space
+
+
+def converted(values: Values, dtype: np.dtype[np.generic], *, is_signed: bool) -> Values:
+    """Words as wide as a register: cut, or extended by the sign."""
+    if values.dtype == dtype:
+        return values
+    if is_signed and values.dtype.itemsize < dtype.itemsize:
+        signed = values.view(f"i{values.dtype.itemsize}").astype(f"i{dtype.itemsize}")
+        return signed.view(dtype)
+    return values.astype(dtype)
+
+
+def _ld(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    space = space_of(assembler, instruction.operands[1], words.space())
+    count = words.vector()
+    words.without_effect()
+    type_name = words.type()
+    words.done()
+    elements = assembler.vector(instruction.operands[0])
+    bits = BITS_OF_TYPE[type_name]
+    _require_registers(elements, count, bits)
+    targets = [assembler.target(one) for one in elements]
+    addresses = decode_address(assembler, instruction.operands[1])
+    dtype = DTYPE_OF_BITS[min(bits, 64)]
+    pieces = count * bits // (dtype.itemsize * 8)
+    is_signed = type_name.startswith("s")
+    kind = access_kind("ld", dtype.itemsize * pieces)
+    is_counted = "const" not in instruction.modifiers  # constants have a cache of their own
+
+    def load(cluster: Cluster, at: Lanes) -> None:
+        places = addresses(cluster, at)
+        loaded = cluster.load(space, at, places, dtype, pieces)
+        if is_counted and cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
+        if count == 1:
+            _put(cluster, at, targets[0], loaded, is_signed=is_signed)
+            return
+        per_register = pieces // count
+        for index, target in enumerate(targets):
+            if per_register == 1:
+                value = loaded[:, index]
+            else:
+                value = loaded[:, index * per_register : (index + 1) * per_register]
+            _put(cluster, at, target, value, is_signed=is_signed)
+
+    return load
+
+
+def _require_registers(elements: Sequence[Operand], count: int, bits: int) -> None:
+    """Refuse a load or store that has too few registers, or a register that is narrower than its element."""
+    if len(elements) != count:
+        raise RefusedError(f"{counted(count, 'register')} expected, not {len(elements)}")
+    for element in elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] < bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and an element {bits}")
+
+
+def _put(cluster: Cluster, at: Lanes, target: int | None, values: Values, *, is_signed: bool) -> None:
+    if target is None:
+        return
+    register = cluster.registers[target]
+    register[at] = values if values.ndim > 1 else converted(values, register.dtype, is_signed=is_signed)
+
+
+def _st(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    space = space_of(assembler, instruction.operands[0], words.space())
+    count = words.vector()
+    words.without_effect()
+    type_name = words.type()
+    words.done()
+    bits = BITS_OF_TYPE[type_name]
+    dtype = DTYPE_OF_BITS[min(bits, 64)]
+    elements = assembler.vector(instruction.operands[1])
+    _require_registers(elements, count, bits)
+    sources = [assembler.source(one, type_name) for one in elements]
+    addresses = decode_address(assembler, instruction.operands[0])
+    kind = access_kind("st", count * bits // 8)
+
+    def store(cluster: Cluster, at: Lanes) -> None:
+        if count == 1:
+            value = cluster.registers[sources[0]][at]
+            values = value if value.ndim > 1 else value.astype(dtype, copy=False)
+        else:
+            parts = [cluster.registers[source][at] for source in sources]
+            join = np.concatenate if parts[0].ndim > 1 else _stacked
+            values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
+        places = addresses(cluster, at)
+        cluster.store(space, at, places, values)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.store(cluster.pc, at, places, values, space)
+
+    return store
+
+
+def _stacked(parts: list[Values], axis: int) -> Values:
+    return np.stack(parts, axis=axis)
+
+
+def _mov(assembler: Assembler, instruction: Instruction) -> Step:
+    target, source = instruction.operands
+    words = Words(instruction)
+    type_name = words.type()
+    words.done()
+    if isinstance(source, Vector):
+        return _pack(assembler, target, source)
+    if isinstance(target, Vector):
+        return _unpack(assembler, target, source, type_name)
+    if isinstance(target, Register):
+        require_kind(target, type_name)
+    number = assembler.written(target)
+    if isinstance(source, SpecialRegister):
+        require_special(source.name)
+        if source.name in CLOCKS:
+            return _read_clock(assembler, number)
+    held = assembler.source(source, type_name)
+    return _copy(assembler, number, held)
+
+
+def _copy(assembler: Assembler, target: int, source: int) -> Step:
+    wanted = assembler.dtype(target)
+    if wanted == assembler.dtype(source):
+
+        def move(cluster: Cluster, at: Lanes) -> None:
+            cluster.registers[target][at] = cluster.registers[source][at]
+
+        return move
+
+    def move_converted(cluster: Cluster, at: Lanes) -> None:
+        cluster.registers[target][at] = cluster.registers[source][at].astype(wanted)
+
+    return move_converted
+
+
+def _read_clock(assembler: Assembler, target: int) -> Step:
+    assembler.program.clock_reads.add(len(assembler.program.steps))
+
+    def read(cluster: Cluster, at: Lanes) -> None:
+        register = cluster.registers[target]
+        register[at] = np.array(cluster.launch.clock(), np.uint64).astype(register.dtype)
+
+    return read
+
+
+def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
+    """mov.b32 %r, {%rs1, %rs2}: the first part is the lowest."""
+    number = assembler.written(target)
+    wanted = assembler.dtype(number)
+    part_bits = _part_bits(source, wanted.itemsize * 8)
+    parts = [assembler.source(one, f"b{part_bits}") for one in source.elements]
+    part_dtype = DTYPE_OF_BITS[part_bits]
+
+    def pack(cluster: Cluster, at: Lanes) -> None:
+        held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
+        packed = held.view(wanted.base)
+        cluster.registers[number][at] = packed if wanted.shape else packed[:, 0]
+
+    return pack
+
+
+def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: str) -> Step:
+    """mov.b32 {%rs1, %rs2}, %r."""
+    part_dtype = DTYPE_OF_BITS[_part_bits(target, BITS_OF_TYPE[type_name])]
+    targets = [assembler.target(one) for one in target.elements]
+    number = assembler.source(source, type_name)
+    source_bits = 8 * assembler.dtype(number).itemsize
+    if source_bits != BITS_OF_TYPE[type_name]:
+        raise RefusedError(f"{operand_text(source)} has {source_bits} bits, where {BITS_OF_TYPE[type_name]} are split")
+
+    def unpack(cluster: Cluster, at: Lanes) -> None:
+        held = np.ascontiguousarray(cluster.registers[number][at])
+        parts = held.view(part_dtype).reshape(len(held), len(targets))
+        for index, part in enumerate(targets):
+            _put(cluster, at, part, parts[:, index], is_signed=False)
+
+    return unpack
+
+
+def _part_bits(vector: Vector, total_bits: int) -> int:
+    """The bits of each of the two or four equal parts that a mov joins or splits."""
+    parts = len(vector.elements)
+    bits = total_bits // parts if parts in _PARTS else 0
+    if f"b{bits}" not in BITS_OF_TYPE:
+        raise RefusedError(f"a mov joins or splits 2 or 4 equal parts, not {parts} of {total_bits} bits")
+    for element in vector.elements:
+        if isinstance(element, Register) and BITS_OF_TYPE[element.type] != bits:
+            raise RefusedError(f"{element.name} has {BITS_OF_TYPE[element.type]} bits, and a part {bits}")
+    return bits
+
+
+def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
+    """cvta.shared: to a generic address; cvta.to.shared: back.
+
+    Parameters have one window for both; an address of theirs that went through 32 bits gets it back.
+    """
+    words = Words(instruction)
+    is_back = words.flag("to")
+    space = words.space()
+    words.type()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    written = instruction.operands[1]
+    source = assembler.source(written, "u64")
+    variable = named_variable(written)
+    if variable is not None:
+        space = assembler.space_of(variable)
+    wanted = assembler.dtype(target)
+    if space == "param":
+
+        def convert_parameter(cluster: Cluster, at: Lanes) -> None:
+            offset = cluster.registers[source][at].astype(np.int64) & (WINDOW_BYTES - 1)
+            cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(wanted)
+
+        return convert_parameter
+    window = WINDOWS.get(space, 0)
+    shift = -window if is_back else window
+
+    def convert(cluster: Cluster, at: Lanes) -> None:
+        address = cluster.registers[source][at].astype(np.int64) + shift
+        cluster.registers[target][at] = address.astype(wanted)
+
+    return convert
+
+
+def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
+    """The address of the same variable in another block of the cluster."""
+    shared = _shared_address(assembler, instruction)
+    rank = assembler.source(instruction.operands[2], "u32")
+    wanted = assembler.dtype(shared.target)
+
+    def map_address(cluster: Cluster, at: Lanes) -> None:
+        offset = shared.in_window(cluster, at) & SHARED_OFFSET_MASK
+        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + shared.window
+        cluster.registers[shared.target][at] = address.astype(wanted)
+
+    return map_address
+
+
+def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
+    """The rank of the block whose shared memory an address lies in."""
+    shared = _shared_address(assembler, instruction)
+
+    def rank(cluster: Cluster, at: Lanes) -> None:
+        ranks = shared.in_window(cluster, at) >> SHARED_RANK_SHIFT
+        cluster.registers[shared.target][at] = ranks.astype(np.uint32)
+
+    return rank
+
+
+class _SharedAddress(NamedTuple):
+    """A shared address that an instruction reads, and the register that gets what is made of it."""
+
+    target: int
+    source: int
+    window: int  # where shared memory begins among generic addresses; 0: the address is no generic one
+
+    def in_window(self, cluster: Cluster, at: Lanes) -> Addresses:
+        """The addresses from the window's beginning on."""
+        return cluster.registers[self.source][at].astype(np.int64) - self.window
+
+
+def _shared_address(assembler: Assembler, instruction: Instruction) -> _SharedAddress:
+    words = Words(instruction)
+    space = words.space()
+    words.type()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+    return _SharedAddress(target, source, SHARED_WINDOW if space == "generic" else 0)
+
+
+def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
+    """Whether a generic address lies in a window; shared::cta means that of the own block."""
+    is_own = "shared::cta" in instruction.modifiers or "shared" in instruction.modifiers
+    words = Words(instruction)
+    space = words.space()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+
+    def is_in_space(cluster: Cluster, at: Lanes) -> None:
+        address = cluster.registers[source][at].astype(np.int64)
+        inside = {name: is_in_window(name, address) for name in WINDOWS}
+        if space == "global":
+            result = ~(inside["shared"] | inside["local"] | inside["param"])
+        else:
+            result = inside[space]
+        if space == "shared" and is_own:
+            own = cluster.block_of_lane[at]
+            result = result & ((address - SHARED_WINDOW) >> SHARED_RANK_SHIFT == own)
+        cluster.registers[target][at] = result
+
+    return is_in_space
+
+
+def _createpolicy(assembler: Assembler, instruction: Instruction) -> Step:
+    """A cache policy: a word that changes no value."""
+    target = assembler.written(instruction.operands[0])
+
+    def create(cluster: Cluster, at: Lanes) -> None:
+        cluster.registers[target][at] = 0
+
+    return create
+
+
+FAMILIES: dict[str, Decoder] = {
+    "ld": _ld,
+    "ldu": _ld,
+    "st": _st,
+    "mov": _mov,
+    "cvta": _cvta,
+    "mapa": _mapa,
+    "getctarank": _getctarank,
+    "isspacep": _isspacep,
+    "createpolicy": _createpolicy,
+}

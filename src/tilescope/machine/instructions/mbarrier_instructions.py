@@ -1,0 +1,266 @@
+"""mbarrier: init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count.
+
+Lanes of one warp at one barrier add up in one change; warps follow each other. A poll answers for what has happened when
+it is executed: copies come as late as they may, so the first one fails where they are still under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Words as Values
+from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.instructions.barrier_unit import Meeting, change, initialise, invalidate, meetings, poll
+from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
+from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.recorder import Arrived
+from tilescope.machine.records import RunningPhase
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.ptx.syntax import Instruction, Operand
+from tilescope.sync.detector.mbarrier_order import ArrivalOrder
+from tilescope.sync.mbarrier import Mbarrier
+
+Flags = npt.NDArray[np.bool_]
+_ARRIVALS = ("arrive", "arrive_drop")
+_BYTES = ("expect_tx", "complete_tx")
+_WAITS = ("test_wait", "try_wait")
+_ACTIONS = ("init", "inval", *_ARRIVALS, *_BYTES, *_WAITS, "pending_count")
+_TOKEN_ZERO_BIT = 42  # what any other word has there is no part of a count
+
+
+def decode_shared_address(assembler: Assembler, operand: Operand, space: Space) -> AddressOf:
+    """A function that gives shared addresses, of [base+offset] in shared memory or by generic address.
+
+    `[m]` of a shared variable is a shared address in every form: ptxas makes the same code with and without .shared.
+    """
+    addresses = decode_address(assembler, operand)
+    own_space = space_of(assembler, operand, space)
+    if own_space == "shared":
+        return addresses
+    if own_space != "generic":
+        raise RefusedError(f"an address of shared memory is expected, not of .{own_space}")
+
+    def own_addresses(cluster: Cluster, at: Lanes) -> Addresses:
+        generic = addresses(cluster, at)
+        is_outside = ~is_in_window("shared", generic)
+        if is_outside.any():
+            first = int(np.argmax(is_outside))
+            reason = f"generic address {int(generic[first]):#x}, which is not in shared memory"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(cluster.lanes(at)[first]), int(generic[first]))
+        return generic - SHARED_WINDOW
+
+    return own_addresses
+
+
+def _mbarrier(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    action = words.required(_ACTIONS, f"known action: {', '.join(_ACTIONS)}")
+    if action in _ARRIVALS:
+        return _arrive(assembler, instruction, words, is_drop=action == "arrive_drop")
+    if action in _WAITS:
+        return _wait(assembler, instruction, words)
+    space = words.space()
+    words.without_effect()
+    words.flag("b64")
+    words.done()
+    operands = instruction.operands
+    if action == "pending_count":
+        return _pending_count(assembler, instruction)
+    addresses = decode_shared_address(assembler, operands[0], space)
+    if action == "inval":
+        return _inval(addresses)
+    number = assembler.source(operands[1], "u32")
+    if action == "init":
+        return _init(addresses, number)
+    return _count_bytes(addresses, number, is_expected=action == "expect_tx")
+
+
+def _init(addresses: AddressOf, count: int) -> Step:
+    def init(cluster: Cluster, at: Lanes) -> None:
+        counts = cluster.registers[count][at].tolist()
+        cluster.launch.charge(len(counts))
+        for lane, address, arrivals in zip(
+            cluster.lanes(at).tolist(), addresses(cluster, at).tolist(), counts, strict=True
+        ):
+            initialise(cluster, address, arrivals, lane)
+
+    return init
+
+
+def _inval(addresses: AddressOf) -> Step:
+    def inval(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at).tolist()
+        cluster.launch.charge(len(lanes))
+        for lane, address in zip(lanes, addresses(cluster, at).tolist(), strict=True):
+            invalidate(cluster, address, lane)
+
+    return inval
+
+
+def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
+    """expect_tx and complete_tx, without an arrival."""
+
+    def count(cluster: Cluster, at: Lanes) -> None:
+        for met in _met(cluster, at, addresses):
+            if cluster.order is not None:
+                cluster.order.mbarriers.issue(met.address, met.lanes, "arrival")
+            total = _sum_of(cluster, size, met.lanes)
+            if cluster.log is not None:
+                _log_bytes(cluster, met, total, is_expected=is_expected)
+            if is_expected:
+                change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
+            else:
+                change(cluster, met.address, int(met.lanes[0]), _completing(total))
+
+    return count
+
+
+def _log_bytes(cluster: Cluster, met: Meeting, size_bytes: int, *, is_expected: bool) -> None:
+    assert cluster.log is not None
+    if is_expected:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, 0, size_bytes))
+    else:
+        cluster.log.refuse(cluster.pc, "mbarrier.complete_tx by a thread")
+
+
+def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
+    found = meetings(cluster.lanes(at), addresses(cluster, at))
+    cluster.launch.charge(len(found))
+    return found
+
+
+def _expecting(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
+    return lambda state: state.expect_tx(size_bytes)
+
+
+def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
+    return lambda state: state.complete_tx(size_bytes)
+
+
+def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
+    """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
+    order = ArrivalOrder("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
+    has_bytes = words.flag("expect_tx")
+    words.flag("noComplete")
+    space = words.space()
+    words.without_effect()
+    words.flag("b64")
+    words.done()
+    operands = instruction.operands
+    target = assembler.target(operands[0])
+    addresses = decode_shared_address(assembler, operands[1], space)
+    number = assembler.source(operands[2], "u32") if len(operands) > 2 else None
+    if has_bytes and number is None:
+        raise RefusedError("arrive.expect_tx needs the number of bytes that it expects")
+
+    def come(cluster: Cluster, at: Lanes) -> None:
+        for met in _met(cluster, at, addresses):
+            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, order=order)
+            if target is not None:
+                cluster.registers[target][met.lanes] = np.uint64(token)
+
+    return come
+
+
+def _come(
+    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, order: ArrivalOrder
+) -> int:
+    """The arrivals of one warp at one barrier, and their token."""
+    arrivals = len(met.lanes)
+    size_bytes = 0
+    if has_bytes and number is not None:
+        size_bytes = _sum_of(cluster, number, met.lanes)
+    elif number is not None:
+        arrivals = _sum_of(cluster, number, met.lanes)
+    if cluster.log is not None:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, arrivals, size_bytes, is_drop))
+    next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
+    if cluster.order is not None:
+        cluster.order.mbarriers.arrive(met.address, met.lanes, order)
+    return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
+
+
+def _arriving(arrivals: int, size_bytes: int, *, has_bytes: bool, is_drop: bool) -> Callable[[Mbarrier], Mbarrier]:
+    """The state after a number of arrivals, with their bytes; none at all change nothing."""
+    if arrivals == 0:
+        return lambda state: state
+    if is_drop:
+        return lambda state: state.expect_tx(size_bytes).arrive_drop(arrivals)
+    if has_bytes and arrivals == 1:
+        return lambda state: state.arrive_expect_tx(size_bytes)
+    return lambda state: state.expect_tx(size_bytes).arrive(arrivals)
+
+
+def _sum_of(cluster: Cluster, register: int, lanes: LaneNumbers) -> int:
+    return int(cluster.registers[register][lanes].astype(np.uint64).sum())
+
+
+def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
+    """test_wait and try_wait, by the token of an arrival or by the parity of a phase. The time of a try_wait means nothing."""
+    is_relaxed = "relaxed" in instruction.modifiers
+    has_parity = words.flag("parity")
+    space = words.space()
+    words.without_effect()
+    words.flag("b64")
+    words.done()
+    operands = instruction.operands
+    target = assembler.target(operands[0])
+    addresses = decode_shared_address(assembler, operands[1], space)
+    phase = assembler.source(operands[2], "u32" if has_parity else "b64")
+    phase_bit = 0 if has_parity else 63
+
+    def wait(cluster: Cluster, at: Lanes) -> None:
+        asked = addresses(cluster, at)
+        held = cluster.registers[phase][at].astype(np.uint64)
+        phases = held >> np.uint64(phase_bit) & np.uint64(1)
+        passed = _passed(cluster, at, asked, phases, is_relaxed=is_relaxed)
+        if target is not None:
+            cluster.registers[target][at] = passed
+
+    return wait
+
+
+def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
+    """For each lane whether the phase that it asks for has ended."""
+    passed = np.zeros(len(addresses), np.bool_)
+    questions = addresses * 2 + phases.astype(np.int64)
+    lanes = cluster.lanes(at)
+    is_open = np.ones(len(addresses), np.bool_)
+    while is_open.any():  # once, where all lanes ask the same
+        first = int(np.argmax(is_open))
+        is_asked = questions == questions[first]
+        address = int(addresses[first])
+        parity = int(phases[first])
+        own = lanes[is_asked]
+        sees_end = poll(cluster, address, own, phase=parity, is_relaxed=is_relaxed)
+        passed[is_asked] = sees_end
+        if cluster.log is not None:
+            running = cluster.running_phases.get(address, RunningPhase()).number
+            for answer in np.unique(sees_end).tolist():
+                asking = own[sees_end == answer]
+                cluster.log.polled(cluster.pc, asking, address, parity=parity, phase=running - 1, has_passed=answer)
+        is_open &= ~is_asked
+        cluster.launch.charge(int(is_open.any()) + 1)
+    return passed
+
+
+def _pending_count(assembler: Assembler, instruction: Instruction) -> Step:
+    """mbarrier.pending_count count, token: the arrivals that were missing before the one that gave the token."""
+    target = assembler.written(instruction.operands[0])
+    token = assembler.source(instruction.operands[1], "b64")
+
+    def count(cluster: Cluster, at: Lanes) -> None:
+        tokens = cluster.registers[token][at].astype(np.uint64) & ~np.uint64(1 << _TOKEN_ZERO_BIT)
+        found = [Mbarrier.decode_token(word).pending for word in tokens.tolist()]
+        cluster.registers[target][at] = np.array(found, np.uint32)
+
+    return count
+
+
+FAMILIES: dict[str, Decoder] = {"mbarrier": _mbarrier}

@@ -1,0 +1,1 @@
+"""mma, wgmma, wmma and tcgen05."""

@@ -1,0 +1,125 @@
+"""Operands of tcgen05 in shared memory, as a descriptor finds them: bytes of rows, whatever the swizzle.
+
+The addresses that a descriptor reads are the same for all starts that lie alike in the swizzle's pattern; they are computed
+once, from the first pattern of shared memory on, and moved. Elements narrower than a byte come as the bytes that hold them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.errors import RuleError
+from tilescope.layout import Major
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
+from tilescope.machine.observers.operand_reads import ReadShape
+from tilescope.machine.observers.thread_tiles import WORD_BYTES
+from tilescope.mma.descriptor import Tcgen05Descriptor
+from tilescope.mma.descriptor_form import TCGEN05_FORM
+from tilescope.swizzle import SWIZZLE
+
+_START = TCGEN05_FORM.word.field("start_address")
+_IS_ADDRESS = TCGEN05_FORM.word.field("leading_is_address").mask
+_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
+_HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
+_CACHED_READS = 512
+
+Addresses = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.unsignedinteger]
+
+
+class SmemRead(NamedTuple):
+    """How an instruction reads rows of shared memory: as many elements of `element_bits` each, K-major or not."""
+
+    name: str  # what is read, for a fault: "operand A", "the source of tcgen05.cp"
+    rows: int
+    k: int
+    element_bits: int  # 4 where two elements share a byte
+    major: Major = "K"
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are read as one."""
+        return max(1, self.element_bits // 8)
+
+
+class SmemPlaces(NamedTuple):
+    """Where the elements of a descriptor lie in a block's shared memory: addresses from its window's start on."""
+
+    base: int
+    offsets: Addresses  # (rows, k), bytes that hold two elements once
+    end: int  # the first byte after them, from `base` on
+
+    @property
+    def addresses(self) -> Addresses:
+        """(rows, k) byte addresses in the block's window."""
+        return self.base + self.offsets
+
+
+class _Pattern(NamedTuple):
+    offsets: Addresses
+    end: int
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _pattern(read: SmemRead, word: int) -> _Pattern:
+    """What a descriptor reads whose start lies in the first pattern of shared memory."""
+    descriptor = Tcgen05Descriptor.decode(word)
+    addresses = descriptor.addresses(read.major, read.rows, read.k, read.element_bits)
+    if read.element_bits < 8:
+        addresses = np.ascontiguousarray(addresses[:, :: 8 // read.element_bits])
+    return _Pattern(addresses, int(addresses.max()) + read.stored_bytes)
+
+
+def smem_places(read: SmemRead, word: int, lane: int) -> SmemPlaces:
+    """The places that a descriptor names; what is no descriptor is a fault."""
+    moved = 0 if word & _IS_ADDRESS else word & _HIGH_START_MASK  # an absolute address does not move with the start
+    try:
+        pattern = _pattern(read, word & ~moved)
+    except RuleError as error:
+        raise fault_of(error, lane) from None
+    return SmemPlaces(_START.extract(moved), pattern.offsets, pattern.end)
+
+
+def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: int) -> Codes:
+    """The elements, or bytes of two elements, that a descriptor reads from one block: (rows, k)."""
+    places = smem_places(read, word, lane)
+    held_bytes = cluster.launch.shared_end
+    if places.base + places.end > held_bytes:
+        address = places.base + places.end - read.stored_bytes
+        reason = (
+            f"{read.name} reaches shared address {address:#x}, but shared memory of a block ends at {held_bytes:#x}"
+        )
+        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
+    first_byte = rank * cluster.shared_stride
+    stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{read.stored_bytes}")
+    codes: Codes = stored[places.addresses // read.stored_bytes]
+    return codes
+
+
+def note_operand(cluster: Cluster, operand: Literal["A", "B"], read: SmemRead, word: int, rank: int) -> None:
+    """An operand was read: who wrote it, and under which swizzle, is asked where costs are counted."""
+    assert cluster.costs is not None
+    if word & _IS_ADDRESS:
+        return  # its two parts are tiles of their own
+    moved = word & _HIGH_START_MASK
+    pattern = _pattern(read, word & ~moved)
+    base = _START.extract(moved)
+    shape = ReadShape(operand, read.rows, read.k, read.element_bits, read.major, "tcgen05")
+    cluster.costs.operands.read(cluster, shape, rank, word, base + int(pattern.offsets[0, 0]))
+    if cluster.store_marks is not None:
+        first_word = (rank * cluster.shared_stride + base) // WORD_BYTES
+        words = _pattern_words(read, word & ~moved) + first_word
+        cluster.costs.tiles.multiplied(cluster, shape, rank, shape.descriptor(word), words)
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _pattern_words(read: SmemRead, word: int) -> Addresses:
+    """The 4-byte words that a descriptor reads, each once, in ascending order."""
+    offsets = _pattern(read, word).offsets
+    reached = offsets[..., None] + np.arange(0, read.stored_bytes, min(read.stored_bytes, WORD_BYTES))
+    return np.unique(reached // WORD_BYTES)

@@ -1,0 +1,276 @@
+"""tcgen05: tensor memory and the tensor core that works on it (Blackwell), known from documents.
+
+    alloc, dealloc, relinquish_alloc_permit     columns of tensor memory, by one warp
+    ld, st, wait::ld, wait::st                  tmem_moves.py
+    cp, shift                                   tmem_copies.py
+    mma                                         tensor_products.py
+    commit                                      an arrival at an mbarrier after all of these that the thread has issued
+    fence::before_thread_sync, after_…          nothing to do: only the order is told
+
+Products and copies of a block, or of a pair of blocks, are done in the order in which they were issued, as late as a commit allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tilescope.arch import WARP_LANES
+from tilescope.errors import RuleError
+from tilescope.machine.address import SHARED_WINDOW
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.fault import fault_of
+from tilescope.machine.front import Front
+from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, barrier_at, change
+from tilescope.machine.instructions.copy_engine import cast_to
+from tilescope.machine.instructions.load_store import AddressOf
+from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
+from tilescope.machine.instructions.modifiers import Words, require_target
+from tilescope.machine.instructions.tensor_core.tensor_products import decode_product
+from tilescope.machine.instructions.tensor_core.tmem_copies import decode_copy, decode_shift
+from tilescope.machine.instructions.tensor_core.tmem_moves import decode_move, decode_wait
+from tilescope.machine.pending import Work
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.recorder import Committed, Fenced, TensorFreed
+from tilescope.machine.schedule import Schedule
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.tmem_state import pair_ranks, split_address
+from tilescope.mma.tcgen05_kind import BLACKWELL
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
+from tilescope.ptx.syntax import Instruction
+
+_GROUPS = {"cta_group::1": 1, "cta_group::2": 2}
+_WORD = np.dtype(np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocTurn:
+    """tcgen05.alloc: a warp waits until enough columns are free, and writes their address to shared memory."""
+
+    target: AddressOf
+    columns: int  # the register
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Allocate for the warps whose columns are free; the others look again when something changes."""
+        cluster = schedule.cluster
+        schedule.gathered(front)
+        complete = Collective(_nothing).complete(cluster, front.lanes, front.lanes)
+        if not complete.all():
+            schedule.gather(front, complete)
+            if not len(front.lanes):
+                return
+        pc = front.pc
+        warps = front.lanes // WARP_LANES
+        waiting = [
+            front.lanes[warps == warp]
+            for warp in np.unique(warps).tolist()
+            if not self._allocate(cluster, front.lanes[warps == warp])
+        ]
+        served = front.lanes if not waiting else front.lanes[~np.isin(front.lanes, np.concatenate(waiting))]
+        for lanes in waiting:
+            schedule.spin(Front(pc, lanes, front.rounds, front.steps), reads_clock=False)
+        if len(served):
+            front.lanes = served
+            schedule.go_on(front, pc + 1)
+
+    def _allocate(self, cluster: Cluster, lanes: LaneNumbers) -> bool:
+        """Columns for one warp; False while there are none."""
+        lane = int(lanes[0])
+        rank = int(cluster.block_of_lane[lane])
+        memory = cluster.tensor_memory
+        before = memory.books[rank]
+        try:
+            first = memory.allocate(rank, int(cluster.registers[self.columns][lane]))
+        except RuleError as error:
+            raise fault_of(error, lane) from None
+        if first is None:
+            return False
+        at = np.array([lane])
+        target = self.target(cluster, at)
+        cluster.store("shared", at, target, np.array([first], _WORD))
+        cluster.version += 1
+        if cluster.order is not None:
+            cluster.order.tensor.allocate(lanes, int(target[0]), before, memory.books[rank])
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "write", target, _WORD.itemsize)
+            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))  # copies over the address need no fence
+        return True
+
+
+def _nothing(cluster: Cluster, at: Lanes) -> None:
+    """The step of a warp that only has to gather all its lanes."""
+
+
+def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
+    _take_sync(words)
+    space = words.space()
+    words.flag("b32")
+    words.done()
+    target, columns = instruction.operands
+    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"))
+
+
+def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
+    """tcgen05.dealloc taddr, nCols; if the block has no such allocation, nothing is freed, and that is a finding."""
+    _take_sync(words)
+    words.flag("b32")
+    words.done()
+    address = assembler.source(instruction.operands[0], "u32")
+    columns = assembler.source(instruction.operands[1], "u32")
+
+    def free(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        for lane in lanes[np.unique(lanes // WARP_LANES, return_index=True)[1]].tolist():
+            _free(cluster, lane, int(cluster.registers[address][lane]), int(cluster.registers[columns][lane]))
+
+    return Collective(free)
+
+
+def _free(cluster: Cluster, lane: int, word: int, columns: int) -> None:
+    rank = int(cluster.block_of_lane[lane])
+    memory = cluster.tensor_memory
+    try:
+        memory.books[rank] = memory.books[rank].dealloc(word, columns)
+        cluster.version += 1  # a warp may wait for these columns
+    except RuleError:
+        first = split_address(word)[1]
+        if cluster.order is not None:
+            cluster.order.tensor.free_nothing(lane, rank, first, columns)
+        return
+    first = split_address(word)[1]
+    if cluster.order is not None:
+        cluster.order.tensor.free(lane, rank, first, columns)
+    if cluster.log is not None:
+        lanes_of_tmem = np.arange(TMEM_LANES)[:, None] * TMEM_COLUMNS
+        cluster.log.add(TensorFreed(cluster.pc, lane, (lanes_of_tmem + first + np.arange(columns)).ravel()))
+
+
+def _relinquish(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
+    _take_sync(words)
+    words.done()
+
+    def relinquish(cluster: Cluster, at: Lanes) -> None:
+        books = cluster.tensor_memory.books
+        for rank in np.unique(cluster.block_of_lane[at]).tolist():
+            books[rank] = replace(books[rank], may_allocate=False)
+
+    return Collective(relinquish)
+
+
+def _take_sync(words: Words) -> None:
+    words.flag("sync")
+    words.flag("aligned")
+
+
+def _commit(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Step:
+    """tcgen05.commit…{.shared::cluster}{.multicast::cluster}.b64 [mbar]{, ctaMask}."""
+    words.required(("mbarrier::arrive::one",), "mbarrier::arrive::one")
+    has_mask = words.flag("multicast::cluster")
+    space = words.space()
+    words.flag("b64")
+    words.done()
+    addresses_of = decode_shared_address(assembler, instruction.operands[0], space)
+    mask = assembler.source(instruction.operands[1], "u16") if has_mask else None
+
+    def issue(cluster: Cluster, at: Lanes) -> None:
+        addresses = addresses_of(cluster, at)
+        if space == "shared":
+            addresses = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
+        cluster.launch.charge(len(addresses))
+        for lane, address in zip(cluster.lanes(at).tolist(), addresses.tolist(), strict=True):
+            targets = [address]
+            if mask is not None:
+                targets = cast_to(cluster, lane, address, int(cluster.registers[mask][lane]))
+            if cluster.log is not None:
+                cluster.log.add(Committed(cluster.pc, lane, tuple(targets)))
+            for target in targets:
+                _add_arrival(cluster, lane, target, cta_group)
+
+    return issue
+
+
+def _add_arrival(cluster: Cluster, lane: int, address: int, cta_group: int) -> None:
+    """An arrival when all that was issued before it for these blocks is done."""
+    pc = cluster.pc
+    pending = cluster.pending
+    cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
+    barrier_at(cluster, address, lane)
+    ranks = pair_ranks(int(cluster.block_of_lane[lane]), cta_group, cluster.blocks, lane)
+    before = [
+        work for work in pending.works if work.kind == "tcgen05" and int(cluster.block_of_lane[work.lanes[0]]) in ranks
+    ]
+    order = cluster.order
+    committed = None if order is None else order.tensor.commit(lane, address)
+
+    def perform(lanes: LaneNumbers) -> None:
+        for work in before:
+            if work in pending.works:
+                pending.finish(work)
+        cluster.pc = pc
+        if order is not None and committed is not None:
+            order.tensor.arrived(committed)
+        change(cluster, address, lane, lambda state: state.arrive(1))
+
+    pending.add(Work("arrival", pc, np.array([lane]), perform, barrier=address))
+
+
+def _fence(*, is_before: bool) -> Step:
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.log is not None:
+            cluster.log.add(Fenced(cluster.pc, at, "tcgen05.before" if is_before else "tcgen05.after"))
+        if cluster.order is None:
+            return
+        if is_before:
+            cluster.order.tensor.fence_before(cluster.lanes(at))
+        else:
+            cluster.order.tensor.fence_after(cluster.lanes(at))
+
+    return fence
+
+
+Grouped = Callable[[Assembler, Instruction, Words, int], Step | Turn]
+_GROUPED: dict[str, Grouped] = {
+    "alloc": _alloc,
+    "dealloc": _dealloc,
+    "relinquish_alloc_permit": _relinquish,
+    "cp": decode_copy,
+    "shift": decode_shift,
+    "mma": decode_product,
+    "commit": _commit,
+}
+_ACTIONS = (
+    *_GROUPED,
+    "ld",
+    "st",
+    "wait::ld",
+    "wait::st",
+    "fence::before_thread_sync",
+    "fence::after_thread_sync",
+)
+
+
+def _tcgen05(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+    require_target(assembler.module, BLACKWELL, "tcgen05")
+    words = Words(instruction)
+    action = words.required(_ACTIONS, f"known action: {', '.join(_ACTIONS)}")
+    if action in ("ld", "st"):
+        return decode_move(assembler, instruction)
+    if action == "wait::ld":
+        return decode_wait("tcgen05.ld", words)
+    if action == "wait::st":
+        return decode_wait("tcgen05.st", words)
+    if action.startswith("fence::"):
+        words.done()
+        return _fence(is_before=action == "fence::before_thread_sync")
+    cta_group = _GROUPS[words.required(_GROUPS, ".cta_group::1 or .cta_group::2")]
+    groups = assembler.program.cta_groups
+    groups.add(cta_group)
+    if len(groups) > 1:
+        raise RefusedError("all tcgen05 instructions of a kernel have the same cta_group, and this one has another")
+    return _GROUPED[action](assembler, instruction, words, cta_group)
+
+
+FAMILIES: dict[str, Decoder] = {"tcgen05": _tcgen05}

@@ -1,0 +1,412 @@
+"""wgmma: a warpgroup multiplies by a matrix in shared memory while its threads go on.
+
+    wgmma.fence                      nothing to do: registers are read and written when the product is made
+    wgmma.mma_async  D, A, B, …      issued: descriptors and scale-d are taken now, operands and D when it is performed
+    wgmma.mma_async.sp  D, A, B, E, …  half of A, and its metadata from a register of every thread
+    wgmma.commit_group               what was issued becomes a group
+    wgmma.wait_group N               all groups but the N newest are performed, in their order
+
+Measured on an H200: the bits of a descriptor that belong to no field are not looked at; that of the first warp counts for
+all four; an operand that lies outside of the block's shared memory is an illegal address (addresses do not wrap at 2**18), and a
+warpgroup without one of its warps an illegal instruction.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.layout import Major
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, OPERAND_FIX, KernelFaultError
+from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.instructions.tensor_core.metadata_operand import MetadataOperand, metadata_operand
+from tilescope.machine.instructions.tensor_core.mma import Product, decode_product
+from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
+from tilescope.machine.observers.operand_reads import ReadShape
+from tilescope.machine.observers.thread_tiles import WORD_BYTES
+from tilescope.machine.pending import Work
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.recorder import Grouped, Multiplied, OperandRead
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.mma.descriptor_form import WGMMA_FORM
+from tilescope.mma.instruction import WGMMA_M
+from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
+from tilescope.sentence import counted
+from tilescope.swizzle import SWIZZLE
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.detector import Order
+from tilescope.sync.shadow.shadow_cells import CellNumbers
+
+WARPGROUP_LANES = 128
+WARPGROUP_WARPS = WARPGROUP_LANES // WARP_LANES
+_START = WGMMA_FORM.word.field("start_address")
+_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
+_HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
+_ALL_BITS = (1 << 64) - 1
+_UNUSED_MASK = sum(1 << bit for bit in WGMMA_FORM.word.reserved_ones(_ALL_BITS))
+_CACHED_READS = 512
+
+Descriptors = npt.NDArray[np.uint64]
+
+
+class SmemRead(NamedTuple):
+    """How an instruction reads one operand from shared memory, wherever its descriptor points."""
+
+    operand: Literal["A", "B"]
+    rows: int  # of m or n
+    k: int
+    element_bits: int
+    major: Major
+    sign_mask: int  # of an element that is negated; 0: it is not
+
+    @property
+    def shape(self) -> ReadShape:
+        """What is read, whatever becomes of its signs."""
+        return ReadShape(self.operand, self.rows, self.k, self.element_bits, self.major)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are read as one: an element, or those that hold eight bits."""
+        return max(1, self.element_bits // 8)
+
+    def matrices(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> Elements:
+        """The codes that the descriptors of warpgroups read: (groups, rows, k)."""
+        pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
+        return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
+
+    def cells(self, cluster: Cluster, witness: Witness, lane: int, word: int) -> CellNumbers:
+        """The cells of shared memory that one descriptor reads, each once."""
+        places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
+        base = _START.extract(word & _HIGH_START_MASK)
+        first_byte = lane // cluster.block_lanes * cluster.shared_stride + base
+        end = (lane // cluster.block_lanes + 1) * cluster.shared_stride
+        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), witness.cell_bytes)
+        if first_byte + places.end > end:
+            return cells[:0]  # a fault when it is performed
+        return cells + first_byte // witness.cell_bytes
+
+    def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
+        """The codes that one descriptor reads from the block of a lane."""
+        places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
+        base = _START.extract(word & _HIGH_START_MASK)
+        held_bytes = cluster.launch.shared_end
+        if base + places.end > held_bytes:
+            address = base + places.end - self.stored_bytes
+            reached = f"operand {self.operand} reaches shared address {address:#x}"
+            reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
+            raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
+        if cluster.costs is not None:
+            first_element = base + int(places.units[0, 0]) * self.stored_bytes
+            cluster.costs.operands.read(cluster, self.shape, lane // cluster.block_lanes, word, first_element)
+        first_byte = lane // cluster.block_lanes * cluster.shared_stride
+        if cluster.costs is not None and cluster.store_marks is not None:
+            words = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), WORD_BYTES)
+            descriptor = WgmmaDescriptor.decode(word & ~_UNUSED_MASK)
+            cluster.costs.tiles.multiplied(
+                cluster,
+                self.shape,
+                lane // cluster.block_lanes,
+                descriptor,
+                words + (first_byte + base) // WORD_BYTES,
+            )
+        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
+        codes: Elements = stored[places.units + base // self.stored_bytes]
+        if self.element_bits == 1:
+            codes = codes.view(np.uint32)  # as registers hold them
+        return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+
+def operand_bytes(read: SmemRead, descriptor: int) -> npt.NDArray[np.int64]:
+    """The first byte of everything that an operand is read from, in the block's shared memory; `stored_bytes` each."""
+    places = _places(read, descriptor & ~(_HIGH_START_MASK | _UNUSED_MASK))
+    return places.units.ravel() * read.stored_bytes + _START.extract(descriptor & _HIGH_START_MASK)
+
+
+class _Places(NamedTuple):
+    """Where elements lie, in units of what is read as one, from the start of the swizzle's pattern on."""
+
+    units: npt.NDArray[np.int64]
+    end: int  # the first byte after them
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _places(read: SmemRead, word: int) -> _Places:
+    """The places that a descriptor reads whose start lies in the first pattern of shared memory."""
+    descriptor = WgmmaDescriptor.decode(word)
+    addresses = descriptor.addresses(read.major, read.rows, read.k, read.element_bits)
+    if read.element_bits == 1:
+        addresses = np.ascontiguousarray(addresses[:, ::8])
+    units = addresses // read.stored_bytes
+    return _Places(units, (int(units.max()) + 1) * read.stored_bytes)
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _cells_of(read: SmemRead, word: int, cell_bytes: int) -> CellNumbers:
+    """The cells of those places, from the start of the swizzle's pattern on."""
+    places = _places(read, word)
+    per_unit = max(1, read.stored_bytes // cell_bytes)
+    first = places.units * read.stored_bytes // cell_bytes
+    return np.unique(first.ravel()[:, None] + np.arange(per_unit))
+
+
+def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
+    """The warpgroups that some lanes belong to; one without all of its four warps is a fault."""
+    if isinstance(at, slice) and cluster.block_lanes % WARPGROUP_LANES == 0:
+        return lane_groups(cluster, at, WARPGROUP_LANES)
+    lanes = cluster.lanes(at)
+    group_of_lane = cluster.grouping(WARPGROUP_LANES).of_lane
+    warps = np.unique(lanes // WARP_LANES)
+    groups, warp_counts = np.unique(group_of_lane[warps * WARP_LANES], return_counts=True)
+    if (warp_counts < WARPGROUP_WARPS).any():
+        group = int(groups[np.argmax(warp_counts < WARPGROUP_WARPS)])
+        lane = int(lanes[np.argmax(group_of_lane[lanes] == group)])
+        came = counted(int(warp_counts[groups == group][0]), "warp")
+        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {came} of this one reached it"
+        raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
+    return lane_groups(cluster, lanes, WARPGROUP_LANES)
+
+
+class Multiplication(NamedTuple):
+    """One wgmma.mma_async as it was decoded; registers by number."""
+
+    product: Product
+    d_tile: RegisterTile
+    d: tuple[int, ...]
+    a_tile: RegisterTile
+    a: tuple[int, ...]  # the fragment, or nothing where A lies in shared memory
+    a_descriptor: int
+    a_read: SmemRead
+    b_descriptor: int
+    b_read: SmemRead
+    scale_d: tuple[int, bool]  # a predicate, and whether it is negated
+    metadata: MetadataOperand | None = None  # of a sparse A
+
+    @property
+    def read_registers(self) -> tuple[int, ...]:
+        """What is read when the product is made, beside D."""
+        return self.a if self.metadata is None else (*self.a, self.metadata.register)
+
+    def issue(self, cluster: Cluster, at: Lanes) -> None:
+        """Take what does not wait, and leave the rest to be done later."""
+        groups = warpgroups_of(cluster, at)
+        first_lanes = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
+        number, is_negated = self.scale_d
+        issued = Issued(
+            self,
+            cluster.pc,
+            first_lanes,
+            cluster.registers[self.a_descriptor][first_lanes].astype(np.uint64),
+            cluster.registers[self.b_descriptor][first_lanes].astype(np.uint64),
+            cluster.registers[number][first_lanes].astype(np.bool_) ^ is_negated,
+        )
+
+        def perform(lanes: LaneNumbers) -> None:
+            issued.perform(cluster, lanes)
+
+        if cluster.log is not None:
+            cluster.log.add(issued.row())
+        registers = frozenset((*self.d, *self.read_registers))
+        if cluster.order is not None:
+            self._tell_order(cluster, cluster.order, issued)
+        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
+
+    def _tell_order(self, cluster: Cluster, order: Order, issued: Issued) -> None:
+        """The operands in shared memory, and the registers, of every warpgroup that multiplies."""
+        open_groups = cluster.pending.open_groups["wgmma"]
+        for number, first_lane in enumerate(issued.first_lanes.tolist()):
+            lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
+            operands = [self.b_read.cells(cluster, order.witness, first_lane, int(issued.b_descriptors[number]))]
+            if not self.a:
+                operands.append(
+                    self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
+                )
+            order.products.issue(lanes, operands, int(open_groups[first_lane]))
+            own = self.read_registers
+            read = (*own, *self.d) if issued.adds_d[number] else own
+            group = int(open_groups[first_lane])
+            order.products.use(lanes, frozenset(read), frozenset((*own, *self.d)), group)
+
+
+class Issued(NamedTuple):
+    """A wgmma.mma_async under way; entries are by warpgroup."""
+
+    multiplication: Multiplication
+    pc: int
+    first_lanes: LaneNumbers
+    a_descriptors: Descriptors
+    b_descriptors: Descriptors
+    adds_d: npt.NDArray[np.bool_]
+
+    def row(self) -> Multiplied:
+        """What the log says of it."""
+        operands = [OperandRead(self.multiplication.b_read, self.b_descriptors)]
+        if not self.multiplication.a:
+            operands.append(OperandRead(self.multiplication.a_read, self.a_descriptors))
+        return Multiplied(self.pc, self.first_lanes, tuple(operands))
+
+    def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
+        """Multiply for the warpgroups of some lanes: all of them by one sum."""
+        waiting_pc = cluster.pc
+        cluster.pc = self.pc  # the instruction that a fault names
+        decoded = self.multiplication
+        groups = warpgroups_of(cluster, lanes)
+        own_first = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
+        chosen = np.searchsorted(self.first_lanes, own_first)
+        if decoded.a:
+            a = decoded.a_tile.gathered(cluster, decoded.a, groups)[:, 0]
+            if decoded.a_read.sign_mask:
+                a ^= a.dtype.type(decoded.a_read.sign_mask)
+        else:
+            a = decoded.a_read.matrices(cluster, own_first, self.a_descriptors[chosen])
+        b = decoded.b_read.matrices(cluster, own_first, self.b_descriptors[chosen])
+        before = decoded.d_tile.gathered(cluster, decoded.d, groups)[:, 0]
+        before[~self.adds_d[chosen]] = 0
+        if decoded.metadata is None:
+            after = decoded.product.summed(cluster, a, b, before)
+        else:
+            nibbles = decoded.metadata.nibbles(cluster, groups)
+            after = decoded.product.sparse_summed(cluster, a, b, before, nibbles)
+        decoded.d_tile.fill(cluster, decoded.d, groups, after)
+        cluster.pc = waiting_pc
+
+
+def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    product = decode_product("wgmma", words)
+    words.done()
+    if product.bit_operation != "and":
+        raise RefusedError("wgmma of bits has only .and.popc")
+    metadata: MetadataOperand | None = None
+    d_operand, a_operand, b_operand, *others = instruction.operands
+    if product.row.is_sparse:
+        if len(others) < 2:
+            raise RefusedError("after B come the metadata and the sparsity selector")
+        metadata = metadata_operand(assembler, product.name, product.a_type.name, *others[:2])
+        others = others[2:]
+    if not others:
+        raise RefusedError("after the matrices comes scale-d")
+    scale_operand, *options = others
+    d_tile = RegisterTile(product.name, "D", product.d_type.name)
+    a_tile = RegisterTile(product.name, "A", product.a_type.name)
+    a_in_registers = isinstance(a_operand, Vector)
+    chosen = _options(product, options, a_in_registers=a_in_registers)
+    element_bits = product.a_type.smem_bits
+    no_descriptor = assembler.constant(0, 64)
+    multiplication = Multiplication(
+        product=product,
+        d_tile=d_tile,
+        d=d_tile.targets(assembler, d_operand),
+        a_tile=a_tile,
+        a=a_tile.sources(assembler, a_operand) if a_in_registers else (),
+        a_descriptor=no_descriptor if a_in_registers else assembler.source(a_operand, "b64"),
+        a_read=SmemRead("A", WGMMA_M, product.row.a_k, element_bits, chosen.a_major, chosen.a_sign_mask),
+        b_descriptor=assembler.source(b_operand, "b64"),
+        b_read=SmemRead("B", product.n, product.row.k, element_bits, chosen.b_major, chosen.b_sign_mask),
+        scale_d=assembler.predicate(scale_operand),
+        metadata=metadata,
+    )
+    return Collective(multiplication.issue, group_lanes=WARPGROUP_LANES)
+
+
+class _Options(NamedTuple):
+    """The constants that end a wgmma.mma_async."""
+
+    a_sign_mask: int = 0
+    b_sign_mask: int = 0
+    a_major: Major = "K"
+    b_major: Major = "K"
+
+
+def _options(product: Product, operands: list[Operand], *, a_in_registers: bool) -> _Options:
+    """imm-scale-a, imm-scale-b (floats), then imm-trans-a unless A lies in registers, and imm-trans-b (16 bits)."""
+    names = []
+    if product.a_type.is_float:
+        names += ["imm-scale-a", "imm-scale-b"]
+    if product.a_type.bits == 16:
+        names += ["imm-trans-b"] if a_in_registers else ["imm-trans-a", "imm-trans-b"]
+    if len(operands) != len(names):
+        wanted = ", ".join(["scale-d", *names])
+        raise RefusedError(f"after the matrices come {wanted}, not {len(operands) + 1} of these")
+    numbers = {name: _constant(name, operand) for name, operand in zip(names, operands, strict=True)}
+    sign_mask = 1 << product.a_type.bits - 1
+    return _Options(
+        a_sign_mask=sign_mask if numbers.get("imm-scale-a") == -1 else 0,
+        b_sign_mask=sign_mask if numbers.get("imm-scale-b") == -1 else 0,
+        a_major="MN" if numbers.get("imm-trans-a") == 1 else "K",
+        b_major="MN" if numbers.get("imm-trans-b") == 1 else "K",
+    )
+
+
+def _constant(name: str, operand: Operand) -> int:
+    allowed = (-1, 1) if name.startswith("imm-scale") else (0, 1)
+    if not isinstance(operand, Immediate) or operand.value not in allowed:
+        raise RefusedError(f"{name} is the constant {allowed[0]} or {allowed[1]}")
+    return operand.value
+
+
+def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        """Registers are read and written when the product is made: only the order is told."""
+        if cluster.order is not None:
+            cluster.order.products.fence(cluster.lanes(at))
+
+    return Collective(fence, group_lanes=WARPGROUP_LANES)
+
+
+def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+
+    def commit(cluster: Cluster, at: Lanes) -> None:
+        cluster.pending.commit("wgmma", cluster.lanes(at))
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=True))
+
+    return Collective(commit, group_lanes=WARPGROUP_LANES)
+
+
+def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+    (operand,) = instruction.operands
+    if not isinstance(operand, Immediate) or operand.value < 0:
+        raise RefusedError("wgmma.wait_group takes a constant of 0 or more")
+    newest = operand.value
+
+    def wait(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        cluster.pending.wait_group("wgmma", lanes, newest)
+        if cluster.order is not None:
+            groups = cluster.grouping(WARPGROUP_LANES).of_lane[lanes]
+            for group in np.unique(groups).tolist():
+                own = lanes[groups == group]
+                done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
+                cluster.order.products.wait(own, done)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=False, newest=newest))
+
+    return Collective(wait, group_lanes=WARPGROUP_LANES)
+
+
+def _take_sync(words: Words) -> None:
+    words.flag("sync")
+    words.flag("aligned")
+    words.done()
+
+
+_ACTIONS = {"mma_async": _mma_async, "fence": _fence, "commit_group": _commit_group, "wait_group": _wait_group}
+
+
+def _wgmma(assembler: Assembler, instruction: Instruction) -> Turn:
+    words = Words(instruction)
+    action = words.required(_ACTIONS, "mma_async, fence, commit_group or wait_group")
+    return _ACTIONS[action](assembler, instruction, words)
+
+
+FAMILIES: dict[str, Decoder] = {"wgmma": _wgmma}

@@ -1,0 +1,189 @@
+"""Arguments of a launch into the bytes of the kernel's parameters.
+
+.param .u64 a                  an array (placed for this run), or an address
+.param .u32 n                  an integer;  .param .f32: a float
+.param .align 64 .b8 m[128]    a tensor map, or 128 bytes
+.param .align 8 .b8 s[24]      bytes: a struct by value, which `pack` makes of its fields
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import Violation, raise_all
+from tilescope.machine.launch.host_array import host_array, is_array
+from tilescope.machine.launch.packing import PackedStruct
+from tilescope.machine.memory import Memory, contents_of
+from tilescope.machine.program import Program
+from tilescope.machine.report.run import ArgumentArray
+from tilescope.ptx.source_name import parameter_name, source_name
+from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
+from tilescope.reading import entries, plain_int
+from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import printed
+from tilescope.tensor_map import AnyMap
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, is_encodable
+
+_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u32 n) { ret; }"
+
+ARGUMENT_COUNT = rule(
+    "kernel-arguments",
+    "A launch has one argument for each parameter of the kernel.",
+    argument="args",
+    found="{given:argument}",
+    limit="{entry} has {wanted:parameter}: {names:, }",
+    fix="Pass {wanted:argument}, in the order of the parameters.",
+    source="PTX ISA, .entry: kernel parameters",
+    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
+    failing=f'ts.Kernel("{_PTX}").run(1, 32, [7, 8])',
+)
+ARGUMENT_KIND = rule(
+    "kernel-argument",
+    "An argument fits its parameter: a number, an array, a tensor map, or as many bytes as the parameter has.",
+    argument="args[{index}]",
+    found="{shown}",
+    limit="{name} is {declared}",
+    fix="Pass {wanted}.",
+    source="PTX ISA, .entry: kernel parameters",
+    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
+    failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
+)
+OTHER_SIZE = ARGUMENT_KIND.worded(
+    found="{given_bytes:byte}[[, by ts.pack: {layout}]]",
+    limit="{name} has {wanted_bytes:byte}",
+    fix="Pass {wanted_bytes:byte}: look for a field of another type or alignment, or one that is missing.",
+)
+
+_MOST_ARGUMENTS = 4096  # that are counted; the parameters of a kernel take at most 32764 bytes
+Argument = object  # an int, a float, a tensor map, bytes or an array
+
+
+class Parameters:
+    """The bytes of a launch's parameters, and the maps that only this run can read."""
+
+    def __init__(self, program: Program, memory: Memory) -> None:
+        self._program = program
+        self._memory = memory
+        self.content: npt.NDArray[np.uint8] = np.zeros(rounded_up(program.param_bytes, 16), np.uint8)
+        self.given_maps: dict[bytes, AnyMap] = {}
+
+    def fill(self, given: Sequence[Argument]) -> None:
+        """Lay out all arguments; a RuleError names all that do not fit."""
+        entry = self._program.entry
+        parameters = entry.parameters
+        arguments = entries(given, _MOST_ARGUMENTS)
+        if arguments is None:
+            raise ARGUMENT_TYPE.error(
+                argument="args", found=printed(given), limit="a sequence of arguments", fix="Use args=[…]."
+            )
+        if len(arguments) != len(parameters):
+            raise ARGUMENT_COUNT.error(
+                given=len(arguments),
+                wanted=len(parameters),
+                entry=source_name(entry.name),
+                names=[parameter_name(entry.name, parameter.name) for parameter in parameters],
+            )
+        problems: list[Violation] = []
+        for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+            held = self._bytes_of(parameter, argument)
+            if held is None:
+                name = parameter_name(entry.name, parameter.name)
+                problems.append(_misfit(index, parameter, name, argument))
+                continue
+            start = self._program.param_offsets[parameter.number]
+            self.content[start : start + len(held)] = np.frombuffer(held, np.uint8)
+        raise_all(problems)
+
+    def arrays(self, given: Sequence[Argument]) -> tuple[ArgumentArray | None, ...]:
+        """The array that each argument is, or whose address or map it is; None for any other argument."""
+        return tuple(self._array_of(argument) for argument in given)
+
+    def _array_of(self, argument: Argument) -> ArgumentArray | None:
+        if is_array(argument):
+            return ArgumentArray(host_array(argument), self._memory.place(argument))
+        address = argument.address if isinstance(argument, AnyMap) else plain_int(argument)
+        region = None if address is None else contents_of(self._memory).region_at(address)
+        if region is None or region.address != address:
+            return None
+        return ArgumentArray(region.array, region.address)
+
+    def _bytes_of(self, parameter: Variable, argument: Argument) -> bytes | None:
+        size_bytes = parameter.size_bytes or 0
+        bits = BITS_OF_TYPE[parameter.type]
+        is_scalar = size_bytes * 8 == bits
+        if isinstance(argument, AnyMap):
+            return self._given_map(argument, size_bytes, is_address=is_scalar and bits == 64)
+        if isinstance(argument, bytes | bytearray | memoryview):
+            return bytes(argument) if len(bytes(argument)) == size_bytes else None
+        if not is_scalar:
+            return None
+        if is_array(argument):
+            return self._memory.place(argument).to_bytes(8, "little") if bits == 64 else None
+        return _number_bytes(parameter.type, bits, argument)
+
+    def _given_map(self, tensor_map: AnyMap, size_bytes: int, *, is_address: bool) -> bytes | None:
+        """A map as a parameter takes it: its bytes, or for a CUtensorMap* where they lie in global memory."""
+        if is_address:
+            held = np.frombuffer(self._map_bytes(tensor_map), np.uint8).copy()
+            return self._memory.place(held).to_bytes(8, "little")
+        return self._map_bytes(tensor_map) if size_bytes == DESCRIPTOR_BYTES else None
+
+    def _map_bytes(self, tensor_map: AnyMap) -> bytes:
+        """The 128 bytes of a map; one that no driver here encodes gets bytes that stand for it."""
+        if is_encodable(tensor_map):
+            return tensor_map.encode()
+        name = b"tilescope map %d" % len(self.given_maps)
+        held = name.ljust(DESCRIPTOR_BYTES, b"\xff")
+        self.given_maps[held] = tensor_map
+        return held
+
+
+def _number_bytes(type_name: str, bits: int, argument: Argument) -> bytes | None:
+    """A number as the parameter holds it."""
+    if isinstance(argument, np.generic | np.ndarray):
+        argument = argument.item()
+    if type_name.startswith("f") and isinstance(argument, int | float):
+        return _float_bytes(argument, bits)
+    number = plain_int(argument)
+    if number is None:
+        is_bare = type_name.startswith("b") and bits >= 16  # an f32 that the text declares as b32
+        if isinstance(argument, float) and is_bare:
+            return _float_bytes(argument, bits)
+        return None
+    if not -(1 << (bits - 1)) <= number < 1 << bits:
+        return None
+    return (number & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _float_bytes(number: float, bits: int) -> bytes | None:
+    """A float of a width; None for one that is too large for it."""
+    try:
+        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], number)
+    except (OverflowError, struct.error):  # the second for integers beyond every float
+        return None
+
+
+def _misfit(index: int, parameter: Variable, name: str, argument: Argument) -> Violation:
+    size_bytes = parameter.size_bytes or 0
+    if isinstance(argument, bytes | bytearray | memoryview):
+        layout = argument.layout if isinstance(argument, PackedStruct) else None
+        given_bytes = len(bytes(argument))
+        return OTHER_SIZE.violation(
+            index=index, name=name, given_bytes=given_bytes, wanted_bytes=size_bytes, layout=layout
+        )
+    bits = BITS_OF_TYPE[parameter.type]
+    if size_bytes * 8 != bits:
+        declared = f"{size_bytes} bytes"
+        wanted = f"bytes of length {size_bytes}"
+        if size_bytes == DESCRIPTOR_BYTES:
+            wanted = f"a tensor map, or {wanted}"
+    else:
+        declared = f"a .{parameter.type}"
+        wanted = "an array or an address" if bits == 64 else f"a number of {bits} bits"
+    shown = printed(argument)
+    return ARGUMENT_KIND.violation(index=index, shown=shown, name=name, declared=declared, wanted=wanted)

@@ -1,0 +1,196 @@
+"""A launch: grid, block, cluster, shared memory and arguments, checked and laid out as the driver does.
+
+parameters     the bytes of all arguments, each at its own alignment
+memory         arrays, and the variables of the module, placed in global memory
+shared memory  0x400 reserved | static variables | dynamic memory at its alignment
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import rounded_up
+from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
+from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.float_adds import FloatAdds, float_swaps
+from tilescope.machine.observers.smem_watch import SmemWatch
+from tilescope.machine.program import Program
+from tilescope.machine.proof.recorder import EventLog
+from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
+from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
+from tilescope.machine.step import Versions
+from tilescope.sync.detector.context import LaunchOrder
+from tilescope.tensor_map import AnyMap, decode_tensor_map
+
+WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
+MAPS_KEPT = 10_000
+COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
+_GRID_WORKSPACE_BYTES = 8
+QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
+
+
+@dataclass(slots=True)
+class Launch:
+    """Everything that the clusters of a grid share while they run."""
+
+    program: Program
+    memory: GlobalMemory
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    is_clustered: bool
+    smem_bytes: int
+    parameters: npt.NDArray[np.uint8]
+    variable_addresses: dict[str, int]
+    arch: str
+    random: random.Random | None
+    max_steps: int
+    steps_left: int = field(init=False)
+    steps: int = 0  # that were made; starting clusters and large copies count against `steps_left` too
+    multiprocessors: int = 132
+    given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
+    waited: int = 0  # cycles
+    printed: list[str] = field(default_factory=list)
+    printed_characters: int = 0
+    inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
+    float_adds: FloatAdds = field(default_factory=FloatAdds)
+    cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
+    float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
+    copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
+    phases: list[PhaseRecord] = field(default_factory=list)
+    log: EventLog | None = None  # of the first cluster that runs
+    maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
+    order: LaunchOrder | None = None  # None: nobody asks what is wrong
+    watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
+    max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
+    begun: float = field(default_factory=time.thread_time)
+    is_out_of_time: bool = False
+    to_start: Iterator[tuple[int, int, int]] = field(
+        default_factory=lambda: iter(())
+    )  # first blocks of the clusters that have not begun
+    _is_log_taken: bool = False
+    _map_numbers: dict[bytes, int] = field(default_factory=dict)
+    _versions_seen: Versions | None = None
+    _quiet_jumps: int = 0
+
+    def __post_init__(self) -> None:
+        self.steps_left = self.max_steps
+        self.float_swaps = float_swaps(self.program)
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def block_lanes(self) -> int:
+        """Lanes of a block: its threads, padded to whole warps."""
+        return rounded_up(self.block_threads, WARP_LANES)
+
+    @property
+    def shared_stride(self) -> int:
+        """Bytes from the shared memory of one block to that of the next, in a cluster's array."""
+        return rounded_up(self.shared_end, BUFFER_ALIGNMENT_BYTES)
+
+    @property
+    def cluster_blocks(self) -> int:
+        """Blocks of a cluster."""
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
+    def shared_end(self) -> int:
+        """Where a block's shared memory ends, from address 0 of its window on."""
+        if self.smem_bytes:
+            return self.program.dynamic_shared_offset + self.smem_bytes
+        return self.program.static_shared_end
+
+    def take_log(self) -> EventLog | None:
+        """The log, for the first cluster that asks."""
+        if self._is_log_taken:
+            return None
+        self._is_log_taken = True
+        return self.log
+
+    def cancel_cluster(self) -> tuple[int, int, int] | None:
+        """The first block of the next cluster, which will not be started now; None where all have begun."""
+        return next(self.to_start, None)
+
+    def count_steps(self, steps: int) -> None:
+        """Instructions were run, each counted once for all threads that ran it together."""
+        self.steps += steps
+        self.steps_left -= steps
+        if self.max_seconds is not None and self.is_late():
+            self.is_out_of_time = True
+            self.steps_left = min(self.steps_left, 0)
+
+    def is_late(self) -> bool:
+        """Whether it has run for as long as it may."""
+        return self.max_seconds is not None and time.thread_time() - self.begun > self.max_seconds
+
+    def clock(self) -> int:
+        """A number that grows as the kernel runs."""
+        return self.max_steps - self.steps_left + self.waited
+
+    def pass_time(self, versions: Versions) -> bool:
+        """Let the clock jump where everybody waits. False after many jumps that changed nothing: time does not help."""
+        if versions != self._versions_seen:
+            self._versions_seen = versions
+            self._quiet_jumps = 0
+        self._quiet_jumps += 1
+        self.waited += WAITED_CYCLES
+        return self._quiet_jumps <= QUIET_JUMPS
+
+    def charge(self, actions: int, copied_bytes: int = 0) -> None:
+        """Count what one instruction does one after another: the first action is counted by the step itself."""
+        self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
+
+    def known_map(self, content: bytes) -> AnyMap | None:
+        """The map that some bytes hold, if a copy went through it."""
+        number = self._map_numbers.get(content)
+        return None if number is None else self.maps[number]
+
+    def map_number(self, content: bytes) -> int:
+        """The number in `maps` of the map that 128 bytes hold; each is decoded once, and refused if it is not a map.
+
+        A kernel may edit maps without end: those beyond the first MAPS_KEPT share the last number.
+        """
+        number = self._map_numbers.get(content)
+        if number is not None:
+            return number
+        given = self.given_maps.get(content)
+        decoded = decode_tensor_map(content) if given is None else given
+        if len(self.maps) == MAPS_KEPT:
+            self.maps[-1] = decoded
+        else:
+            self.maps.append(decoded)
+            self._map_numbers[content] = len(self.maps) - 1
+        return len(self.maps) - 1
+
+
+def place_variables(program: Program, memory: GlobalMemory) -> dict[str, int]:
+    """Addresses of the .global and .const variables of a module, placed for this launch; initial values included.
+
+    A kernel that asks for the workspace of cooperative launches gets one: its size, and the word of the grid's barrier.
+    """
+    variables = [one for one in program.module.variables.values() if one.space in ("global", "const")]
+    contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}
+    addresses = {name: memory.place(content) for name, content in contents.items()}
+    for variable in variables:
+        if variable.initial is not None:
+            contents[variable.name][: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
+        for offset, name in variable.addresses:
+            pointer = contents[variable.name][offset : offset + 8].view(np.uint64)
+            pointer += np.uint64(addresses[name])
+    if program.reads_special(GRID_WORKSPACE_REGISTERS):
+        workspace = np.array([_GRID_WORKSPACE_BYTES, 0], np.uint32)
+        addresses[GRID_WORKSPACE] = memory.place(workspace)
+    return addresses

@@ -1,0 +1,172 @@
+"""A struct by value as the bytes of a kernel's parameter: fields in their order, each at its alignment, as C lays them out.
+
+struct Params { const half* a; int n; float scale; CUtensorMap map; };
+
+ts.pack(memory, a=array, n=7, scale=0.5, map=tensor_map)
+
+a      0 ┊ 8 bytes       an address
+n      8 ┊ 4             int
+scale 12 ┊ 4             float
+map   64 ┊ 128           a map begins at a multiple of 64
+      192                the size is a multiple of the largest alignment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilescope.arithmetic import rounded_up
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.machine.launch.host_array import is_array
+from tilescope.machine.memory import Memory
+from tilescope.rule import rule
+from tilescope.sentence import printed
+from tilescope.tensor_map import AnyMap
+
+_MAP_ALIGNMENT_BYTES = 64  # of CUtensorMap in cuda.h
+_POINTER_BYTES = 8
+_INT_BITS = 32
+
+PACK_FIELD = rule(
+    "pack-field",
+    "A field of a struct has a type: a numpy scalar, an int or a float of C, a pair such as ('s64', 7), an array, a map or bytes.",
+    argument="{name}",
+    found="{name} = {shown}",
+    limit="a numpy scalar, an int of 32 bits, a float, ('s64', value), an array, a tensor map, bytes, or None for a null pointer",
+    fix="Use {name}=np.int64(7), or {name}=('s64', 7), for example.",
+    source="the C++ ABI of nvcc: layout of structs",
+    passing="ts.pack(n=7, scale=0.5, stride=('s64', 1 << 40))",
+    failing="ts.pack(n=1 << 40)",
+)
+NO_MEMORY = PACK_FIELD.worded(
+    found="{name} is an array, and the call has no memory",
+    limit="an array has an address when it is placed in a memory",
+    fix="Use ts.pack(memory, {name}=array), and run with memory=memory.",
+)
+
+
+class PackedStruct(bytes):
+    """The bytes of a struct, with its alignment and where its fields begin; a field of another struct keeps its alignment."""
+
+    alignment_bytes: int
+    offsets: Mapping[str, int]
+
+    @classmethod
+    def of(cls, content: bytes, alignment_bytes: int, offsets: Mapping[str, int]) -> PackedStruct:
+        """A struct of these bytes."""
+        packed = cls(content)
+        packed.alignment_bytes = alignment_bytes
+        packed.offsets = MappingProxyType(dict(offsets))
+        return packed
+
+    @property
+    def layout(self) -> str:
+        """Where the fields lie, in a line.
+
+        >>> pack(n=7, stride=np.int64(1)).layout
+        '16 bytes: n at 0, stride at 8'
+        """
+        places = ", ".join(f"{name} at {offset}" for name, offset in self.offsets.items())
+        return f"{len(self)} bytes: {places}" if places else f"{len(self)} bytes"
+
+
+class _Field(NamedTuple):
+    content: bytes
+    alignment_bytes: int
+
+
+def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
+    """The bytes of a struct by value, its fields in the order in which they are named, as C lays them out.
+
+    A Python int is C's int, a float is C's float, a bool has one byte; numpy scalars have their own type, and a pair says one:
+    ("s64", 7), or ("f32", [1, 2, 3]) for an array by value. An array is a pointer to it, which needs the `memory` in which it is
+    placed; None is a null pointer. A tensor map has 128 bytes at a multiple of 64. Bytes stand as they are; what `pack` made
+    keeps its alignment, as a struct inside a struct does.
+
+    >>> pack(n=7, scale=0.5, stride=np.int64(-1)).hex(" ", 4)
+    '07000000 0000003f ffffffff ffffffff'
+    >>> memory = Memory()
+    >>> pack(memory, flag=True, a=np.zeros(4)).offsets["a"]
+    8
+    """
+    content = bytearray()
+    offsets: dict[str, int] = {}
+    alignment_bytes = 1
+    problems: list[Violation] = []
+    for name, value in fields.items():
+        try:
+            field = _field(name, value, memory)
+        except RuleError as error:
+            problems += error.violations
+            continue
+        offsets[name] = rounded_up(len(content), field.alignment_bytes)
+        content = content.ljust(offsets[name], b"\0") + field.content
+        alignment_bytes = max(alignment_bytes, field.alignment_bytes)
+    raise_all(problems)
+    size_bytes = rounded_up(len(content), alignment_bytes)
+    return PackedStruct.of(bytes(content.ljust(size_bytes, b"\0")), alignment_bytes, offsets)
+
+
+def _field(name: str, value: Any, memory: Memory | None) -> _Field:
+    if isinstance(value, PackedStruct):
+        return _Field(bytes(value), value.alignment_bytes)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _Field(bytes(value), 1)
+    if isinstance(value, AnyMap):
+        return _Field(value.encode(), _MAP_ALIGNMENT_BYTES)
+    if value is None:
+        return _Field(bytes(_POINTER_BYTES), _POINTER_BYTES)
+    if is_array(value):
+        if memory is None:
+            raise NO_MEMORY.error(name=name)
+        return _Field(memory.place(value).to_bytes(_POINTER_BYTES, "little"), _POINTER_BYTES)
+    return _number_field(name, value)
+
+
+def _number_field(name: str, value: Any) -> _Field:
+    """A number, or several of a type that a pair names."""
+    held: np.ndarray[Any, Any] | None = None
+    if isinstance(value, np.generic):
+        held = np.array(value)
+    elif isinstance(value, bool):
+        held = np.array(value, np.bool_)
+    elif isinstance(value, int) and -(1 << (_INT_BITS - 1)) <= value < 1 << _INT_BITS:
+        held = np.array(value & ((1 << _INT_BITS) - 1), np.uint32)
+    elif isinstance(value, float):
+        held = np.array(value, np.float32)
+    elif isinstance(value, tuple) and len(value) == 2:
+        held = _typed(*value)
+    if held is None or not _is_number(held.dtype):
+        raise PACK_FIELD.error(name=name, shown=printed(value))
+    return _Field(np.ascontiguousarray(held).tobytes(), held.dtype.itemsize)
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of numbers: numpy's own, or a narrow float of ml_dtypes."""
+    if dtype.kind in "biufc":
+        return True
+    try:
+        DataType.named(dtype)
+    except RuleError:
+        return False
+    return True
+
+
+def _typed(type_name: Any, value: Any) -> np.ndarray[Any, Any] | None:
+    """A value, or a sequence of them, as a type of whole bytes; None if there is no such type, or the value does not fit it."""
+    try:
+        row = DataType.named(type_name)
+        if row.is_packed:
+            return None
+        dtype = row.numpy
+        exact = np.array(value)
+        held = exact.astype(dtype)
+    except (RuleError, TypeError, ValueError, OverflowError):
+        return None
+    is_integer = dtype.kind in "iu"
+    return None if is_integer and not np.array_equal(held, exact) else held

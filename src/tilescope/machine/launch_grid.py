@@ -1,0 +1,128 @@
+"""All clusters of a grid, one after another; those that wait for others through global memory take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import gcd, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.fault import KernelFaultError
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.report.run import Outcome
+from tilescope.machine.schedule import Schedule
+from tilescope.sync.detector.race import Remedy
+
+BlockIndex = tuple[int, int, int]
+IDLE_CLUSTERS = 32  # that compute at once, turn by turn; beyond them no new one is started
+CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
+
+
+@dataclass(slots=True)
+class GridRun:
+    """How a grid came out: what stopped it, and where everybody stood then."""
+
+    outcome: Outcome = "finished"
+    fault: KernelFaultError | None = None
+    waiting: list[Schedule] = field(default_factory=list)  # clusters that were under way when it stopped
+    cure: Remedy | None = None  # what was tried, and lets it finish
+    is_cure_untried: bool = False  # not everything was tried: the trials had no steps left
+    finished_blocks: int = 0
+    thread_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    warp_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def cluster_starts(launch: Launch, blocks: Sequence[BlockIndex] | None) -> Iterator[BlockIndex]:
+    """The first block of every cluster that runs, x fastest; with a seed in another order.
+
+    A grid may have 2^31 blocks: none of them is listed before its turn comes.
+    """
+    counts = [extent // step for extent, step in zip(launch.grid, launch.cluster, strict=True)]
+    if blocks is None:
+        numbers: Sequence[int] = range(prod(counts))
+    else:
+        numbers = list(dict.fromkeys(_cluster_number(index, launch.cluster, counts) for index in blocks))
+    for position in _order(launch, len(numbers)):
+        number = numbers[position]
+        place = (number % counts[0], number // counts[0] % counts[1], number // (counts[0] * counts[1]))
+        x, y, z = (one * step for one, step in zip(place, launch.cluster, strict=True))
+        yield x, y, z
+
+
+def _cluster_number(index: BlockIndex, cluster: BlockIndex, counts: Sequence[int]) -> int:
+    x, y, z = (one // step for one, step in zip(index, cluster, strict=True))
+    return x + counts[0] * (y + counts[1] * z)
+
+
+def _order(launch: Launch, count: int) -> Iterator[int]:
+    """0 to count - 1, or with a seed the same numbers in steps that share no divisor with their count."""
+    if launch.random is None or count < 2:
+        yield from range(count)
+        return
+    first = launch.random.randrange(count)
+    step = launch.random.randrange(1, count)
+    while gcd(step, count) != 1:
+        step = launch.random.randrange(1, count)
+    for turn in range(count):
+        yield (first + turn * step) % count
+
+
+def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
+    """Run the clusters. One that can only wait for others stays, and goes on when memory has changed."""
+    result = GridRun()
+    size = len(launch.program.steps) + 1
+    result.thread_counts = np.zeros(size, np.int64)
+    result.warp_counts = np.zeros(size, np.int64)
+    launch.to_start = iter(starts)
+    waiting = result.waiting
+    while True:
+        schedule = _next(launch, waiting)
+        if schedule is None:
+            break
+        try:
+            state = schedule.run()
+        except KernelFaultError as fault:
+            result.outcome = "fault"
+            result.fault = fault
+            waiting.append(schedule)
+            break
+        if state == "finished":
+            _count(result, schedule)
+            result.finished_blocks += launch.cluster_blocks
+            continue
+        waiting.append(schedule)
+        if state == "stopped":
+            result.outcome = "stopped"
+            break
+    for schedule in waiting:
+        _count(result, schedule)
+    if waiting and result.outcome == "finished":
+        result.outcome = "hang"
+    return result
+
+
+def _next(launch: Launch, waiting: list[Schedule]) -> Schedule | None:
+    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
+    for schedule in waiting:
+        if schedule.wake_for_others():
+            waiting.remove(schedule)
+            return schedule
+    idle = [schedule for schedule in waiting if schedule.ready]
+    if len(idle) < IDLE_CLUSTERS:
+        start = next(launch.to_start, None)
+        if start is not None:
+            launch.steps_left -= CLUSTER_START_STEPS
+            return Schedule(Cluster(launch, start))
+    for schedule in waiting:
+        if schedule.pass_time():
+            waiting.remove(schedule)
+            return schedule
+    return None
+
+
+def _count(result: GridRun, schedule: Schedule) -> None:
+    result.thread_counts += schedule.thread_counts
+    result.warp_counts += schedule.warp_counts

@@ -1,0 +1,1 @@
+"""What watches a run: costs, tiles, last writers, pictures of shared memory."""

@@ -1,0 +1,73 @@
+"""Which instruction and thread wrote a byte of global memory last, as the order of a run keeps it.
+
+address ──▶ cell ──▶ stamp: instruction, column of the thread ──▶ line, thread
+                └──▶ cluster ──▶ block
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilescope.machine.records import BlockIndex, block_index
+from tilescope.sync.epoch import taken_apart
+from tilescope.value import Value
+
+if TYPE_CHECKING:
+    from tilescope.machine.launch.launch import Launch
+    from tilescope.ptx.syntax import Instruction
+    from tilescope.sync.shadow.global_cells import LastWrites
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWriter(Value):
+    """The instruction that wrote a piece of global memory last, and the thread that ran it."""
+
+    ptx_line: int
+    source_line: str | None
+    ptx_text: str
+    block: tuple[int, int, int]
+    thread: int  # its number in the block
+
+
+@dataclass(frozen=True, slots=True)
+class LastWriters:
+    """What a run keeps of the last writes to global memory; without the reads and the clocks of the order."""
+
+    instructions: tuple[Instruction | None, ...]
+    writes: LastWrites
+    first_blocks: tuple[BlockIndex, ...]  # of the clusters, in the order in which they began
+    cluster: BlockIndex
+    block_lanes: int
+    cluster_lanes: int
+
+    def at(self, address: int) -> LastWriter | None:
+        """Who wrote the byte at an address last; None where nobody did."""
+        found = self.writes.at(address)
+        if found is None:
+            return None
+        stamp = taken_apart(found.stamp)
+        rank, thread = divmod(stamp.column % self.cluster_lanes, self.block_lanes)
+        instruction = self.instructions[stamp.pc]
+        assert instruction is not None  # the return at the end of a body writes nothing
+        return LastWriter(
+            ptx_line=instruction.line,
+            source_line=instruction.source_line,
+            ptx_text=instruction.text,
+            block=block_index(self.first_blocks[found.cluster - 1], self.cluster, rank),
+            thread=thread,
+        )
+
+
+def last_writers(launch: Launch) -> LastWriters | None:
+    """The last writers of a launch; None where its order was not kept."""
+    if launch.order is None:
+        return None
+    return LastWriters(
+        tuple(launch.program.instructions),
+        launch.order.memory.last_writes(),
+        tuple(launch.order.first_blocks),
+        launch.cluster,
+        launch.block_lanes,
+        launch.cluster_blocks * launch.block_lanes,
+    )

@@ -1,0 +1,320 @@
+"""A picture of the shared memory of one block, taken when a line of the program runs, or at the end.
+
+    --at 40          right before PTX line 40 runs
+    --at 40:3        … for the third time
+    --at mm.py:12    right before the first instruction of a source line runs
+    --at mm.py:12:3  … for the third time
+
+The third time is when the first thread comes to an instruction of the line for the third time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
+from tilescope.machine.observers.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
+from tilescope.machine.records import BlockIndex, CopyRecord
+from tilescope.reading import plain_int
+from tilescope.rule import rule
+from tilescope.sentence import printed, shortened
+from tilescope.sync.epoch import UNDER_WAY, Stamps, epochs_of, pcs_of
+from tilescope.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+    from tilescope.machine.launch.launch import Launch
+    from tilescope.machine.program import Program
+    from tilescope.machine.step import LaneNumbers, Lanes, Step
+    from tilescope.ptx.syntax import Instruction
+
+_PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
+_MOST_CHARACTERS = 5000  # a path has at most 4096
+_NOBODY = -1
+_PTX = "ts.Kernel('.version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }')"
+
+SMEM_MOMENT = rule(
+    "smem-moment",
+    "A picture of shared memory is taken at a line that has instructions, and at one of the times that it runs.",
+    argument="smem_at",
+    found="{at}",
+    limit="a PTX line such as 40, or a source line such as mm.py:12; 40:3 is the third time that line 40 runs",
+    fix="Name a line that has an instruction.",
+    source="the command line",
+    passing=f"{_PTX}.run(1, 1, smem_at=1)",
+    failing=f"{_PTX}.run(1, 1, smem_at='here')",
+)
+NO_INSTRUCTION = SMEM_MOMENT.worded(
+    found="{at}, a line without an instruction",
+    limit="a line that has an instruction",
+    fix="Use {nearest}, for example.",
+)
+NO_SOURCE = SMEM_MOMENT.worded(
+    found="{at}, and no instruction comes from {file}",
+    limit="a file that the PTX names in a .loc, or a PTX line",
+    fix="Use a PTX line such as {first_line}, or compile with line numbers (nvcc -lineinfo).",
+)
+
+
+class Moment(NamedTuple):
+    """A line as the user wrote it, its instructions, and which time it runs."""
+
+    at: str | None
+    pcs: frozenset[int]
+    times: int
+
+
+def read_moment(program: Program, at: str | int | None) -> Moment:
+    """The moment that a text names; refused if the program has no such line."""
+    if at is None:
+        return Moment(None, frozenset(), 1)
+    number = plain_int(at)
+    written = at if number is None else printed(number)
+    found = None
+    if isinstance(written, str) and len(written) <= _MOST_CHARACTERS:
+        found = _PLACE.fullmatch(written)
+    if found is None or found["times"] == "0":
+        raise SMEM_MOMENT.error(at=printed(at))
+    line = int(found["line"])
+    prefix = "" if found["file"] is None else f"{found['file']}:"
+    pcs = frozenset(_pcs_of(program, found["file"], line))
+    if not pcs:
+        known = sorted(_lines_of(program, found["file"]))
+        if not known:
+            file = shortened(str(found["file"]), 40)
+            raise NO_SOURCE.error(at=printed(at), file=file, first_line=min(_lines_of(program, None)))
+        nearest = min(known, key=lambda other: abs(other - line))
+        raise NO_INSTRUCTION.error(at=printed(at), nearest=f"{prefix}{nearest}")
+    return Moment(f"{prefix or 'PTX line '}{line}", pcs, int(found["times"] or 1))
+
+
+def _pcs_of(program: Program, file: str | None, line: int) -> list[int]:
+    """The instructions of a PTX line, or of a line of a file of the source."""
+    if file is None:
+        return [pc for pc, one in enumerate(program.instructions) if one is not None and one.line == line]
+    return [pc for pc, places in _source_places(program).items() if (file, line) in places]
+
+
+def _lines_of(program: Program, file: str | None) -> set[int]:
+    if file is None:
+        return {one.line for one in program.instructions if one is not None}
+    return {line for places in _source_places(program).values() for own, line in places if own == file}
+
+
+def _source_places(program: Program) -> dict[int, set[tuple[str, int]]]:
+    """(file, line) of every instruction, with those that it was inlined at; files by their path and by their name."""
+    places: dict[int, set[tuple[str, int]]] = {}
+    for pc, instruction in enumerate(program.instructions):
+        source = None if instruction is None else instruction.source
+        while source is not None:
+            names = {source.file, source.file.replace("\\", "/").rpartition("/")[2]}
+            places.setdefault(pc, set()).update((name, source.line) for name in names)
+            source = source.inlined_at
+    return places
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """What is copied at the moment, before anything else happens."""
+
+    stamps: Stamps
+    content: npt.NDArray[np.uint8]
+    mbarriers: tuple[int, ...]
+    copies: tuple[CopyRecord, ...]
+
+
+@dataclass(slots=True)
+class SmemWatch:
+    """Waits for a moment of one block."""
+
+    block: BlockIndex
+    moment: Moment
+    came: int = 0  # how often a thread of the block came to an instruction of the line
+    _cluster: Cluster | None = None  # that has the block
+    _rank: int = 0
+    _copies_before: int = 0
+    _visits: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)  # by instruction: of every lane
+    _snapshot: _Snapshot | None = None
+
+    def begin(self, cluster: Cluster) -> None:
+        """A cluster begins: it may have the block."""
+        rank = _rank_of(self.block, cluster)
+        if rank is not None:
+            self._cluster = cluster
+            self._rank = rank
+            self._copies_before = len(cluster.launch.copies)
+
+    def come(self, cluster: Cluster, pc: int, lanes: LaneNumbers) -> None:
+        """Threads are about to run an instruction."""
+        if pc not in self.moment.pcs or cluster is not self._cluster or self._snapshot is not None:
+            return
+        own = lanes[cluster.block_of_lane[lanes] == self._rank]
+        if not len(own):
+            return
+        visits = self._visits.setdefault(pc, np.zeros(cluster.lane_count, np.int64))
+        visits[own] += 1
+        self.came = max(self.came, int(visits[own].max()))
+        if self.came >= self.moment.times:
+            self._snapshot = self._taken(cluster)
+
+    def _taken(self, cluster: Cluster) -> _Snapshot:
+        """The block's memory as it is now."""
+        assert cluster.order is not None
+        witness = cluster.order.witness
+        first = self._rank * cluster.shared_stride // witness.cell_bytes
+        cells = -(-cluster.launch.shared_end // witness.cell_bytes)
+        barriers = sorted(
+            address & SHARED_OFFSET_MASK for address in cluster.mbarriers if address >> SHARED_RANK_SHIFT == self._rank
+        )
+        return _Snapshot(
+            witness.shared.writes[first : first + cells].copy(),
+            cluster.shared_bytes(self._rank).copy(),
+            tuple(barriers),
+            tuple(filter(self._is_tile, cluster.launch.copies[self._copies_before :])),
+        )
+
+    def _is_tile(self, record: CopyRecord) -> bool:
+        """Whether a copy brought a tile to the block."""
+        assert self._cluster is not None
+        is_own = _rank_of(record.block, self._cluster) is not None
+        is_here = record.shared_address >> SHARED_RANK_SHIFT == self._rank
+        return is_own and is_here and record.kind == "load" and record.coords is not None
+
+    def picture(self, launch: Launch) -> SmemPicture | None:
+        """The picture of the moment, or of the end if it never came; None for a block that never began."""
+        cluster = self._cluster
+        if cluster is None:
+            return None
+        snapshot = self._taken(cluster) if self._snapshot is None else self._snapshot
+        assert cluster.order is not None
+        written = _Written(launch, snapshot, cluster.order.witness.cell_bytes)
+        return SmemPicture(
+            block=self.block,
+            at=self.moment.at,
+            times=self.moment.times,
+            came=self.came,
+            bytes=launch.shared_end,
+            writers=tuple(written.writers()),
+            stretches=tuple(written.stretches()),
+            tiles=tuple(written.tiles()),
+            mbarriers=snapshot.mbarriers,
+        )
+
+
+class _Written:
+    """A snapshot, cell by cell, with writers that are lines of the program."""
+
+    def __init__(self, launch: Launch, snapshot: _Snapshot, cell_bytes: int) -> None:
+        self._launch = launch
+        self._snapshot = snapshot
+        self._cell_bytes = cell_bytes
+        self._pcs = np.where(snapshot.stamps == 0, _NOBODY, pcs_of(snapshot.stamps))
+        self._instructions: dict[str, list[Instruction]] = {}  # of each writer, by its line
+        number_of_pc: dict[int, int] = {}
+        for pc in np.unique(self._pcs[self._pcs != _NOBODY]).tolist():
+            instruction = launch.program.instructions[pc]
+            assert instruction is not None  # the return at the end of a body writes nothing
+            line = instruction.line_name
+            self._instructions.setdefault(line, []).append(instruction)
+            number_of_pc[pc] = list(self._instructions).index(line)
+        numbers = np.full(len(launch.program.instructions) + 1, _NOBODY)  # the last one: of nobody
+        numbers[list(number_of_pc)] = list(number_of_pc.values())
+        self._numbers: npt.NDArray[np.int64] = numbers[self._pcs]
+
+    def writers(self) -> Iterator[SmemWriter]:
+        """The lines, in the order of their first instruction."""
+        for number, instructions in enumerate(self._instructions.values()):
+            first = instructions[0]
+            yield SmemWriter(
+                source_line=first.source_line,
+                ptx_lines=tuple(dict.fromkeys(one.line for one in instructions)),
+                ptx_text=first.text,
+                bytes=int((self._numbers == number).sum()) * self._cell_bytes,
+            )
+
+    def stretches(self) -> Iterator[SmemStretch]:
+        """Cells side by side that one line wrote, and what nobody wrote, from the first usable byte on."""
+        numbers = self._numbers
+        content = self._snapshot.content
+        is_under_way = epochs_of(self._snapshot.stamps) == UNDER_WAY
+        is_new = (numbers[1:] != numbers[:-1]) | (is_under_way[1:] != is_under_way[:-1])
+        start = SHARED_RESERVED_BYTES // self._cell_bytes
+        starts = [start, *(cell for cell in (np.flatnonzero(is_new) + 1).tolist() if cell > start)]
+        for first, following in zip(starts, [*starts[1:], len(numbers)], strict=True):
+            address = first * self._cell_bytes
+            held = content[address : following * self._cell_bytes]
+            if not len(held):
+                continue
+            is_written = numbers[first] != _NOBODY
+            yield SmemStretch(
+                address=address,
+                bytes=len(held),
+                writer=int(numbers[first]) if is_written else None,
+                is_under_way=bool(is_under_way[first]),
+                content=held.tobytes().hex() if is_written else "",
+            )
+
+    def tiles(self) -> Iterator[SmemTile]:
+        """The last box that each tensor copy brought to each place, if any of its bytes is still there.
+
+        Boxes of im2col maps are left out: which pixels they hold depends on offsets that the run does not record.
+        """
+        latest: dict[tuple[int, int], CopyRecord] = {}
+        for record in self._snapshot.copies:
+            place = (record.pc, record.shared_address)
+            latest.pop(place, None)  # the last one stands at the end
+            latest[place] = record
+        for record in latest.values():
+            assert record.map_number is not None
+            assert record.coords is not None
+            tensor_map = self._launch.maps[record.map_number]
+            address = record.shared_address & SHARED_OFFSET_MASK
+            cells = slice(address // self._cell_bytes, -(-(address + record.bytes) // self._cell_bytes))
+            mine = np.flatnonzero(self._pcs[cells] == record.pc)
+            if isinstance(tensor_map, TensorMap) and len(mine):
+                writer = int(self._numbers[cells][mine[0]])
+                yield SmemTile(address=address, writer=writer, coords=record.coords, tensor_map=tensor_map)
+
+
+def _rank_of(block: BlockIndex, cluster: Cluster) -> int | None:
+    """The rank of a block in a cluster; None if the cluster does not have the block."""
+    extents = cluster.launch.cluster
+    x, y, z = (own - first for own, first in zip(block, cluster.first_block, strict=True))
+    if not (0 <= x < extents[0] and 0 <= y < extents[1] and 0 <= z < extents[2]):
+        return None
+    return x + extents[0] * (y + extents[1] * z)
+
+
+def watched(program: Program, watch: SmemWatch) -> Program:
+    """The program that calls the watch before every step of its line; the schedule calls it before turns."""
+    steps = list(program.steps)
+    for pc in watch.moment.pcs:
+        step = steps[pc]
+        if step is not None:
+            steps[pc] = _with_watch(program, pc, step, watch)
+    return replace(program, steps=steps)
+
+
+def _with_watch(program: Program, pc: int, step: Step, watch: SmemWatch) -> Step:
+    """A step that calls the watch first, with the lanes whose guard holds."""
+    instruction = program.instructions[pc]
+    guard = None if instruction is None else instruction.guard
+    number = None
+    if guard is not None:
+        functions = {start: name for name, start in program.functions.items() if start <= pc}
+        number = program.register_numbers[functions[max(functions)], guard.register.number]
+
+    def watch_and_take(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        if guard is not None and number is not None:
+            lanes = lanes[cluster.registers[number][lanes].astype(np.bool_) ^ guard.is_negated]
+        watch.come(cluster, pc, lanes)
+        step(cluster, at)
+
+    return watch_and_take

@@ -1,0 +1,607 @@
+"""What the warps of a cluster did, as a pipeline: barriers by their addresses, slots by the bytes, a role for every warp.
+
+    warp 4   arrive.expect_tx, TMA copy ──▶ {expect = "full_0", bytes = 32768}, {copy = "smem_0x400", …}
+    warp 0   try_wait, wgmma            ──▶ {wait = "full_0", parity = 0}, {multiply = ["smem_0x400", …]}
+
+Warps that did the same are one role with several instances; blocks that did the same share their roles. A tile is the number of the copy
+that filled a slot, so that a read of another tile than in this run is found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, product
+from typing import NamedTuple
+
+from tilescope.arch import WARP_LANES
+from tilescope.errors import RuleError
+from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_LANES, WARPGROUP_WARPS
+from tilescope.machine.proof.acts import Act, Acts, CannotSayError
+from tilescope.machine.proof.folding import folded
+from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
+from tilescope.machine.proof.pieces import Pieces, tensor_address
+from tilescope.machine.proof.recorder import EventLog, Touched
+from tilescope.pipeline.description import MAX_ROLES, Pipeline
+from tilescope.pipeline.operations import Written
+from tilescope.pipeline.parts import Barrier, Role, Slot, Step
+from tilescope.ptx.syntax import Instruction
+from tilescope.rule import rule
+from tilescope.sentence import argument_said
+from tilescope.sync.thread_limits import BARS
+
+_HEAD = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"
+_BARRIER = f"{_HEAD} {{ bar.sync 0; ret; }}"
+_LOCK = (
+    f"{_HEAD} {{ .shared .b32 lock; .reg .b32 %r; st.shared.b32 [lock], 0; bar.sync 0;"
+    " atom.shared.cas.b32 %r, [lock], 0, 1; ret; }"
+)
+
+NOT_RECORDED = rule(
+    "run-not-recorded",
+    "A pipeline is made of a cluster that was recorded from its start to its end, or to the hang.",
+    argument="{entry}",
+    found="{what}",
+    limit="a run that finished or hangs, recorded, with at most {most} events of its first cluster",
+    fix="{fix}",
+    source="tilescope, KernelRun.pipeline",
+    passing=f'ts.Kernel("{_BARRIER}").run(1, 64).pipeline()',
+    failing=f'ts.Kernel("{_BARRIER}").run(1, 64, record=False).pipeline()',
+)
+NOT_SAID = rule(
+    "run-no-step",
+    "A pipeline has a step for everything that the warps of a kernel hand to each other.",
+    argument="{entry}",
+    found="{where}: {what}",
+    limit="a pipeline has no step for that",
+    fix="Take it out of the launch, or write the pipeline by hand: docs/pipelines.md has its steps.",
+    source="tilescope, the steps of a pipeline",
+    passing=f'ts.Kernel("{_BARRIER}").run(1, 64).pipeline()',
+    failing=f'ts.Kernel("{_LOCK}").run(1, 64).pipeline()',
+)
+
+_ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")
+_LOCKS = ("cas", "exch")
+_BY_ADDRESS = ("ld", "st", "atom", "red")
+_COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
+_BY_THREADS = ("write", "agreed", "atomic")
+_WRITES = (*_BY_THREADS, "copy")
+
+
+class Recorded(NamedTuple):
+    """What a run keeps to make a pipeline of."""
+
+    entry: str
+    outcome: str
+    log: EventLog | None
+    instructions: tuple[Instruction | None, ...]
+    variables: tuple[SharedVariable, ...]
+
+    def place(self, pc: int) -> str:
+        """The source line of an instruction, or the line of the PTX text."""
+        instruction = self.instructions[pc]
+        return "" if instruction is None else instruction.line_name
+
+    def words(self, pc: int) -> tuple[str, ...]:
+        """The modifiers of an instruction."""
+        instruction = self.instructions[pc]
+        return () if instruction is None else instruction.modifiers
+
+
+def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
+    """The pipeline that a run was; a RuleError where it cannot be said."""
+    log = recorded.log
+    problem = _problem(recorded)
+    if log is None or problem is not None:
+        what, fix = problem or ("nothing was recorded", f"Run it with {argument_said('record', True)}.")
+        raise NOT_RECORDED.error(entry=recorded.entry, what=what, fix=fix, most=most)
+    try:
+        for reason, pc in log.refused.items():
+            raise CannotSayError(reason, pc)
+        _require_no_flags(recorded, log)
+        acts = Acts(log)
+        _require_releases(recorded, acts)
+        return _Description(recorded, acts).pipeline()
+    except CannotSayError as error:
+        raise _not_said(recorded, error) from None
+
+
+def _not_said(recorded: Recorded, error: CannotSayError) -> RuleError:
+    return NOT_SAID.error(entry=recorded.entry, where=recorded.place(error.pc), what=error.reason)
+
+
+def _problem(recorded: Recorded) -> tuple[str, str] | None:
+    """Why there is no whole record, and what to do."""
+    log = recorded.log
+    if log is None:
+        return "nothing was recorded", f"Run it with {argument_said('record', True)}."
+    if recorded.outcome not in ("finished", "hang"):
+        return f"the run ended otherwise: {recorded.outcome}", "Look at its findings first."
+    if log.hangs_elsewhere:
+        return "its threads wait for something else than barriers", "Look at its findings: they say what for."
+    if log.is_cut:
+        return "its first cluster did more than is kept", "Use fewer rounds: a smaller K shows the same ring."
+    return None
+
+
+def _require_no_flags(recorded: Recorded, log: EventLog) -> None:
+    """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
+    for pc in {row.pc for row in log.rows if isinstance(row, Touched)}:
+        instruction = recorded.instructions[pc]
+        if instruction is None or instruction.name not in _BY_ADDRESS:
+            continue
+        words = instruction.modifiers
+        if any(word in words for word in _ORDERED) or any(word in words for word in _LOCKS):
+            raise CannotSayError("a flag or lock in shared memory", pc)
+
+
+def _require_releases(recorded: Recorded, acts: Acts) -> None:
+    """Refuse arrivals that are .relaxed, behind which a warp's accesses are not known; a step has no word for them."""
+    for made in acts.of_warp.values():
+        has_touched = False
+        for act in made:
+            if act.op in ("arrive", "expect", "cluster") and "relaxed" in recorded.words(act.pc) and has_touched:
+                raise CannotSayError("an arrival that is .relaxed, behind accesses to shared memory", act.pc)
+            if act.op in ("sync", "cluster"):
+                has_touched = False
+            elif act.op in ("read", *_BY_THREADS):
+                has_touched = True
+
+
+class _Held(NamedTuple):
+    """The tile that a piece holds, and the barrier that counted its bytes."""
+
+    tile: int
+    barrier: int | None
+
+
+Tiles = dict[tuple[int, int], _Held | None]  # by block and piece; None: threads wrote it
+
+
+class _Description:
+    """Names and steps for the acts of warps."""
+
+    def __init__(self, recorded: Recorded, acts: Acts) -> None:
+        self.recorded = recorded
+        self.acts = acts
+        self._meet_behind_products()
+        self._fence_cp_async()
+        self._fence_tensor_memory()
+        used = {cells for act in self._all_acts() for cells in (act.cells, act.into) if cells is not None}
+        self.pieces = Pieces(acts.sets, sorted(used))
+        self.written = self._written_pieces()
+        self.sharing_warps = self._sharing_warps()
+        self.barrier_names = self._barrier_names()
+        self.slot_names = self._slot_names()
+        self._initialise_together()
+        self.steps: dict[tuple[object, ...], Step] = {}
+
+    def _all_acts(self) -> Iterator[Act]:
+        """The acts of every warp, warp after warp."""
+        for made in self.acts.of_warp.values():
+            yield from made
+
+    def _cells_of(self, operations: Collection[str]) -> frozenset[int]:
+        """The sets of cells that some operations touch."""
+        return frozenset(act.cells for act in self._all_acts() if act.op in operations and act.cells is not None)
+
+    def _groups(self) -> Iterator[tuple[int, ...]]:
+        """The warps of every warpgroup that multiplies."""
+        of_warp = self.acts.of_warp
+        multiplying = {warp for warp, made in of_warp.items() if any(_is_wgmma(act) for act in made)}
+        for first in range(0, len(of_warp), WARPGROUP_WARPS):
+            warps = tuple(range(first, first + WARPGROUP_WARPS))
+            if multiplying.issuperset(warps):
+                yield warps
+
+    def _meet_behind_products(self) -> None:
+        """A product is one of four warps: where one of them goes on to act for all, they meet behind its wait."""
+        of_warp = self.acts.of_warp
+        bars = {act.target for act in self._all_acts() if act.op in ("sync", "bar_arrive")}
+        free = [bar for bar in reversed(range(BARS)) if bar not in bars]
+        for warps in self._groups():
+            unequal = {number for number, is_equal in enumerate(_equal_rounds(of_warp, warps)) if not is_equal}
+            if not unequal:
+                continue
+            group = warps[0] % self.acts.block_warps // WARPGROUP_WARPS
+            if group >= len(free):
+                raise CannotSayError("more warpgroups than barriers of threads are left for", of_warp[warps[0]][0].pc)
+            for warp in warps:
+                of_warp[warp] = list(_with_meetings(of_warp[warp], free[group], unequal))
+
+    def _fence_cp_async(self) -> None:
+        """cp.async before wgmma: public kernels have no fence there, so none is asked for where it could hide no other."""
+        of_warp = self.acts.of_warp
+        sets = self.acts.sets
+        by_cp_async = any(("by", "cp.async") in act.arguments for act in self._all_acts())
+        multiplies = any(act.op == "multiply" for act in self._all_acts())
+        if not by_cp_async or not multiplies:
+            return
+        written = self._cells_of(_BY_THREADS)
+        read = self._cells_of(("multiply", "store"))
+        if written and read:
+            both = sets.union(read)
+            if sets.without(both, sets.union(written)) != both:
+                return
+        for warp, made in of_warp.items():
+            fenced: list[Act] = []
+            for act in made:
+                if act.op == "multiply":
+                    fenced.append(_fence_before(act))
+                fenced.append(act)
+            of_warp[warp] = fenced
+
+    def _fence_tensor_memory(self) -> None:
+        """Triton's kernels have no fences of tcgen05, and barriers order all the same: where there are none, none is asked for."""
+        if any(act.op == "fence" and act.target == "tcgen05.before" for act in self._all_acts()):
+            return
+        for warp, made in self.acts.of_warp.items():
+            fenced: list[Act] = []
+            for act in made:
+                touches = act.into is not None or (act.cells is not None and self._touches_tensor_memory(act.cells))
+                if touches:
+                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.after"))
+                fenced.append(act)
+                if touches:
+                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.before"))
+            self.acts.of_warp[warp] = fenced
+
+    def _touches_tensor_memory(self, cells: int) -> bool:
+        last_cell = int(self.acts.sets.sets[cells][-1])
+        return tensor_address(last_cell * self.acts.sets.cell_bytes) is not None
+
+    def _written_pieces(self) -> set[tuple[int, int]]:
+        """Pieces that somebody fills, by block."""
+        found = set()
+        for warp, made in self.acts.of_warp.items():
+            for act in made:
+                written = act.cells if act.op in _WRITES else act.into
+                if written is not None:
+                    found |= set(product(self._ranks(warp, act), self.pieces.of(written)))
+        return found
+
+    def _ranks(self, warp: int, act: Act) -> list[int]:
+        if act.mask is None:
+            return [warp // self.acts.block_warps]
+        return [rank for rank in range(self.acts.log.blocks) if act.mask >> rank & 1]
+
+    def _sharing_warps(self) -> dict[int, list[int]]:
+        """The warps, in their blocks, that write a piece as others may at the same time: by atomics, or all the same."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for warp, made in self.acts.of_warp.items():
+            in_block = warp % self.acts.block_warps
+            shared = {act.cells for act in made if act.op in ("atomic", "agreed") and act.cells is not None}
+            pieces = set(chain.from_iterable(self.pieces.of(cells) for cells in shared))
+            for piece in sorted(pieces):
+                if in_block not in found[piece]:
+                    found[piece].append(in_block)
+        return found
+
+    def _slot_names(self) -> list[Named]:
+        """Names of the pieces; those that warps may write at the same time have parts, and no stages."""
+        uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
+        for warp, made in self.acts.of_warp.items():
+            touched = {(act.op, act.cells) for act in made} | {("into", act.into) for act in made}
+            for op, cells in touched:
+                if cells is not None:
+                    for piece in self.pieces.of(cells):
+                        uses[piece].add((warp, op))
+        placed = []
+        kinds = []
+        for piece in range(len(self.pieces)):
+            address = self._tensor_address(piece)
+            kind = "smem" if address is None else "tmem"
+            use = (kind, self.pieces.size_bytes(piece), frozenset(uses[piece]))
+            offset = self.pieces.first_byte(piece) if address is None else address
+            placed.append(Placed(offset, None if piece in self.sharing_warps else use))
+            kinds.append(kind)
+        taken = {row.name for row in self.barrier_names}
+        names = named(placed, kinds, self.recorded.variables)
+        return [row._replace(name=f"{row.name}_bytes") if row.name in taken else row for row in names]
+
+    def _tensor_address(self, piece: int) -> int | None:
+        """Where a piece of tensor memory begins; None for one of shared memory."""
+        return tensor_address(self.pieces.first_byte(piece))
+
+    def _barrier_names(self) -> list[Named]:
+        """Names of the barriers: those that count bytes are called full, those that their copiers wait for empty."""
+        uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
+        for warp, made in self.acts.of_warp.items():
+            for act in made:
+                if act.barrier is not None and act.op != "init":
+                    uses[act.barrier].add((warp, act.op))
+        copiers = {warp for of_barrier in uses.values() for warp, op in of_barrier if op == "copy"}
+        early = self._used_before_all_are_ready()
+        placed = []
+        kinds = []
+        for number, row in enumerate(self.acts.barriers):
+            of_barrier = uses[number]
+            use = (row.arrivals, row.number, number in early, frozenset(of_barrier))
+            placed.append(Placed(row.offset, None if number in early else use))
+            if any(op in ("copy", "expect") for _, op in of_barrier):
+                kinds.append("full")
+            else:
+                is_awaited = any(op == "wait" and warp in copiers for warp, op in of_barrier)
+                kinds.append("empty" if is_awaited else "mbar")
+        names = named(placed, kinds, self.recorded.variables)
+        return [
+            row if use.number == 0 else row._replace(name=f"{row.name}_{use.number}")
+            for row, use in zip(names, self.acts.barriers, strict=True)
+        ]
+
+    def _used_before_all_are_ready(self) -> set[int]:
+        """Barriers that cannot be initialised together: one is used before the last is made, or made again, or by several warps."""
+        of_warp = self.acts.of_warp
+        inits = [(warp, act) for warp, made in of_warp.items() for act in made if act.op == "init"]
+        makers = {(warp // self.acts.block_warps, warp) for warp, _ in inits}
+        made_in_block = {(warp // self.acts.block_warps, act.barrier) for warp, act in inits}
+        if len(makers) > len({block for block, _ in makers}) or len(made_in_block) < len(inits):
+            return set(range(len(self.acts.barriers)))
+        last = max((act.order for _, act in inits), default=0)
+        early = (act for act in self._all_acts() if act.op != "init" and act.order < last)
+        return {act.barrier for act in early if act.barrier is not None}
+
+    def _initialise_together(self) -> None:
+        """One init for all stages of a name, where the last of them was initialised."""
+        for warp, made in self.acts.of_warp.items():
+            name_of = {place: self._staged_init(act) for place, act in enumerate(made)}
+            last = {name: place for place, name in name_of.items()}
+            self.acts.of_warp[warp] = [
+                act for place, act in enumerate(made) if not name_of[place] or last[name_of[place]] == place
+            ]
+
+    def _staged_init(self, act: Act) -> str:
+        """The name of the barrier that an act initialises, if it has several stages."""
+        if act.op != "init" or act.barrier is None or self.barrier_names[act.barrier].stages == 1:
+            return ""
+        return self.barrier_names[act.barrier].name
+
+    def _slots(self) -> tuple[Slot, ...]:
+        rows = []
+        for piece, row in enumerate(self.slot_names):
+            if row.stage:
+                continue
+            parts = self._parts(piece)
+            is_shared = self._tensor_address(piece) is None
+            is_exact = is_shared and len(parts) == 1 and not self.acts.has_inexact_copies
+            size = self.pieces.size_bytes(piece) if is_exact else 0
+            names = [row.name] if len(parts) == 1 else parts
+            rows += [Slot(name, row.stages, size, "smem" if is_shared else "tmem") for name in names]
+        return tuple(rows)
+
+    def _parts(self, piece: int) -> list[str]:
+        """The slots of a piece: where warps may write it at the same time, a part for each of them, so that these do not meet."""
+        row = self.slot_names[piece]
+        warps = self.sharing_warps.get(piece)
+        return [row.reference] if not warps else [f"{row.name}_of_warp_{warp}" for warp in warps]
+
+    def pipeline(self) -> Pipeline:
+        """The pipeline."""
+        steps = self._steps_of_warps()
+        barriers = [
+            Barrier(row.name, use.arrivals, row.stages)
+            for row, use in zip(self.barrier_names, self.acts.barriers, strict=True)
+            if row.stage == 0
+        ]
+        blocks = self.acts.log.blocks
+        first_block = self.acts.log.first_block
+        where = f", block {first_block}" if any(first_block) else ""
+        return Pipeline(
+            name=f"{self.recorded.entry}{where}",
+            barriers=tuple(barriers),
+            slots=self._slots(),
+            roles=self._roles(steps),
+            cluster=(blocks, 1),
+        )
+
+    def _steps_of_warps(self) -> dict[int, tuple[Step, ...]]:
+        """The steps of every warp; tiles are counted in the order of the run."""
+        made = [
+            (act.order, warp, place, act) for warp, acts in self.acts.of_warp.items() for place, act in enumerate(acts)
+        ]
+        made.sort(key=lambda row: row[:3])
+        tiles: Tiles = {}
+        copies: dict[tuple[int, int], int] = defaultdict(int)
+        steps: dict[int, dict[int, list[Step]]] = {warp: {} for warp in self.acts.of_warp}
+        for _, warp, place, act in made:
+            steps[warp][place] = list(self._said(warp, act, tiles, copies))
+        return {
+            warp: tuple(step for place in sorted(by_place) for step in by_place[place])
+            for warp, by_place in steps.items()
+        }
+
+    def _said(
+        self,
+        warp: int,
+        act: Act,
+        tiles: Tiles,
+        copies: dict[tuple[int, int], int],
+    ) -> Iterator[Step]:
+        if act.cells is None:
+            yield self._step(act)
+            return
+        ranks = self._ranks(warp, act)
+        pieces = self.pieces.of(act.cells)
+        if act.op == "copy":
+            yield from self._copy(act, ranks, pieces, tiles, copies)
+        elif act.op in _BY_THREADS:
+            tiles.update(((rank, piece), None) for rank in ranks for piece in pieces)
+            names = [name for piece in pieces for name in self._touched(warp, act, piece)]
+            yield self._step(act._replace(op="write"), tuple(names))
+        elif act.into is not None:
+            yield from self._tensor_work(warp, act, pieces, tiles)
+        else:
+            yield from self._reads(warp, act, pieces, tiles)
+
+    def _touched(self, warp: int, act: Act, piece: int) -> list[str]:
+        parts = self._parts(piece)
+        own = warp % self.acts.block_warps
+        sharing = dict(zip(self.sharing_warps.get(piece, ()), parts, strict=False))
+        if act.op == "atomic" or (act.op == "agreed" and own != act.warps[0]):
+            return [sharing[own]]
+        if act.op == "agreed":  # the first of them fills the parts of those that do not write
+            return [part for sharer, part in sharing.items() if sharer == own or sharer not in act.warps]
+        return parts
+
+    def _tensor_work(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
+        """Steps that read every tile and write every piece of tensor memory: a step has one tile, and goes into one slot."""
+        assert act.into is not None
+        read = list(self._read_by_tile(warp, act, pieces, tiles).items())
+        if not read:
+            raise CannotSayError("a tensor core reads shared memory that nobody writes", act.pc)
+        into = self.pieces.of(act.into)
+        targets = [part for piece in into for part in self._parts(piece)]
+        tiles.update(((rank, piece), None) for rank in self._ranks(warp, act) for piece in into)
+        for number in range(max(len(read), len(targets))):
+            tile, names = read[min(number, len(read) - 1)]
+            arguments: list[tuple[str, Written]] = [*act.arguments, ("into", targets[min(number, len(targets) - 1)])]
+            if tile is not None:
+                arguments.append(("tile", tile))
+            yield self._step(act._replace(arguments=tuple(arguments)), tuple(names))
+
+    def _reads(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
+        """A step for every tile that is read."""
+        for tile, names in self._read_by_tile(warp, act, pieces, tiles).items():
+            arguments = () if tile is None else (("tile", tile),)
+            yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
+
+    def _read_by_tile(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> dict[int | None, list[str]]:
+        """The slots that are read, by the tile that they hold; what nobody ever fills in this block is left out."""
+        rank = warp // self.acts.block_warps
+        by_tile: dict[int | None, list[str]] = defaultdict(list)
+        for piece in pieces:
+            if (rank, piece) not in self.written:
+                continue
+            held = tiles.get((rank, piece))
+            if held is not None and held.barrier in act.unseen:
+                raise CannotSayError(
+                    "threads read what others of their warp have waited for, without bar.warp.sync", act.pc
+                )
+            by_tile[None if held is None or act.op == "store" else held.tile] += self._parts(piece)
+        return by_tile
+
+    def _copy(
+        self,
+        act: Act,
+        ranks: Sequence[int],
+        pieces: Sequence[int],
+        tiles: Tiles,
+        copies: dict[tuple[int, int], int],
+    ) -> Iterator[Step]:
+        """A step for every piece that a copy fills; their bytes together are those of the copy."""
+        left = act.size_bytes
+        for number, piece in enumerate(pieces):
+            tile = max(copies[rank, piece] for rank in ranks)
+            for rank in ranks:
+                copies[rank, piece] = tile + 1
+                tiles[rank, piece] = _Held(tile, act.barrier)
+            size = self.pieces.size_bytes(piece)
+            if act.barrier is not None:
+                is_last = number == len(pieces) - 1
+                size = left if is_last else min(size, left)
+                left -= size
+            parts = self._parts(piece)
+            for place, name in enumerate(parts):
+                share = size * (place + 1) // len(parts) - size * place // len(parts)
+                yield self._step(act._replace(arguments=(("bytes", share), *act.arguments, ("tile", tile))), name)
+
+    def _step(self, act: Act, target: str | tuple[str, ...] | None = None) -> Step:
+        """The step of an act; equal ones are one object, which is read once."""
+        arguments: dict[str, Written] = dict(act.arguments)
+        acted_on: Written | tuple[str, ...] = act.target if target is None else target
+        if act.barrier is not None:
+            row = self.barrier_names[act.barrier]
+            if act.op == "copy":
+                arguments["barrier"] = row.reference
+            else:
+                acted_on = (row.name,) if act.op == "init" else row.reference
+        if act.mask is not None:
+            arguments["mask"] = act.mask
+            if act.op in ("arrive", "expect") and "cta" in self.recorded.words(act.pc):
+                arguments["scope"] = "cta"
+        place = self.recorded.place(act.pc)
+        key = (act.op, acted_on, tuple(arguments.items()), place)
+        known = self.steps.get(key)
+        if known is None:
+            known = Step(act.op, acted_on, arguments, at=place)
+            self.steps[key] = known
+        return known
+
+    def _roles(self, steps: dict[int, tuple[Step, ...]]) -> tuple[Role, ...]:
+        """Warps that did the same in one block are instances of a role; blocks that did the same share it."""
+        block_warps = self.acts.block_warps
+        alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)  # (block, steps): warps of the block
+        for warp, made in steps.items():
+            alike[warp // block_warps, tuple(map(id, made))].append(warp % block_warps)
+        shared: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)  # (steps, warps): blocks
+        for (block, made_by), made_there in alike.items():
+            shared[made_by, tuple(made_there)].append(block)
+        blocks = self.acts.log.blocks
+        stages = {row.name: row.stages for row in (*self.barrier_names, *self.slot_names)}
+        roles = []
+        for (_, warps), ranks in shared.items():
+            name = _warps_named(warps, rank=ranks[0] if len(ranks) < blocks else None)
+            roles.append(
+                Role(
+                    name=name,
+                    steps=folded(steps[ranks[0] * block_warps + warps[0]], stages),
+                    threads=WARP_LANES,
+                    instances=len(warps),
+                    mask=None if len(ranks) == blocks else sum(1 << rank for rank in ranks),
+                )
+            )
+        if len(roles) > MAX_ROLES:
+            raise CannotSayError(f"{len(roles)} warps that each do something else; a pipeline has {MAX_ROLES} roles", 0)
+        return tuple(roles)
+
+
+def _is_wgmma(act: Act) -> bool:
+    return act.op == "multiply" and act.into is None
+
+
+def _fence_before(act: Act) -> Act:
+    return Act("fence", act.pc, act.order, target="proxy.async")
+
+
+def _rounds(acts: Iterable[Act]) -> list[list[Act]]:
+    """The acts between the waits of a warp for its products; what stands before the first is left out."""
+    rounds: list[list[Act]] = []
+    for act in acts:
+        if act.op == "wait_group" and act.target == "wgmma":
+            rounds.append([])
+        elif rounds and act.op in _COUNTED:
+            rounds[-1].append(act)
+    return rounds
+
+
+def _equal_rounds(of_warp: dict[int, list[Act]], warps: Sequence[int]) -> list[bool]:
+    """For every wait for products, whether all warps do the same for others behind it."""
+    kinds_of_warps = []
+    for warp in warps:
+        rounds = _rounds(of_warp[warp])
+        kinds_of_warps.append([[act.kind for act in made] for made in rounds])
+    same_round = zip(*kinds_of_warps, strict=False)
+    return [all(kinds == of_all[0] for kinds in of_all) for of_all in same_round]
+
+
+def _with_meetings(acts: Iterable[Act], bar: int, rounds: set[int]) -> Iterator[Act]:
+    number = -1
+    for act in acts:
+        yield act
+        if act.op == "wait_group" and act.target == "wgmma":
+            number += 1
+            if number in rounds:
+                yield Act("sync", act.pc, act.order, target=bar, arguments=(("threads", WARPGROUP_LANES),))
+
+
+def _warps_named(warps: Sequence[int], rank: int | None = None) -> str:
+    """As a role is called: warp 4; warps 0-3; warps 0,2; where blocks differ, warp 1.4 in the block of rank 1.
+
+    >>> _warps_named([4]), _warps_named([0, 1, 2, 3]), _warps_named([0, 2]), _warps_named([4], rank=1)
+    ('warp 4', 'warps 0-3', 'warps 0,2', 'warp 1.4')
+    """
+    block = "" if rank is None else f"{rank}."
+    if len(warps) == 1:
+        return f"warp {block}{warps[0]}"
+    is_run = list(warps) == list(range(warps[0], warps[-1] + 1))
+    return f"warps {block}{warps[0]}-{warps[-1]}" if is_run else f"warps {block}{','.join(map(str, warps))}"

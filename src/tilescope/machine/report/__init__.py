@@ -1,0 +1,1 @@
+"""What a run reports: outcome, findings, costs."""

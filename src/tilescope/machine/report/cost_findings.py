@@ -1,0 +1,317 @@
+"""Findings about bank conflicts and sectors, and about operands that are read under another swizzle than they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tilescope.arch import WARP_LANES
+from tilescope.errors import Violation, Wording
+from tilescope.machine.address import SHARED_OFFSET_MASK
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.observers.access_cost import SECTOR_BYTES, Instance, Tally
+from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.operand_reads import Mismatch
+from tilescope.machine.program import Program
+from tilescope.machine.report.conflict_fix import Cure, TileUse, cured, overlaps, reaches
+from tilescope.machine.report.places import instruction_named, line_facts, line_named, threads_named
+from tilescope.machine.report.run_costs import busiest_collision, worst_access
+from tilescope.rule import rule
+from tilescope.swizzle import CHUNK_BYTES
+
+_LINES_NAMED = 10  # findings of each kind; the counts of all lines are in the run
+_SECTORS_RATIO = 2  # more than this many times the fewest possible sectors are worth a note
+_HEAD = ".version 8.0 .target sm_90a .address_size 64"
+_COLUMN = (
+    f"{_HEAD} .visible .entry k() {{{{ .shared .align 16 .b8 s[8192]; .reg .b32 %r<4>; mov.u32 %r1, %tid.x;"
+    " mov.u32 %r2, s; mad.lo.u32 %r2, %r1, {pitch}, %r2; st.shared.u32 [%r2], %r1; ret; }}"
+)
+_STRIDED = (
+    f"{_HEAD} .visible .entry k(.param .u64 a) {{{{ .reg .b32 %r<3>; .reg .b64 %d<3>; mov.u32 %r1, %tid.x;"
+    " ld.param.u64 %d1, [a]; mad.wide.u32 %d1, %r1, {pitch}, %d1; ld.global.u32 %r2, [%d1]; ret; }}"
+)
+_TILE = (
+    f"{_HEAD} .visible .entry k(.param .align 64 .b8 m[128]) {{{{ .shared .align 1024 .b8 s[16384]; .shared .align 8 .b64 full;"
+    " .reg .b32 %r<40>; .reg .b64 %d<4>; .reg .pred %p<3>; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;"
+    " mov.u32 %r2, s; mov.u32 %r3, full; mov.b64 %d1, m; @%p1 mbarrier.init.shared.b64 [%r3], 1; bar.sync 0;"
+    " @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 8192;"
+    " @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{%r0, %r0}}], [%r3];"
+    " W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;"
+    " cvt.u64.u32 %d2, %r2; shr.u64 %d2, %d2, 4; or.b64 %d2, %d2, {descriptor:#x};"
+    " wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    " {{%r4, %r5, %r6, %r7}}, %d2, %d2, 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"
+)
+_PLAIN_DESCRIPTOR = 0x0000004000010000  # leading 16 bytes, stride 1024, start 0, without a swizzle
+_SWIZZLED_DESCRIPTOR = _PLAIN_DESCRIPTOR | 1 << 62
+
+
+def _tile_example(descriptor: int, swizzle: str, columns: int) -> str:
+    """A run that loads a tile of 64 x 64 elements out of a matrix, and multiplies it by itself."""
+    ptx = _TILE.format(descriptor=descriptor)
+    tile = f'memory.map(np.zeros((64, {columns}), np.float16), (64, 64), swizzle="{swizzle}")'
+    return f'(lambda memory: ts.Kernel("{ptx}").run(1, 128, [{tile}], memory=memory).findings)(ts.Memory())'
+
+
+BANK_CONFLICT = rule(
+    "run-bank-conflict",
+    "Lanes that are served together access different banks of shared memory, or the same word of a bank.",
+    argument="{where}",
+    found="{where}: {wavefronts:wavefront}, {least} without conflicts[[, in {instructions} instructions of this line]]; "
+    "{who} of block {block} access {degree} different words of bank {bank} at once",
+    limit="a wavefront takes one word from each of 32 banks",
+    fix="Give the rows of the tile another pitch or swizzle, or assign the tile to lanes differently; `tilescope banks` tries them all.",
+    source="measured on an H200: wavefronts of ld, st, ldmatrix, stmatrix and cp.async.ca as Nsight Compute counts them",
+    basis="measured",
+    severity="warning",
+    passing=f'ts.Kernel("{_COLUMN.format(pitch=132)}").run(1, 32).findings',
+    failing=f'ts.Kernel("{_COLUMN.format(pitch=128)}").run(1, 32).findings',
+)
+SWIZZLE_CURES = BANK_CONFLICT.worded(
+    fix="Swizzle the tile by {cure_swizzle}, where it is written and where it is read: then no access of this run to it has a conflict."
+)
+MAP_CURES = BANK_CONFLICT.worded(
+    fix="Use swizzle {cure_swizzle} in the tensor map, and in the addresses of its readers: then no access of this run to the tile "
+    "has a conflict."
+)
+PADDING_CURES = BANK_CONFLICT.worded(
+    fix="Leave {padding_bytes} bytes free after every {row_bytes}: then no access of this run to the tile has a conflict."
+)
+OPERAND_TILE = BANK_CONFLICT.worded(
+    fix="Assign the elements to lanes differently: a tensor core reads these bytes too, and its descriptor fixes the layout of the tile."
+)
+SECTORS = rule(
+    "run-sectors",
+    "The lanes of a warp use most of the 32-byte sectors of global memory that they touch.",
+    argument="{where}",
+    found="{where}: {sectors:sector}, {least} would hold the bytes[[, in {instructions} instructions of this line]]",
+    limit="global memory is fetched and written in sectors of {sector_bytes} bytes",
+    fix="Let neighbouring lanes take neighbouring bytes, or let a lane take up to 16 bytes at once.",
+    source="CUDA C++ Best Practices Guide, coalesced access to global memory",
+    severity="note",
+    passing=f'ts.Kernel("{_STRIDED.format(pitch=8)}").run(1, 32, [np.zeros(1024, np.uint32)]).findings',
+    failing=f'ts.Kernel("{_STRIDED.format(pitch=32)}").run(1, 32, [np.zeros(1024, np.uint32)]).findings',
+)
+_OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
+COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about what a kernel costs, not what it does
+SWIZZLE_MISMATCH = rule(
+    "run-swizzle-mismatch",
+    "A tile in shared memory is read under the swizzle under which it was written, by wgmma and tcgen05.mma, by TMA and by threads.",
+    argument="{where}",
+    found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and was written with {{written_swizzle}} by {{copy}}",
+    limit="a descriptor of another swizzle takes other bytes for the elements of the tile",
+    fix="Use swizzle {written_swizzle} in the descriptor (code {written_code} in bits {code_bits}), or {read_swizzle} in the tensor map.",
+    source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
+    basis="measured",
+    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 128),
+    failing=_tile_example(_PLAIN_DESCRIPTOR, "128B", 128),
+)
+NOT_SWIZZLED_BACK = SWIZZLE_MISMATCH.worded(
+    fix="Use swizzle {written_swizzle} in the descriptor: code {written_code} in bits {code_bits}.",
+)
+PLAIN_ROWS = SWIZZLE_MISMATCH.worded(
+    found=f"{_OPERAND} is read as core matrices (no swizzle), and {{copy}} wrote plain rows of {{row_bytes}} bytes",
+    limit="a core matrix is 8 rows of {chunk_bytes} bytes that follow each other",
+    fix="Use a swizzle in the map and in the descriptor, or a box with rows of {chunk_bytes} bytes.",
+)
+UNSWIZZLED = SWIZZLE_MISMATCH.worded(
+    found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and {{copy}} wrote plain rows (swizzle none)",
+    fix="Use swizzle {read_swizzle} in the tensor map.",
+)
+BASE_OFFSET = SWIZZLE_MISMATCH.worded(
+    found=f"{_OPERAND} is read with base offset {{base_offset}}, and {{copy}} wrote it by absolute addresses",
+    limit="TMA swizzles by the absolute address, which is base offset 0",
+    fix="Use base offset 0 in the descriptor (bits 49-51).",
+)
+PACKED_TILE = rule(
+    "run-packed-tile",
+    "A tile that TMA copies without a swizzle is laid out for the tensor core in global memory already.",
+    argument="{where}",
+    found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and {{copy}} wrote rows of {{row_bytes}} bytes as they follow each "
+    "other in global memory",
+    limit="without a swizzle TMA writes plain rows, and a descriptor reads them as atoms, which is right only if they were packed before",
+    fix="Use a swizzle in the tensor map and in the descriptor, unless global memory holds packed atoms.",
+    source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
+    basis="measured",
+    severity="warning",
+    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 64),
+    failing=_tile_example(_SWIZZLED_DESCRIPTOR, "none", 64),
+)
+
+
+class _Line(NamedTuple):
+    """Instructions of one line: their counts, and the one that lost most."""
+
+    pcs: tuple[int, ...]
+    cost: int
+    least: int
+    worst_pc: int
+
+    @property
+    def instructions(self) -> int | None:
+        """How many instructions; None if there is only one, which needs no mention."""
+        return len(self.pcs) if len(self.pcs) > 1 else None
+
+
+class _CopiedTile(NamedTuple):
+    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle; None: a bulk copy, which has none."""
+
+    start: int
+    end: int
+    swizzle: str | None
+
+
+def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]:
+    """Operands under another swizzle; of a run that finished also conflicts and sectors, the worst lines first."""
+    costs = launch.costs
+    if costs is None:
+        return ()
+    findings = [_mismatch(launch, alike) for alike in _alike(launch.program, costs.operands.mismatches.values())]
+    if is_finished:
+        conflicts = _lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
+        tiles = _copied_tiles(launch) if conflicts else set()
+        findings += [_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_NAMED]]
+        scattered = _lines(launch, costs.sectors.tallies, lambda tally: tally.cost > _SECTORS_RATIO * tally.least)
+        findings += [_sectors(launch, line) for line in scattered[:_LINES_NAMED]]
+    return tuple(findings)
+
+
+def _lines(launch: Launch, tallies: dict[int, Tally], is_costly: Callable[[Tally], bool]) -> list[_Line]:
+    """The costly instructions, by line of the program; those that lose most come first."""
+    pcs_of_line: dict[str, list[int]] = {}
+    for pc, tally in tallies.items():
+        instruction = launch.program.instructions[pc]
+        if instruction is not None and is_costly(tally):
+            pcs_of_line.setdefault(instruction.line_name, []).append(pc)
+    lines = []
+    for pcs in map(sorted, pcs_of_line.values()):
+        cost = sum(tallies[pc].cost for pc in pcs)
+        least = sum(tallies[pc].least for pc in pcs)
+        worst_pc = max(pcs, key=lambda pc: tallies[pc].cost - tallies[pc].least)
+        lines.append(_Line(tuple(pcs), cost, least, worst_pc))
+    return sorted(lines, key=lambda line: (line.least - line.cost, line.worst_pc))
+
+
+def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> Violation:
+    worst = worst_access(costs.wavefronts.tallies[line.worst_pc])
+    assert worst is not None
+    blamed = busiest_collision(worst.report())
+    cure = None
+    wording = BANK_CONFLICT.wording
+    if _is_operand(costs, costs.wavefronts.tallies[line.worst_pc].worst):
+        wording = OPERAND_TILE
+    else:
+        use = _tile_use(costs, line, tiles)
+        cure = None if use is None else cured(use)
+        if use is not None and cure is not None:
+            wording = _curing(use, cure)
+    facts = Cure() if cure is None else cure
+    return wording.violation(
+        where=instruction_named(launch.program, line.worst_pc),
+        **line_facts(launch.program, line.worst_pc, *line.pcs),
+        wavefronts=line.cost,
+        least=line.least,
+        instructions=line.instructions,
+        who=threads_named([worst.warp * WARP_LANES + lane for lane in worst.lanes]),
+        lanes=worst.lanes,
+        block=worst.block,
+        degree=blamed.degree,
+        bank=worst.bank,
+        cure_swizzle=facts.swizzle,
+        row_bytes=facts.row_bytes,
+        padding_bytes=facts.padding_bytes,
+    )
+
+
+def _curing(use: TileUse, cure: Cure) -> Wording:
+    if cure.swizzle is None:
+        return PADDING_CURES
+    return SWIZZLE_CURES if use.written_swizzle is None else MAP_CURES
+
+
+def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | None:
+    """Who uses the tile of a line with conflicts; None where bulk copies do, or copies of several swizzles."""
+    worst = costs.wavefronts.tallies[line.worst_pc].worst
+    assert worst is not None
+    own = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
+    others = [tally.worst for pc, tally in costs.wavefronts.tallies.items() if pc not in line.pcs]
+    instances = [one for one in own if one is not None]
+    instances += [one for one in others if one is not None and overlaps(one, worst)]
+    swizzles = {tile.swizzle for tile in tiles if reaches(worst, tile.start, tile.end)}
+    if len(swizzles) > 1 or None in swizzles:
+        return None
+    return TileUse(instances, next(iter(swizzles), None))
+
+
+def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
+    """The tiles that copies wrote or read."""
+    tiles = set()
+    for copy in launch.copies:
+        start = copy.shared_address & SHARED_OFFSET_MASK
+        swizzle = None if copy.map_number is None else launch.maps[copy.map_number].swizzle.name
+        tiles.add(_CopiedTile(start, start + copy.bytes, swizzle))
+    return tiles
+
+
+def _is_operand(costs: Costs, instance: Instance | None) -> bool:
+    """Whether an access reaches into an operand of a tensor core, whose descriptor fixes the layout of the tile."""
+    if instance is None:
+        return False
+    reads = [(key, start) for key, tally in costs.operands.reads.items() for start in tally.starts]
+    return any(reaches(instance, start, key.end(start)) for key, start in reads)
+
+
+def _sectors(launch: Launch, line: _Line) -> Violation:
+    return SECTORS.violation(
+        where=instruction_named(launch.program, line.worst_pc),
+        **line_facts(launch.program, line.worst_pc, *line.pcs),
+        sectors=line.cost,
+        least=line.least,
+        instructions=line.instructions,
+        sector_bytes=SECTOR_BYTES,
+    )
+
+
+def _alike(program: Program, mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
+    """Mismatches by what they have in common: the operand, its descriptor but for the start, and the line that copied it."""
+    alike: dict[tuple[str, str, int, str], list[Mismatch]] = {}
+    for mismatch in sorted(mismatches, key=lambda one: (one.read.pc, one.read.shape.operand, one.copy.pc)):
+        shape = mismatch.read.shape
+        copied_at = line_named(program, mismatch.copy.pc)
+        key = (shape.instruction, shape.operand, mismatch.read.word, copied_at)
+        alike.setdefault(key, []).append(mismatch)
+    return list(alike.values())
+
+
+def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
+    mismatch = alike[0]
+    others = len({one.read.pc for one in alike}) - 1
+    descriptor = mismatch.read.descriptor
+    copy = mismatch.copy
+    is_plain = copy.swizzle.bits == 0
+    if is_plain and copy.is_packed:
+        wording = PACKED_TILE.wording
+    elif mismatch.cause == "plain-rows":
+        wording = PLAIN_ROWS
+    elif mismatch.cause == "base-offset":
+        wording = BASE_OFFSET
+    elif is_plain:
+        wording = UNSWIZZLED
+    else:
+        wording = NOT_SWIZZLED_BACK if descriptor.swizzle.bits == 0 else SWIZZLE_MISMATCH.wording
+    return wording.violation(
+        where=instruction_named(launch.program, mismatch.read.pc),
+        **line_facts(launch.program, mismatch.read.pc, copy.pc),
+        others=others or None,
+        operand=mismatch.read.shape.operand,
+        block=mismatch.block,
+        start=mismatch.start,
+        read_swizzle=descriptor.swizzle.name,
+        base_offset=descriptor.base_offset,
+        written_swizzle=copy.swizzle.name,
+        written_code=descriptor.form.codes.get(copy.swizzle.name),
+        code_bits=descriptor.form.swizzle_bits,
+        copy=instruction_named(launch.program, copy.pc),
+        row_bytes=copy.row_bytes,
+        chunk_bytes=CHUNK_BYTES,
+        map_number=copy.map_number,
+    )

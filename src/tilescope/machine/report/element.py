@@ -1,0 +1,182 @@
+"""Which element lies at an address: of a box that a tensor copy moves through shared memory, or of an array in global memory.
+
+    shared address 0x1234      row 37, columns 8 to 15 of the box at (0, 64) of args[0]
+    global address 0x7f…d4     element [3, 5] of args[2]
+
+The map of a copy says which element lies where, swizzled or not. Boxes of im2col maps are left out: which pixels they hold
+depends on offsets that the run does not record.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilescope.errors import RuleError
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.memory import Region
+from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord
+from tilescope.machine.report.places import array_named, owner_named
+from tilescope.sync.detector.race import Conflict
+from tilescope.tensor_map import AnyMap, TensorMap
+from tilescope.tma import Trace, trace
+from tilescope.tma.tracing import Operation, Origin
+
+
+class Element(NamedTuple):
+    """Elements side by side, in words, and as the values of a finding."""
+
+    named: str
+    facts: dict[str, Any]
+
+
+def box_trace(tensor_map: AnyMap, coords: tuple[int, ...], address: int, *, is_load: bool = True) -> Trace | None:
+    """Where the elements of a box lie in shared memory; None where its map alone does not say it."""
+    if not isinstance(tensor_map, TensorMap):
+        return None
+    is_gathered = len(coords) != tensor_map.rank
+    operation: Operation = "load" if is_load else "store"
+    if is_gathered:
+        operation = "gather4" if is_load else "scatter4"
+    try:
+        return trace(tensor_map, coords, smem_address=address, operation=operation)
+    except RuleError:
+        return None
+
+
+def elements_named(first: Origin, last: Origin, traced: Trace) -> str | None:
+    """Bytes of a box, from one to another: its row and columns, or coordinates, innermost first; None for a gap.
+
+    >>> import tilescope as ts
+    >>> traced = ts.trace(ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B"), (0, 32), smem_address=0x400)
+    >>> elements_named(traced.element_at(0x490), traced.element_at(0x49F), traced)
+    'row 1, columns 0 to 7 of the box at (0, 32)'
+    """
+    if first.coords is None or last.coords is None or first.row != last.row:
+        return None
+    low, high = sorted((first.coords, last.coords))
+    box = f"the box at {traced.coords}" if len(traced.coords) > 1 else f"the box at {traced.coords[0]}"
+    if len(low) == len(traced.coords):
+        low, high = (_in_box(coords, traced.coords) for coords in (low, high))
+    else:
+        box = f"the rows {traced.coords[1:]} from column {traced.coords[0]} on"
+    if len(low) == 2 and len(traced.coords) == 2:
+        columns = f"column {low[0]}" if low == high else f"columns {low[0]} to {high[0]}"
+        named = f"row {low[1]}, {columns} of {box}"
+    elif low == high:
+        named = f"element {_shown(low)} of {box}"
+    else:
+        named = f"elements {_shown(low)} to {_shown(high)} of {box}"
+    return f"{named} (fill, outside the tensor)" if first.holds == "fill" else named
+
+
+def _in_box(coords: tuple[int, ...], corner: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(one - start for one, start in zip(coords, corner, strict=True))
+
+
+def _shown(coords: tuple[int, ...]) -> str:
+    return str(coords[0]) if len(coords) == 1 else str(coords)
+
+
+def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
+    """What lies where two accesses of shared memory meet, if a copy brought it, takes it or is one of the two."""
+    if conflict.address is None or launch.order is None:
+        return None
+    record = _copy_there(launch, conflict, conflict.address)
+    if record is None:
+        return None
+    offset = conflict.address % launch.shared_stride
+    start = record.shared_address & SHARED_OFFSET_MASK
+    last = offset + launch.order.shared_cell_bytes - 1
+    if record.map_number is None or record.coords is None:
+        return _copied_element(launch, record, offset - start)
+    tensor_map = launch.maps[record.map_number]
+    traced = box_trace(tensor_map, record.coords, start, is_load=record.kind == "load")
+    if traced is None:
+        return None
+    first_origin = traced.element_at(offset)
+    named = elements_named(first_origin, traced.element_at(last), traced)
+    if named is None:
+        return None
+    owner = map_owner(launch, tensor_map)
+    facts = {
+        "coords": first_origin.coords,
+        "box": record.coords,
+        "holds": first_origin.holds,
+        "map_number": record.map_number,
+        "tensor": owner,
+    }
+    return Element(f"{named} of {owner}", facts)
+
+
+def map_owner(launch: Launch, tensor_map: AnyMap) -> str:
+    """The argument whose tensor a map is of, or where the tensor lies."""
+    region = launch.memory.region_at(tensor_map.address)
+    owner = None if region is None else owner_named(launch, region)
+    return f"the tensor at {tensor_map.address:#x}" if owner is None else owner
+
+
+def _copied_element(launch: Launch, record: CopyRecord, offset: int) -> Element | None:
+    """The element of global memory that a bulk copy moves to or from an offset of its bytes in shared memory."""
+    assert launch.order is not None
+    if record.other_address is None:
+        return None
+    address = record.other_address + offset
+    region = launch.memory.region_at(address)
+    if region is None or region.array.dtype.itemsize == 1:
+        return None
+    return array_element(launch, region, address, launch.order.shared_cell_bytes)
+
+
+def _copy_there(launch: Launch, conflict: Conflict, place: int) -> CopyRecord | None:
+    """The copy that moves the bytes at a place: one of the two accesses, or who wrote them last."""
+    if conflict.copies_made >= RECORDS_KEPT:
+        return None  # later copies were not written down
+    rank, offset = divmod(place, launch.shared_stride)
+    sides = [side.pc for side in (conflict.now, conflict.before) if side is not None]
+    pcs = {*sides} if conflict.writer_pc is None else {*sides, conflict.writer_pc}
+    found: dict[int, CopyRecord] = {}
+    for record in launch.copies[: conflict.copies_made]:
+        start = record.shared_address & SHARED_OFFSET_MASK
+        is_here = record.shared_address >> SHARED_RANK_SHIFT == rank and start <= offset < start + record.bytes
+        if record.pc in pcs and is_here and _is_one_cluster(launch, record.block, conflict.block):
+            found[record.pc] = record
+    for pc in (*sides, conflict.writer_pc):
+        if pc in found:
+            return found[pc]
+    return None
+
+
+def _is_one_cluster(launch: Launch, block: BlockIndex, other: BlockIndex) -> bool:
+    pairs = zip(block, other, launch.cluster, strict=True)
+    return all(one // extent == two // extent for one, two, extent in pairs)
+
+
+def array_element(launch: Launch, region: Region, address: int, size_bytes: int) -> Element:
+    """The elements of an array that `size_bytes` bytes from an address on belong to."""
+    array = region.array
+    first = (address - region.address) // array.dtype.itemsize
+    last = (min(address + size_bytes, region.end) - 1 - region.address) // array.dtype.itemsize
+    owner = owner_named(launch, region)
+    facts = {"index": _index(region, first), "elements": last - first + 1, "array": owner}
+    name = array_named(launch, region) if owner is None else owner
+    elements = f"element {_bracketed(_index(region, first))}"
+    if first != last:
+        elements = f"elements {_bracketed(_index(region, first))} to {_bracketed(_index(region, last))}"
+    return Element(f"{elements} of {name}", facts)
+
+
+def _index(region: Region, number: int) -> tuple[int, ...]:
+    """The index along every axis of an element, by its number."""
+    return tuple(int(one) for one in np.unravel_index(number, region.array.shape))
+
+
+def _bracketed(index: tuple[int, ...]) -> str:
+    """An index as numpy writes it.
+
+    >>> _bracketed((7,)), _bracketed((3, 5))
+    ('7', '[3, 5]')
+    """
+    return str(index[0]) if len(index) == 1 else str(list(index))

@@ -1,0 +1,313 @@
+"""What nothing orders, in words: a finding for each pair of instructions, however often they met.
+
+attention.py:41, PTX line 310 (ld.shared.b32 …): thread 40 of block (0, 0, 0) reads shared address 0x480 (tile+128), which
+thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing orders the two
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tilescope.errors import Violation, Wording
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.launch_grid import GridRun
+from tilescope.machine.lost_update import is_lost_update
+from tilescope.machine.program import Program
+from tilescope.machine.records import block_index
+from tilescope.machine.report.element import Element, array_element, tile_element
+from tilescope.machine.report.places import (
+    array_named,
+    block_of,
+    instruction_named,
+    line_facts,
+    line_named,
+    shared_variable,
+    thread_index,
+)
+from tilescope.machine.report.race_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
+from tilescope.machine.report.remedy_words import FINDING_GONE, cured, of_what_ended, untried
+from tilescope.machine.report.tmem_report import (
+    BY_WARP,
+    FINISH,
+    TENSOR_END_REMEDY,
+    TENSOR_LEFT,
+    TENSOR_UNIT_VERB,
+    TENSOR_UNITS,
+    TENSOR_VERB,
+    columns_named,
+    tensor_place,
+)
+from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
+from tilescope.sync.detector.race import Conflict, How, Side
+
+_VERB: dict[How, str] = {
+    "read": "reads",
+    "write": "writes",
+    "atomic": "changes",
+    "cp.async": "copies by cp.async to",
+    "copy": "copies to",
+    "bulk store": "stores from",
+    "wgmma": "multiplies from",
+    "init": "initialises",
+    "arrival": "uses",
+    "wait": "waits for",
+    **TENSOR_VERB,
+}
+_UNIT_NAMED: dict[How, str] = {
+    "copy": "a bulk or tensor copy",
+    "wgmma": "a wgmma",
+    "bulk store": "a bulk or tensor store",
+    **TENSOR_UNITS,
+}
+_UNIT_VERB: dict[How, str] = {
+    "copy": "brings",
+    "wgmma": "reads",
+    "bulk store": "reads",
+    "cp.async": "copies by cp.async",
+    **TENSOR_UNIT_VERB,
+}
+_LEFT: dict[How, str] = {
+    "copy": "the copy at {where} may still write its shared memory",
+    "bulk store": "the store at {where} may still read its shared memory",
+    "wgmma": "the product at {where} may still read its shared memory",
+    "cp.async": "the copy at {where} may still write its shared memory",
+    "read": "another block may still read its shared memory at {where}",
+    "write": "another block may still write its shared memory at {where}",
+    "atomic": "another block may still change its shared memory at {where}",
+    "arrival": "another block may still use one of its mbarriers at {where}",
+    **TENSOR_LEFT,
+}
+_END_REMEDY: dict[How, str] = {
+    "copy": "Wait for the mbarrier of the copy before the block ends, or do not issue it.",
+    "bulk store": "Use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read before the block ends.",
+    "wgmma": "Use wgmma.commit_group and wgmma.wait_group 0 before the block ends.",
+    "cp.async": "Use cp.async.wait_all before the block ends.",
+    **TENSOR_END_REMEDY,
+}
+_CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
+
+
+class WrongBytes(NamedTuple):
+    """Mbarriers that got more or fewer bytes than they expected: in phases that ended, and in phases that cannot end."""
+
+    spilled: list[BarrierBytes]
+    stuck: list[BarrierBytes]
+
+
+def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
+    """In a run that ended, phases that ended while a copy was under way; in clusters that hang, also phases that cannot end."""
+    if launch.order is None:
+        return WrongBytes([], [])
+    spilled = [*launch.order.spilled]
+    stuck: list[BarrierBytes] = []
+    hanging = result.waiting if result.outcome == "hang" else []
+    for schedule in hanging:
+        cluster = schedule.cluster
+        if cluster.order is None:
+            continue
+        under_way = {work.barrier for work in cluster.pending.works}
+        for address, barrier in cluster.order.mbarriers.at.items():
+            block = block_of(cluster, address >> SHARED_RANK_SHIFT)
+            offset = address & SHARED_OFFSET_MASK
+            if barrier.spilled is not None:
+                spilled.append(BarrierBytes(offset, block, barrier.spilled))
+            elif barrier.expected_bytes != barrier.came_bytes and address not in under_way:
+                held = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
+                stuck.append(BarrierBytes(offset, block, held))
+    return WrongBytes(spilled, stuck)
+
+
+def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
+    """Mbarriers that got more or fewer bytes than they expected; equal ones of several blocks are one finding."""
+    wrong = wrong_bytes(launch, result)
+    yield from _byte_violations(launch, result, SPILLED_BYTES, wrong.spilled)
+    yield from _byte_violations(launch, result, EXPECTED_BYTES.wording, wrong.stuck)
+
+
+def _byte_violations(
+    launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
+) -> Iterator[Violation]:
+    """A finding for each mbarrier; those of other blocks with the same offset and the same bytes are only counted."""
+    alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
+    for one in barriers:
+        alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
+    for (offset, expected, came), (first, *others) in alike.items():
+        variable = shared_variable(launch.program, offset)
+        facts = {
+            "where": f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})"),
+            "block": first.block,
+            "others": len(others),
+            "expected": expected,
+            "came": came,
+            **line_facts(launch.program, *sorted(first.bytes.pcs)),
+        }
+        yield of_what_ended(wording, launch, result, facts)
+
+
+def order_findings(launch: Launch) -> tuple[Violation, ...]:
+    """The unordered accesses of a run, first seen first; equal ones of the same source lines are one finding."""
+    if launch.order is None:
+        return ()
+    alike: dict[tuple[object, ...], list[Conflict]] = {}
+    for conflict in launch.order.conflicts.found.values():
+        if conflict.mistake == "early load" and conflict.now.pc in launch.order.polling_pcs:
+            continue
+        alike.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
+    groups = [*alike.values()]
+    return tuple(_finding(launch, group, groups) for group in groups)
+
+
+def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
+    """Equal for conflicts that make one finding: the same source lines, the same accesses, the same remedy.
+
+    A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
+    """
+    instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
+    sources = [None if one is None else one.source_line for one in instructions]
+    if None in sources:
+        return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
+    before = None if conflict.before is None else conflict.before.how
+    edits = None if conflict.remedy is None else (conflict.remedy.insertions, conflict.remedy.corrections)
+    is_one_store = conflict.before is conflict.now
+    is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
+    done = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
+    return *done, *sources, edits
+
+
+class _Told(NamedTuple):
+    """One side of a conflict, in words."""
+
+    who: str
+    verb: str
+
+
+def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
+    """A finding about equal conflicts: the first of them in words, and how often all of them were seen."""
+    conflict = group[0]
+    facts = _facts(launch, conflict) | _met(launch, group)
+    broken = rule_of(conflict)
+    if broken is RACE and is_lost_update(launch.program, conflict):
+        broken = LOST_UPDATE
+    if conflict.remedy is not None:
+        others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
+        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(one.pcs for one in other) for other in others)
+        return cured(broken, launch, conflict.remedy, FINDING_GONE, facts)
+    return untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
+
+
+def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
+    """How often conflicts were seen, in numbers and in words, and all their lines."""
+    times = sum(one.times for one in group)
+    pcs = dict.fromkeys(pc for one in group for pc in one.pcs if pc is not None)
+    facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
+    if len(group) > 1:
+        what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
+        facts["met"] = f"{times} times by {len(group)} {what}"
+    return facts | line_facts(launch.program, *pcs)
+
+
+def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
+    now = conflict.now
+    before = conflict.before
+    where = instruction_named(launch.program, now.pc)
+    facts: dict[str, Any] = {
+        **conflict.facts,
+        "where": where,
+        "at": line_named(launch.program, now.pc),
+        "block": conflict.block,
+    }
+    if "last" in conflict.facts:
+        facts["columns_named"] = columns_named(conflict.facts["first"], conflict.facts["last"])
+    if conflict.mistake == "block end":
+        facts["subject"] = _LEFT[now.how].format(where=where)
+        facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
+        return facts
+    facts["who"] = _thread(launch, conflict, now)
+    facts["does"] = _VERB[now.how]
+    element = _element(launch, conflict)
+    facts["what"] = _bytes(launch, conflict, element)
+    facts["element"] = None if element is None else element.facts
+    facts["address"] = conflict.address
+    if before is None or (conflict.mistake == "race" and before is now):
+        return facts
+    other = _other_side(launch, conflict, before)
+    facts["before_who"] = other.who
+    facts["did"] = other.verb
+    facts["before_where"] = instruction_named(launch.program, before.pc)
+    facts["remedy"] = _barrier_between(launch, conflict, before)
+    facts["finish"] = FINISH.get(before.how)
+    facts["extra"] = " (of wgmma: after wgmma.wait_group)" if before.how == "wgmma" else ""
+    return facts
+
+
+def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:
+    if side.lane is None:
+        return _UNIT_NAMED[side.how]
+    thread = thread_index(launch, side.lane % launch.block_lanes)
+    named = f"thread {thread} of block {conflict.block}"
+    return f"the warp of {named}" if side.how in BY_WARP else named
+
+
+def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
+    verb = _UNIT_VERB.get(before.how, _VERB[before.how])
+    if "cluster" in conflict.facts:
+        return _Told("another block", verb)
+    if before.how in _UNIT_NAMED:
+        return _Told(_UNIT_NAMED[before.how], verb)
+    assert before.lane is not None
+    rank, thread = divmod(before.lane, launch.block_lanes)
+    named = f"thread {thread_index(launch, thread)}"
+    if before.how in BY_WARP:
+        named = f"the warp of {named}"
+    if conflict.now.lane is not None and conflict.now.lane // launch.block_lanes != rank:
+        named += f" of the block with rank {rank} in the cluster"
+    return _Told(named, verb)
+
+
+def _element(launch: Launch, conflict: Conflict) -> Element | None:
+    """The element of a tile or an array that two accesses meet at, where a map or an array says which."""
+    if conflict.space == "shared":
+        return tile_element(launch, conflict)
+    address = conflict.address
+    region = None if address is None else launch.memory.region_at(address)
+    if address is None or region is None or launch.order is None or region.array.dtype.itemsize == 1:
+        return None
+    return array_element(launch, region, address, launch.order.memory.cell_bytes)
+
+
+def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
+    """The bytes that two accesses meet at."""
+    address = conflict.address
+    if address is None:
+        return None
+    if conflict.space == "tensor":
+        return tensor_place(address)
+    if conflict.space == "global":
+        region = launch.memory.region_at(address)
+        if region is None:
+            return f"global address {address:#x}"
+        byte = f"byte {address - region.address}"
+        return f"{byte} of {array_named(launch, region)}" if element is None else f"{element.named} ({byte})"
+    rank, offset = divmod(address, launch.shared_stride)
+    names = [shared_variable(launch.program, offset), None if element is None else element.named]
+    named = ": ".join(name for name in names if name is not None)
+    place = f"shared address {offset:#x} ({named})" if named else f"shared address {offset:#x}"
+    own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
+    if own_rank is None or own_rank == rank:
+        return place
+    return f"{place} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
+
+
+def _barrier_between(launch: Launch, conflict: Conflict, before: Side) -> str:
+    """The narrowest barrier that both sides can reach."""
+    if "cluster" in conflict.facts:
+        return "a release by one block and an acquire by the other (a flag with st.release and ld.acquire)"
+    if before.lane is None or conflict.now.lane is None:
+        return "a barrier"
+    if before.lane // 32 == conflict.now.lane // 32:
+        return "bar.warp.sync (__syncwarp)"
+    if before.lane // launch.block_lanes == conflict.now.lane // launch.block_lanes:
+        return "bar.sync (__syncthreads)"
+    return "barrier.cluster.arrive and barrier.cluster.wait"

@@ -1,0 +1,215 @@
+"""A note about rings of slots that never wrapped: slots that are filled once cannot show a refill that comes too early.
+
+    full[0] full[1] full[2] full[3]      mbarriers side by side, to which copies report
+      tile 0  tile 1  tile 2             three fills of four slots: no slot was filled again
+
+A ring is known by its waits: they stand in a loop, and their parity is computed, so that the same mbarrier can be waited for
+again. A wait before the loop, or for the constant parity 0, belongs to a tile that is loaded once, as Q of an attention.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tilescope.errors import Violation
+from tilescope.machine.address import SHARED_OFFSET_MASK
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.program import Program
+from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, MbarrierUse
+from tilescope.machine.report.element import map_owner
+from tilescope.machine.report.places import function_of, instruction_named, line_facts, shared_variable
+from tilescope.ptx.syntax import Immediate, Label, Register
+from tilescope.rule import rule
+
+_BARRIER_BYTES = 8
+_POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
+_FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
+_RING = (
+    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u64 a) {{ .shared .align 128 .b8 s[128];"
+    " .shared .align 8 .b64 full; .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .pred %p<4>; mov.u32 %r1, 0; ld.param.u64 %d1, [a];"
+    " mbarrier.init.shared.b64 [full], 1; LOOP: mbarrier.arrive.expect_tx.shared.b64 _, [full], 128;"
+    " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 128, [full]; and.b32 %r2, %r1, 1;"
+    " W: mbarrier.try_wait.parity.shared.b64 %p1, [full], %r2; @!%p1 bra W; ld.shared.u32 %r3, [s];"
+    " add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, {tiles}; @%p2 bra LOOP; ret; }}"
+)
+
+NEVER_WRAPPED = rule(
+    "run-ring-not-wrapped",
+    "A launch fills the slots of a ring more than once, so that a refill that comes too early is seen.",
+    argument="{where}",
+    found="a ring of {slots:slot}, whose copies report to {barriers}, never wrapped: a block filled it {fills:time}",
+    limit="this run cannot show whether a refill waits for the readers of its slot",
+    fix="Give a block at least {wanted:tile}[[: raise {axis_named} from {extent_now} to {extent}]].",
+    source="the copies of this run",
+    severity="note",
+    passing=f'ts.Kernel("{_RING.format(tiles=2)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
+    failing=f'ts.Kernel("{_RING.format(tiles=1)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
+)
+
+
+class _Ring(NamedTuple):
+    """Mbarriers side by side, by their offsets in a block, and the copies that reported to them in the busiest block."""
+
+    offsets: list[int]
+    copies: list[CopyRecord]
+
+
+def ring_notes(launch: Launch) -> Iterator[Violation]:
+    """The rings of a launch that finished, of which no slot was filled twice in any block."""
+    if launch.order is None or len(launch.copies) >= RECORDS_KEPT:
+        return
+    uses = launch.order.mbarrier_uses
+    loads = [copy for copy in launch.copies if copy.kind == "load" and copy.barrier is not None]
+    filled = {copy.barrier & SHARED_OFFSET_MASK for copy in loads if copy.barrier is not None}
+    awaited = {offset for offset in filled if _is_awaited_again(launch.program, uses.get(offset))}
+    for offsets in _side_by_side(awaited, uses):
+        ring = _Ring(offsets, _busiest(loads, offsets))
+        places = Counter((copy.block, copy.shared_address) for copy in loads if _reports_to(copy, offsets))
+        if max(places.values()) < _FILLS_OF_A_SLOT:
+            yield _note(launch, ring)
+
+
+def _reports_to(copy: CopyRecord, offsets: Sequence[int]) -> bool:
+    return copy.barrier is not None and copy.barrier & SHARED_OFFSET_MASK in offsets
+
+
+def _is_awaited_again(program: Program, use: MbarrierUse | None) -> bool:
+    """Whether a wait for an mbarrier computes its parity, in a loop."""
+    return use is not None and any(_has_computed_parity(program, pc) and _is_in_loop(program, pc) for pc in use.pcs)
+
+
+def _is_in_loop(program: Program, pc: int) -> bool:
+    """Whether an instruction stands in a loop that does more than poll."""
+    start = program.functions[function_of(program, pc)]
+    for end in range(pc, len(program.instructions)):
+        branch = program.instructions[end]
+        target = None if branch is None or branch.name != "bra" else branch.operands[0]
+        if not isinstance(target, Label) or start + target.target > pc:
+            continue
+        body = program.instructions[start + target.target : end + 1]
+        if any(one is not None and one.name not in _POLLING for one in body):
+            return True
+    return False
+
+
+def _has_computed_parity(program: Program, pc: int) -> bool:
+    """Whether an instruction is a wait whose parity is more than one constant."""
+    instruction = program.instructions[pc]
+    if instruction is None or instruction.name != "mbarrier" or "parity" not in instruction.modifiers:
+        return False
+    parity = instruction.operands[2]
+    if not isinstance(parity, Register):
+        return False
+    number = program.register_numbers.get((function_of(program, pc), parity.number))
+    constants = set()
+    for writer, targets in enumerate(program.targets):
+        if number not in targets:
+            continue
+        written = program.instructions[writer]
+        if written is None or written.name != "mov" or not isinstance(written.operands[1], Immediate):
+            return True
+        constants.add(written.operands[1].value)
+    return len(constants) > 1
+
+
+def _side_by_side(awaited: Iterable[int], uses: dict[int, MbarrierUse]) -> list[list[int]]:
+    """Rings: mbarriers side by side, with the unused ones that follow and count the same number of arrivals.
+
+    >>> used, unused = MbarrierUse(1, frozenset({7})), MbarrierUse(1, frozenset())
+    >>> _side_by_side([1024, 1032, 2048], {1024: used, 1032: used, 1040: unused, 2048: used})
+    [[1024, 1032, 1040], [2048]]
+    """
+    rings: list[list[int]] = []
+    for offset in sorted(awaited):
+        if rings and offset == rings[-1][-1] + _BARRIER_BYTES:
+            rings[-1].append(offset)
+        else:
+            rings.append([offset])
+    for ring in rings:
+        following = uses.get(ring[-1] + _BARRIER_BYTES)
+        while following is not None and not following.pcs and following.arrivals == uses[ring[0]].arrivals:
+            ring.append(ring[-1] + _BARRIER_BYTES)
+            following = uses.get(ring[-1] + _BARRIER_BYTES)
+    return rings
+
+
+def _busiest(loads: Iterable[CopyRecord], offsets: Sequence[int]) -> list[CopyRecord]:
+    """The copies to a ring of the block that has most of them."""
+    by_block: dict[BlockIndex, list[CopyRecord]] = {}
+    for copy in loads:
+        if _reports_to(copy, offsets):
+            by_block.setdefault(copy.block, []).append(copy)
+    return max(by_block.values(), key=len)
+
+
+def _note(launch: Launch, ring: _Ring) -> Violation:
+    first, *others = (f"{offset:#x}" for offset in ring.offsets)
+    variable = shared_variable(launch.program, ring.offsets[0])
+    named = "the mbarrier" if not others else "the mbarriers"
+    barriers = f"{named} at {first}" if not others else f"{named} at {first} to {others[-1]}"
+    pc = ring.copies[-1].pc
+    fills = len({copy.barrier for copy in ring.copies})
+    wanted = _FILLS_OF_A_SLOT * len(ring.offsets)
+    stride = _stride(ring.copies)
+    extent = None if stride is None else stride.extent(launch, wanted)
+    return NEVER_WRAPPED.violation(
+        where=instruction_named(launch.program, pc),
+        barriers=barriers if variable is None else f"{barriers} ({variable})",
+        slots=len(ring.offsets),
+        fills=fills,
+        wanted=wanted,
+        addresses=tuple(ring.offsets),
+        axis_named=None if extent is None else extent.axis_named,
+        extent=None if extent is None else extent.wanted,
+        extent_now=None if extent is None else extent.now,
+        **line_facts(launch.program, *dict.fromkeys(copy.pc for copy in ring.copies)),
+    )
+
+
+class _Extent(NamedTuple):
+    """A dimension of a tensor that must grow."""
+
+    axis_named: str
+    wanted: int
+    now: int
+
+
+class _Stride(NamedTuple):
+    """How the fills of a ring go through the tensor of a map."""
+
+    map_number: int
+    axis: int
+    step: int
+
+    def extent(self, launch: Launch, tiles: int) -> _Extent | None:
+        """The dimension that has to grow to give this many tiles; None if it is large enough, and another one limits them."""
+        tensor_map = launch.maps[self.map_number]
+        now = tensor_map.dims[self.axis]
+        wanted = tiles * self.step
+        if now > wanted - self.step:
+            return None
+        return _Extent(f"dims[{self.axis}] of {map_owner(launch, tensor_map)}", wanted, now)
+
+
+def _stride(copies: Sequence[CopyRecord]) -> _Stride | None:
+    """The axis along which the fills of a ring step through a tensor; None if they step along several, or there is only one."""
+    for number in dict.fromkeys(copy.map_number for copy in copies):
+        corners: dict[int | None, tuple[int, ...]] = {}  # by mbarrier: of the first box of each fill
+        for copy in copies:
+            if copy.map_number == number and copy.coords is not None:
+                corners.setdefault(copy.barrier, copy.coords)
+        steps = {_difference(*pair) for pair in pairwise(corners.values())}
+        if number is None or len(steps) != 1:
+            continue
+        (step,) = steps
+        moved = [axis for axis, distance in enumerate(step) if distance]
+        if len(moved) == 1 and step[moved[0]] > 0:
+            return _Stride(number, moved[0], step[moved[0]])
+    return None
+
+
+def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(later - earlier for earlier, later in zip(before, after, strict=True))

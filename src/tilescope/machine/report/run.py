@@ -1,0 +1,208 @@
+"""What a run did: its outcome, what is wrong with it, and how often each instruction ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy.typing as npt
+
+from tilescope.errors import Violation
+from tilescope.machine.observers.last_writer import LastWriter, LastWriters
+from tilescope.machine.observers.smem_picture import SmemPicture
+from tilescope.machine.proof.described_pipeline import Recorded, pipeline_of
+from tilescope.machine.proof.recorder import ROWS_KEPT
+from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.pipeline.description import Pipeline
+from tilescope.reading import integer, integers
+from tilescope.rule import ARGUMENT_RANGE, Basis
+from tilescope.sentence import listed
+from tilescope.tensor_map import AnyMap
+from tilescope.value import Value, hex_field
+
+Outcome = Literal["finished", "hang", "fault", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionCount(Value):
+    """One instruction of a kernel and how often it ran.
+
+    `threads` counts the threads that came to it, `source_line` is the line of the program that the PTX was made from.
+    `wavefronts` are the turns that shared memory took for it, `sectors` the pieces of 32 bytes that it touched in global memory,
+    each beside the least possible; None where it does no such thing, or nobody counted. `worst` is the execution with the most conflicts.
+    """
+
+    ptx_line: int
+    source_line: str | None
+    ptx_text: str
+    threads: int
+    warps: int
+    wavefronts: int | None = None
+    least_wavefronts: int | None = None
+    sectors: int | None = None
+    least_sectors: int | None = None
+    worst: WorstAccess | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCopy(Value):
+    """One TMA or bulk copy, as it was issued; a multicast is one for each block that receives it.
+
+    A tensor copy has `coords` and the number of its map among those of the run; a bulk copy has the address of its other end.
+    `barrier` is the shared address of the mbarrier that counts its bytes; without one it belongs to a bulk group.
+    """
+
+    ptx_line: int
+    source_line: str | None
+    block: tuple[int, int, int]
+    thread: int  # its number in the block
+    direction: Literal["load", "store", "reduce"]
+    bytes: int
+    shared_address: int = hex_field()
+    barrier: int | None = hex_field()
+    coords: tuple[int, ...] | None
+    map_number: int | None
+    other_address: int | None = hex_field()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierPhase(Value):
+    """A phase of an mbarrier that ended: how many arrivals and bytes it counted, and the instruction that ended it."""
+
+    address: int = hex_field()
+    block: tuple[int, int, int]
+    number: int  # 0 after init
+    arrivals: int
+    bytes: int
+    ptx_line: int
+    source_line: str | None
+
+
+class ArgumentArray(NamedTuple):
+    """An array that an argument of a run is, points at or maps, and where it lies in global memory."""
+
+    array: npt.NDArray[Any]
+    address: int
+
+    def address_of(self, index: int | Sequence[int]) -> int:
+        """The address of an element, by its number or by its index along every axis; refused outside the array."""
+        extents: tuple[int, ...] = self.array.shape
+        if not isinstance(index, Sequence):
+            index = (integer("index", index),)
+            extents = (self.array.size,)
+        place = integers("index", index, len(extents))
+        number = 0
+        for one, extent in zip(place, extents, strict=True):
+            if not 0 <= one < extent:
+                raise ARGUMENT_RANGE.error(
+                    argument="index",
+                    found=f"index {place}",
+                    limit=f"the array has the shape {self.array.shape}",
+                    fix="Use the index of an element, such as 0.",
+                )
+            number = number * extent + one
+        return self.address + number * self.array.itemsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRun(Value):
+    """A kernel that was run without a card.
+
+    `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
+    `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
+    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `traffic` sums the
+    copies up by map, `operands` are those that wgmma read from shared memory. `arrays` are those of the arguments, by number,
+    None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a block, if it was asked
+    for. Plain data leaves these two out.
+    """
+
+    entry: str
+    outcome: Outcome
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    blocks_run: int
+    steps: int  # instructions, each counted once for all threads that ran it together
+    inexact: tuple[str, ...]
+    findings: tuple[Violation, ...]
+    instructions: tuple[InstructionCount, ...] = field(repr=False)
+    copies: tuple[KernelCopy, ...] = field(repr=False)
+    barriers: tuple[BarrierPhase, ...] = field(repr=False)
+    maps: tuple[AnyMap, ...] = field(repr=False)
+    printed: str
+    basis: Basis
+    traffic: tuple[CopyTraffic, ...] = field(default=(), repr=False)
+    operands: tuple[OperandRead, ...] = field(default=(), repr=False)
+    arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
+    smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
+    _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every bit of the result is the card's."""
+        return not self.inexact
+
+    def pipeline(self) -> Pipeline:
+        """What the warps of the first cluster did, as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
+
+        Barriers, copies, groups, fences, and what each warp reads and writes in shared memory, in its program order.
+        """
+        recorded = self._recorded
+        if recorded is None:
+            recorded = Recorded(self.entry, self.outcome, None, (), ())
+        return pipeline_of(recorded, ROWS_KEPT)
+
+    def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
+        """Which instruction wrote a byte of global memory last, and the thread and block that ran it.
+
+        `place` is an address, or (number of an argument, index of an element of its array), the index flat or along
+        every axis. None where nobody wrote it, and where the run kept no order (`findings=False`, or plain data).
+
+        >>> import numpy as np
+        >>> from tilescope.machine.kernel import Kernel
+        >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
+        ...     .entry set(.param .u64 a) {
+        ...         .reg .b64 %rd1;
+        ...         ld.param.u64 %rd1, [a];
+        ...         st.global.u32 [%rd1+8], 7;
+        ...         ret;
+        ...     }''')
+        >>> run = kernel.run(grid=1, block=1, args=[np.zeros((2, 2), np.uint32)])
+        >>> run.last_writer((0, (1, 0))).ptx_line, run.last_writer((0, 3))
+        (5, None)
+        """
+        if isinstance(place, tuple) and len(place) == 2:
+            number, index = place
+            return self._last_writer_at(self._array(number).address_of(index))
+        return self._last_writer_at(integer("place", place))
+
+    def _last_writer_at(self, address: int) -> LastWriter | None:
+        return None if self._writers is None else self._writers.at(address)
+
+    def _array(self, number: int) -> ArgumentArray:
+        """The array of an argument, or a refusal."""
+        held = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
+        if held is not None:
+            return held
+        known = [str(index) for index, one in enumerate(self.arrays) if one is not None]
+        raise ARGUMENT_RANGE.error(
+            argument="argument",
+            found=f"argument {number}, which is no array, nor the address or map of one",
+            limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
+            fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
+        )
+
+
+def with_memory(
+    run: KernelRun,
+    arrays: tuple[ArgumentArray | None, ...],
+    writers: LastWriters | None,
+    smem: SmemPicture | None,
+) -> KernelRun:
+    """A run that knows the arrays of its arguments, who wrote them last, and a block's shared memory."""
+    object.__setattr__(run, "arrays", arrays)
+    object.__setattr__(run, "smem", smem)
+    object.__setattr__(run, "_writers", writers)
+    return run

@@ -1,0 +1,243 @@
+"""What is wrong with a kernel's use of tensor memory: the rules, and the words that findings about it are made of.
+
+mm.cu:61, PTX line 310 (tcgen05.ld …): the warp of thread 32 of block (0, 0, 0) loads lanes 32 to 47, column 8 of tensor memory, which
+a tcgen05.mma writes at mm.cu:48, PTX line 288 (tcgen05.mma …); nobody has waited for it
+"""
+
+from __future__ import annotations
+
+from tilescope.errors import Wording
+from tilescope.mma.tcgen05_kind import BLACKWELL
+from tilescope.rule import Rule, rule
+from tilescope.sync.detector.race import How, Mistake
+
+_HEAD = (
+    ".version 8.6 .target sm_100a .address_size 64 .visible .entry k() {"
+    " .shared .align 8 .b64 m; .shared .align 4 .b32 at; .reg .b32 %r<9>; .reg .pred %p<4>;"
+    " mov.u32 %r4, %tid.x; setp.eq.u32 %p1, %r4, 0; "
+)
+_ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [at], 32; ld.shared.b32 %r1, [at];"
+_FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;"
+_RELINQUISH = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+_STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r1], {%r2, %r2, %r2, %r2, %r2, %r2, %r2, %r2};"
+_LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r1];"
+_STORED = "tcgen05.wait::st.sync.aligned;"
+_LOADED = "tcgen05.wait::ld.sync.aligned;"
+_SHIFT = (
+    "@%p1 mbarrier.init.shared.b64 [m], 1; bar.sync 0; @%p1 tcgen05.shift.cta_group::1.down [%r1];"
+    " @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [m];"
+)
+_WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
+_AFTER = "tcgen05.fence::after_thread_sync;"
+# What the rules of order say alike, of shared and of tensor memory.
+TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
+LEFT_AT_END = "block {block} ends while {subject}[[; seen {met}]]"
+NOT_WAITED_FOR = "nobody has waited for it"
+
+
+def _example(body: str) -> str:
+    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, 32).findings'
+
+
+TENSOR_ORDER = rule(
+    "run-tmem-order",
+    (
+        "Tensor memory is touched again only when the access before is finished: "
+        "wait::ld and wait::st for loads and stores, a commit and its mbarrier for mma, cp and shift."
+    ),
+    argument="{where}",
+    found=TWO_ACCESSES,
+    limit="nobody has waited for it, or nothing orders the wait before this",
+    fix="{finish}. If another thread touches it next, put a barrier in between.",
+    source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations",
+    architectures=BLACKWELL,
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_LOAD} {_LOADED} {_FREE}"),
+    failing=_example(f"{_ALLOC} {_STORE} {_LOAD} {_STORED} {_LOADED} {_FREE}"),
+)
+TENSOR_FENCE = rule(
+    "run-tmem-fence",
+    "Around the barrier that orders tcgen05 instructions of two threads are tcgen05.fence::before_thread_sync and after_thread_sync.",
+    argument="{where}",
+    found=TWO_ACCESSES,
+    limit=(
+        "it is finished and a barrier orders the two, but the fences that the documents ask for are missing; "
+        "Triton's kernels have none, and work"
+    ),
+    fix=(
+        "To be sure, put tcgen05.fence::after_thread_sync between the wait or barrier and {where}, "
+        "and tcgen05.fence::before_thread_sync between {before_where} and the barrier (a commit needs none)."
+    ),
+    source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations: canonical synchronization patterns",
+    architectures=BLACKWELL,
+    severity="note",
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_AFTER} {_LOAD} {_LOADED} {_FREE}"),
+    failing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_LOAD} {_LOADED} {_FREE}"),
+)
+TENSOR_COLUMNS = rule(
+    "run-tmem-columns",
+    "tcgen05 instructions touch columns that the block has allocated.",
+    argument="{where}",
+    found="at {at} {who} {does} {columns_named} of tensor memory[[; seen {met}]]",
+    limit="the block has not allocated that part of tensor memory: it may be another block's",
+    fix="Allocate it with tcgen05.alloc, or check how the address is computed.",
+    source="PTX ISA, tcgen05.alloc; the run-time checks that ptxas emits with -g-tensor-memory-access-check",
+    architectures=BLACKWELL,
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE}"),
+    failing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE} {_LOAD} {_LOADED}"),
+)
+TENSOR_LEAK = rule(
+    "run-tmem-allocation",
+    "A block frees what it allocated, once, and allocates nothing after relinquish_alloc_permit.",
+    argument="{where}",
+    found="block {block} ends with {columns_named} of tensor memory allocated[[; seen {met}]]",
+    limit="a kernel frees all of its tensor memory before it ends",
+    fix="Put tcgen05.dealloc with {columns:column} before the end, in the warp that allocated them.",
+    source="PTX ISA, tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit",
+    architectures=BLACKWELL,
+    passing=_example(f"{_ALLOC} {_FREE}"),
+    failing=_example(_ALLOC),
+)
+TENSOR_DEALLOC = TENSOR_LEAK.worded(
+    found="at {at} {who} frees {columns:column} from column {first} on[[; seen {met}]]",
+    limit="the block has no such allocation: tcgen05.dealloc frees exactly what one tcgen05.alloc allocated",
+    fix="Free the address that tcgen05.alloc wrote, with the same number of columns, once.",
+)
+TENSOR_RELINQUISHED = TENSOR_LEAK.worded(
+    found="at {at} {who} allocates {columns:column} after relinquish_alloc_permit[[; seen {met}]]",
+    limit="the block has given up its right to allocate",
+    fix="Allocate before tcgen05.relinquish_alloc_permit.",
+)
+TENSOR_GROWTH = rule(
+    "run-tmem-growth",
+    "Successive allocations of a block do not grow.",
+    argument="{where}",
+    found="at {at} {who} allocates {columns:column} after {before_columns}[[; seen {met}]]",
+    limit="the number of columns should not increase between two allocations of a block",
+    fix="Make the larger allocation first.",
+    source="PTX ISA, tcgen05.alloc",
+    architectures=BLACKWELL,
+    severity="warning",
+    passing=_example(f"{_ALLOC} {_FREE}"),
+    failing=_example(
+        f"{_ALLOC} tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [at], 64; ld.shared.b32 %r5, [at];"
+        f" {_FREE} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 64;"
+    ),
+)
+TENSOR_QUARTER = rule(
+    "run-tmem-quarter",
+    "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
+    argument="{where}",
+    found="at {at} {who}, warp {warp}, {does} tensor memory at lane {lane}[[; seen {met}]]",
+    limit="it reaches the lanes of its own quarter, whatever lane the address has",
+    fix="Set the lane of the address to {own_lane}: PTX asks for it, and debug builds trap.",
+    source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
+    architectures=BLACKWELL,
+    severity="warning",
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE}"),
+    failing=_example(f"{_ALLOC} add.u32 %r1, %r1, 0x200000; {_STORE} {_STORED} sub.u32 %r1, %r1, 0x200000; {_FREE}"),
+)
+TENSOR_UNWRITTEN = rule(
+    "run-tmem-unwritten",
+    "What is read from tensor memory was written before.",
+    argument="{where}",
+    found="at {at} {who} {does} {what}, which nobody has written[[; seen {met}]]",
+    limit="tensor memory is not initialised when it is allocated",
+    fix="Write it first (an mma with enable-input-d false does), or do not use the value.",
+    source="PTX ISA, tcgen05.alloc",
+    architectures=BLACKWELL,
+    severity="warning",
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_LOAD} {_LOADED} {_FREE}"),
+    failing=_example(f"{_ALLOC} {_LOAD} {_LOADED} {_FREE}"),
+)
+COMMIT_LEFT = rule(
+    "run-commit-left",
+    "The arrival of a tcgen05.commit has come before the block of its mbarrier ends.",
+    argument="{where}",
+    found=LEFT_AT_END,
+    limit=NOT_WAITED_FOR,
+    fix="{remedy}",
+    source="PTX ISA, tcgen05.commit",
+    architectures=BLACKWELL,
+    severity="warning",
+    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_FREE}"),
+    failing=_example(
+        f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_FREE}"
+        " @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [m];"
+    ),
+)
+
+TENSOR_RULES: dict[Mistake, Rule | Wording] = {
+    "tensor memory": TENSOR_ORDER,
+    "tensor fence": TENSOR_FENCE,
+    "tensor columns": TENSOR_COLUMNS,
+    "tensor quarter": TENSOR_QUARTER,
+    "tensor unwritten": TENSOR_UNWRITTEN,
+    "tensor relinquished": TENSOR_RELINQUISHED,
+    "tensor growth": TENSOR_GROWTH,
+    "tensor dealloc": TENSOR_DEALLOC,
+    "tensor leak": TENSOR_LEAK,
+}
+TENSOR_VERB: dict[How, str] = {
+    "tcgen05.alloc": "allocates",
+    "tcgen05.dealloc": "frees",
+    "tcgen05.ld": "loads",
+    "tcgen05.st": "stores to",
+    "tcgen05.mma": "multiplies with",
+    "tcgen05.cp": "copies with",
+    "tcgen05.shift": "shifts",
+    "tcgen05.commit": "uses",
+}
+TENSOR_UNITS: dict[How, str] = {
+    "tcgen05.alloc": "a tcgen05.alloc",
+    "tcgen05.mma": "a tcgen05.mma",
+    "tcgen05.cp": "a tcgen05.cp",
+    "tcgen05.shift": "a tcgen05.shift",
+    "tcgen05.commit": "a tcgen05.commit",
+}
+TENSOR_UNIT_VERB: dict[How, str] = {
+    "tcgen05.alloc": "writes",
+    "tcgen05.mma": "uses",
+    "tcgen05.cp": "uses",
+    "tcgen05.shift": "shifts",
+}
+BY_WARP: tuple[How, ...] = ("tcgen05.ld", "tcgen05.st", "tcgen05.alloc", "tcgen05.dealloc")
+TENSOR_LEFT: dict[How, str] = {
+    "tcgen05.mma": "the product at {where} may still read its shared memory",
+    "tcgen05.cp": "the copy at {where} may still read its shared memory",
+    "tcgen05.shift": "the shift at {where} may still be under way",
+    "tcgen05.commit": "the arrival of the commit at {where} may still be on its way to one of its mbarriers",
+}
+_COMMIT_REMEDY = "Use tcgen05.commit and wait for its mbarrier before the block ends."
+TENSOR_END_REMEDY: dict[How, str] = {
+    "tcgen05.mma": _COMMIT_REMEDY,
+    "tcgen05.cp": _COMMIT_REMEDY,
+    "tcgen05.shift": _COMMIT_REMEDY,
+    "tcgen05.commit": "Wait for the mbarrier of the commit before the block ends.",
+}
+_COMMIT_AND_WAIT = "Use tcgen05.commit in the thread that issues it, and wait for the mbarrier of the commit"
+FINISH: dict[How, str] = {
+    "tcgen05.ld": "Use tcgen05.wait::ld in the warp that loads",
+    "tcgen05.st": "Use tcgen05.wait::st in the warp that stores",
+    "tcgen05.mma": _COMMIT_AND_WAIT,
+    "tcgen05.cp": _COMMIT_AND_WAIT,
+    "tcgen05.shift": _COMMIT_AND_WAIT,
+}
+
+
+def columns_named(first: int, last: int) -> str:
+    """Columns of tensor memory in words.
+
+    >>> columns_named(8, 8), columns_named(0, 31)
+    ('column 8', 'columns 0 to 31')
+    """
+    return f"column {first}" if first == last else f"columns {first} to {last}"
+
+
+def tensor_place(address: int) -> str:
+    """The cell of a conflict in words: 16 lanes of a column.
+
+    >>> tensor_place(0x00200008)
+    'lanes 32 to 47, column 8 of tensor memory'
+    """
+    lane = address >> 16 & 0xFF
+    return f"lanes {lane} to {lane + 15}, column {address & 0xFFFF} of tensor memory"

@@ -1,0 +1,1 @@
+"""The synchronization engine: events, vector clocks, shadow memory, data races, all orders."""

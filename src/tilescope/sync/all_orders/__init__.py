@@ -1,0 +1,1 @@
+"""The search over every order of a pipeline."""

@@ -1,0 +1,1 @@
+"""The happens-before data-race detector of one run."""

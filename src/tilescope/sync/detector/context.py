@@ -1,0 +1,261 @@
+"""What all parts of the order share: the clocks and cells of one cluster, and where conflicts are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.access_semantics import Meaning, cell_bytes, meanings
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.program import Program
+from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
+from tilescope.machine.step import LaneNumbers
+from tilescope.machine.warp_sums import stores_of_sums
+from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
+from tilescope.sync.detector.releases import Flags
+from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
+from tilescope.sync.lane_clocks import (
+    BULK_READ,
+    BULK_WRITE,
+    CP_ASYNC,
+    EXECUTED,
+    KNOWN,
+    WARPGROUP_LANES,
+    Clock,
+    Knowledge,
+)
+from tilescope.sync.shadow.accessor import Unit
+from tilescope.sync.shadow.global_cells import GlobalCells
+from tilescope.sync.shadow.shadow_cells import CellNumbers, Cells, CellTable, Met
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+
+TENSOR_HOWS: dict[str, How] = {
+    "alloc": "tcgen05.alloc",
+    "ld": "tcgen05.ld",
+    "st": "tcgen05.st",
+    "mma": "tcgen05.mma",
+    "cp": "tcgen05.cp",
+    "shift": "tcgen05.shift",
+    "commit": "tcgen05.commit",
+}
+
+
+class PublishedColumns(NamedTuple):
+    """Two columns of somebody who uses tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has published."""
+
+    fenced: int  # and is finished
+    issued: int  # finished or not
+
+
+class PhaseBytes(NamedTuple):
+    """The bytes of a phase that has ended: expected, and come, late ones included; the instructions that did both."""
+
+    expected: int
+    came: int
+    pcs: frozenset[int]
+
+
+class BarrierBytes(NamedTuple):
+    """An mbarrier, by its offset in a block's shared memory, and the bytes of one of its phases."""
+
+    offset: int
+    block: BlockIndex
+    bytes: PhaseBytes
+
+
+class LaunchOrder:
+    """What all clusters of a launch share."""
+
+    def __init__(self, program: Program, memory: GlobalMemory) -> None:
+        self.meanings: list[Meaning | None] = meanings(program)
+        self.stores_of_sums = stores_of_sums(program)
+        self.shared_cell_bytes = cell_bytes(program, "shared")
+        self.conflicts = Conflicts()
+        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
+        self.flags = Flags("global")
+        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
+        self.spilled: list[BarrierBytes] = []  # of blocks that have ended
+        self.clusters = 0
+        self.first_blocks: list[BlockIndex] = []  # of the clusters
+        self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
+
+
+class Witness:
+    """The clocks and cells of one cluster."""
+
+    def __init__(self, cluster: Cluster, launch: LaunchOrder) -> None:
+        launch.clusters += 1
+        launch.first_blocks.append(cluster.first_block)
+        self.cluster = cluster
+        self.launch = launch
+        self.number = launch.clusters
+        self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
+        self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
+        self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.ended_blocks: set[int] = set()  # by rank
+        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
+        self.cell_bytes = launch.shared_cell_bytes
+        warps = cluster.lane_count // WARP_LANES
+        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
+
+    @property
+    def bulk_unit(self) -> int:
+        """The slot of `shared` in which reads by bulk copies are kept."""
+        return self.warpgroups
+
+    def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
+        """The warpgroups of lanes, which are in ascending order."""
+        first = int(self.warpgroup_of_lane[lanes[0]])
+        last = int(self.warpgroup_of_lane[lanes[-1]])
+        if last - first <= 1:
+            return range(first, last + 1)
+        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        return warpgroups
+
+    @property
+    def tensor_unit(self) -> int:
+        """The slot of `shared` in which reads by tcgen05 are kept."""
+        return self.warpgroups + 1
+
+    def published_tensor_work(self, lanes: LaneNumbers) -> Clock | None:
+        """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
+        if not self.tensor_columns:
+            return None
+        knowledge = self.knowledge
+        clock = knowledge.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        for column, published in self.tensor_columns.items():
+            finished = int(knowledge.known_to(lanes, published.fenced).max())
+            clock.vectors[KNOWN, [column, published.fenced]] = finished
+            clock.vectors[KNOWN, published.issued] = int(knowledge.known_to(lanes, published.issued).max())
+        return clock
+
+    @property
+    def tensor_work_columns(self) -> list[int]:
+        """All columns that speak of tensor memory."""
+        return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
+
+    def place(self, address: int) -> int:
+        """The place of a shared address in the memory of the cluster."""
+        return (address >> SHARED_RANK_SHIFT) * self.cluster.shared_stride + (address & SHARED_OFFSET_MASK)
+
+    def cells_at(self, address: int, size_bytes: int) -> slice:
+        """The cells of bytes that follow each other in shared memory."""
+        first = self.place(address)
+        return slice(first // self.cell_bytes, -(-(first + size_bytes) // self.cell_bytes))
+
+    def global_cells_at(self, address: int, size_bytes: int) -> CellNumbers:
+        """The cells of global memory that lie wholly in bytes that follow each other."""
+        return self.global_cells_of_rows(np.array([address]), size_bytes)
+
+    def global_cells_of_rows(self, starts: Addresses, row_bytes: int) -> CellNumbers:
+        """The cells that lie wholly in rows of global memory."""
+        width = self.launch.memory.cell_bytes
+        first = -(-starts // width)
+        end = (starts + row_bytes) // width
+        most = int((end - first).max(initial=0))
+        cells = first[:, None] + np.arange(most)
+        return cells[cells < end[:, None]]
+
+    def side(self, stamp: Stamp, *, was_write: bool) -> Side:
+        """Who left a stamp."""
+        kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        if stamp.column in self.tensor_columns:
+            return self.tensor_side(stamp.pc, None)
+        if stamp.column >= self.knowledge.first_barrier:
+            return Side(stamp.pc, "copy", None)
+        if stamp.column >= self.knowledge.first_warpgroup:
+            return Side(stamp.pc, "wgmma", None)
+        if kind == CP_ASYNC:
+            return Side(stamp.pc, "cp.async", lane)
+        if kind in (BULK_READ, BULK_WRITE):
+            return Side(stamp.pc, "bulk store", lane)
+        meaning = self.launch.meanings[stamp.pc]
+        how: How = "write" if was_write else "read"
+        return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+
+    def tensor_side(self, pc: int, lane: int | None) -> Side:
+        """Who used tensor memory: what the instruction does is in its name."""
+        instruction = self.cluster.program.instructions[pc]
+        assert instruction is not None
+        how = next(TENSOR_HOWS[word] for word in instruction.modifiers if word in TENSOR_HOWS)
+        return Side(pc, how, lane)
+
+    def foreign(self, met: Met, index: int) -> dict[str, int]:
+        """The cluster that was met, where it is another one."""
+        if met.clusters is None or int(met.clusters[index]) == self.number:
+            return {}
+        return {"cluster": int(met.clusters[index])}
+
+    def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
+        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy.
+
+        Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
+        """
+        for index in self._farthest_of_each(met.stamps, now):
+            stamp = taken_apart(int(met.stamps[index]))
+            before = self.side(stamp, was_write=True)
+            mistake = mistake_of(before.how, now.how, was_write=True)
+            facts = self.foreign(met, index)
+            if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
+                facts["relaxed"] = 1
+            if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
+                mistake = "proxy fence"
+            self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
+
+    def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
+        """One stamp of every instruction: of a thread of another warp than the issuer's, where there is one."""
+        columns = columns_of(stamps)
+        own_warp = -1 if now.lane is None else now.lane // WARP_LANES
+        is_far = (columns < self.knowledge.lane_count) & (columns // WARP_LANES != own_warp)
+        far_first = np.argsort(~is_far, kind="stable")
+        indices: list[int] = far_first[first_of_each(pcs_of(stamps[far_first]))].tolist()
+        return indices
+
+    def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
+        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+
+        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        """
+        flags = self.shared.unwritten(cells)
+        if not flags.any():
+            return
+        mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
+        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+
+    def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
+        """The address of one of some cells: in the cluster's shared memory, or in global memory."""
+        cell = (cells.start or 0) + place if isinstance(cells, slice) else int(cells[place])
+        return cell * (self.cell_bytes if space == "shared" else self.launch.memory.cell_bytes)
+
+    def tell(
+        self, mistake: Mistake, before: Side | None, now: Side, space: Space, address: int | None, **facts: int
+    ) -> None:
+        """Keep a conflict."""
+        cluster = self.cluster
+        rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
+        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        conflict = Conflict(mistake, before, now, space, address, block, facts)
+        conflict.copies_made = len(cluster.launch.copies)
+        if space == "shared" and address is not None:
+            stamp = int(self.shared.writes[address // self.cell_bytes])
+            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+        self.launch.conflicts.add(conflict)
+
+
+def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
+    """What two accesses that nothing orders amount to."""
+    if before == "copy" and was_write:
+        return "copy wait"
+    if before == "cp.async":
+        return "cp.async"
+    if before == "bulk store" and not was_write:
+        return "store source"
+    if before in ("wgmma", "tcgen05.mma", "tcgen05.cp") or (now == "copy" and not was_write):
+        return "refill"
+    return "race"

@@ -1,0 +1,71 @@
+"""Tensor maps that a kernel changes in global memory: who made the change visible to copies, and who may use it.
+
+tensormap.replace or st      a change, by the generic proxy
+fence.proxy.tensormap .release       what the thread knows of may be seen by others …
+fence.proxy.tensormap .acquire [map] … by copies of those who come here, through this map
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilescope.machine.address import Addresses, is_in_window
+from tilescope.machine.step import LaneNumbers
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.race import Side
+from tilescope.sync.epoch import Stamps, columns_of, epochs_of, taken_apart
+from tilescope.sync.lane_clocks import KNOWN, Clock, Vector, joined
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
+
+
+class _Acquired(NamedTuple):
+    """One acquire: its lane and epoch, and what had been released by then."""
+
+    lane: int
+    epoch: int
+    released: Clock | None
+
+
+class MapEdits:
+    """The fences of maps in one cluster."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._released: Clock | None = None
+        self._acquired: dict[int, list[_Acquired]] = {}  # by the map's address
+
+    def release(self, lanes: LaneNumbers) -> None:
+        """fence.proxy.tensormap::generic.release."""
+        self._released = joined(self._released, self._witness.knowledge.release(lanes))
+
+    def acquire(self, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """fence.proxy.tensormap::generic.acquire of a map."""
+        knowledge = self._witness.knowledge
+        for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+            self._acquired.setdefault(address, []).append(_Acquired(lane, int(knowledge.own[lane]), self._released))
+        knowledge.advance(lanes)
+
+    def use(self, address: int, lane: int) -> None:
+        """A copy goes through a map: what this cluster wrote there was released, and then acquired."""
+        witness = self._witness
+        if is_in_window("param", address):
+            return  # which no store changes
+        for piece in witness.launch.memory.pieces(witness.global_cells_at(address, DESCRIPTOR_BYTES)):
+            stamps, clusters = piece.stretch.table.last_writes(piece.cells, witness.number)
+            is_own = stamps != 0
+            if clusters is not None:
+                is_own &= clusters == witness.number
+            if not is_own.any():
+                continue
+            edits = stamps[is_own]
+            known = witness.knowledge.view(lane)[KNOWN]
+            if any(self._covers(one, known, edits) for one in self._acquired.get(address, ())):
+                continue
+            before = witness.side(taken_apart(int(edits[0])), was_write=True)
+            witness.tell("map fence", before, Side(witness.cluster.pc, "copy", lane), "global", address)
+
+    def _covers(self, acquired: _Acquired, known: Vector, edits: Stamps) -> bool:
+        """Whether an acquire happened before, and the release of all edits before it."""
+        if acquired.released is None or known[acquired.lane] < acquired.epoch:
+            return False
+        return bool((acquired.released.known[columns_of(edits)] >= epochs_of(edits)).all())

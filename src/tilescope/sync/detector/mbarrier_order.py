@@ -1,0 +1,356 @@
+"""mbarriers: who made them, what arrivals hand on, and who has seen a phase end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.records import MbarrierUse
+from tilescope.machine.step import LaneNumbers
+from tilescope.sync.detector.context import PhaseBytes, Witness
+from tilescope.sync.detector.fences import Fences
+from tilescope.sync.detector.race import How, Side
+from tilescope.sync.detector.releases import BLOCK, CLUSTER
+from tilescope.sync.lane_clocks import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
+
+_BARRIER_BYTES = 8
+
+
+class Moments(NamedTuple):
+    """What columns (threads, or their copies) did, each at an epoch of its own: arrivals, or waits that were passed."""
+
+    columns: LaneNumbers
+    epochs: Vector
+
+    def without(self, columns: LaneNumbers) -> Moments:
+        """Those of all other columns."""
+        is_other = ~np.isin(self.columns, columns)
+        return Moments(self.columns[is_other], self.epochs[is_other])
+
+    def joined(self, more: Moments) -> Moments:
+        """These and more."""
+        return Moments(np.concatenate([self.columns, more.columns]), np.concatenate([self.epochs, more.epochs]))
+
+    def not_over(self, clock: Clock) -> Moments:
+        """Those that were not over in time, for all that a clock says."""
+        is_open = clock.vectors[EXECUTED, self.columns] < self.epochs
+        return Moments(self.columns[is_open], self.epochs[is_open])
+
+
+@dataclass(slots=True)
+class MbarrierOrder:
+    """One mbarrier. `column` counts its phases that have ended.
+
+    The copies of a phase are finished for those who know that it ended.
+    """
+
+    column: int
+    init: Side | None = None
+    init_epoch: int = 0
+    has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
+    is_released: bool = False  # by that fence, or by a release of that thread at the cluster's barrier
+    is_published: bool = False  # by a barrier of the cluster after that
+    phases: int = 0  # that have ended
+    first_phase: int = 0  # how many had ended at its init
+    arriving: Clock | None = None
+    ended: Clock | None = None
+    arrived_columns: list[LaneNumbers] = field(default_factory=list)  # in this phase
+    arrived_epochs: list[Vector] = field(default_factory=list)
+    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy ended it
+    ended_before_by: Moments | None = None  # those of the phase before
+    failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
+    last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
+    last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
+    users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
+    expected_bytes: int = 0  # in this phase
+    came_bytes: int = 0
+    waits: dict[int, Moments] = field(
+        default_factory=dict
+    )  # by pc: who saw the last phase end, and nobody has heard of it
+    byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
+    last_bytes: PhaseBytes | None = None  # of the phase before
+    spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
+    spilled_phase: int | None = None  # its number
+
+    def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
+        """Remember who arrived in this phase, and when."""
+        self.arrived_columns.append(columns)
+        self.arrived_epochs.append(epochs)
+
+    def note_wait(self, pc: int, waits: Moments) -> None:
+        """Lanes have seen the last phase end: somebody who arrives in this one must know of it."""
+        held = self.waits.get(pc)
+        if held is not None:
+            waits = held.without(waits.columns).joined(waits)
+        self.waits[pc] = waits
+
+    def arrive(self, clock: Clock) -> None:
+        """An arrival hands on what its threads know; waits that they know of were in time for this phase."""
+        self.arriving = joined(self.arriving, clock)
+        for pc, waits in list(self.waits.items()):
+            left = waits.not_over(clock)
+            if len(left.columns):
+                self.waits[pc] = left
+            else:
+                del self.waits[pc]
+
+    def end_phase(self) -> None:
+        """All have arrived, and all bytes have come."""
+        self.phases += 1
+        self.ended = self.arriving
+        self.ended_before_by = self.ended_by
+        self.ended_by = None
+        if not self.came_bytes and self.arrived_columns:
+            self.ended_by = Moments(np.concatenate(self.arrived_columns), np.concatenate(self.arrived_epochs))
+        self.arrived_columns.clear()
+        self.arrived_epochs.clear()
+        self.failed_lanes.clear()
+        self.waits.clear()
+        self.last_bytes = PhaseBytes(self.expected_bytes, self.came_bytes, frozenset(self.byte_pcs))
+        self.expected_bytes = 0
+        self.came_bytes = 0
+        self.byte_pcs.clear()
+
+    def spill(self, size_bytes: int, phase: int) -> None:
+        """A copy of a phase has come when that had ended: too few bytes had been expected. The first such phase is kept."""
+        held = self.spilled
+        if held is None:
+            held = self.last_bytes
+            self.spilled_phase = phase
+        if held is not None and phase == self.spilled_phase:
+            self.spilled = held._replace(came=held.came + size_bytes)
+
+    def expect(self, expected_bytes: int, pc: int) -> None:
+        """An instruction says how many bytes are to come in this phase."""
+        self.expected_bytes += expected_bytes
+        self.byte_pcs.add(pc)
+
+    def handed_on(self, knowledge: Knowledge) -> Clock:
+        """What the end of the last phase tells those who see it."""
+        end = knowledge.clock_of(np.array([self.column]), np.array([self.phases]))
+        return end if self.ended is None else joined(self.ended, end)
+
+
+class ArrivalOrder(NamedTuple):
+    """What an arrival orders: nothing where it is .relaxed, only the own block where its scope is .cta."""
+
+    releases: bool
+    only_own_block: bool
+
+
+class Mbarriers:
+    """The mbarriers of one cluster, by shared address."""
+
+    def __init__(self, witness: Witness, fences: Fences) -> None:
+        self._witness = witness
+        self._fences = fences
+        self.at: dict[int, MbarrierOrder] = {}
+        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
+        self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(witness.shared.writes), np.bool_)  # by cell
+
+    def named(self, address: int) -> MbarrierOrder:
+        """The mbarrier at a shared address."""
+        found = self.at.get(address)
+        if found is None:
+            found = self.at[address] = MbarrierOrder(self._witness.knowledge.new_column())
+        return found
+
+    def init(self, address: int, lane: int) -> None:
+        """mbarrier.init."""
+        held = self.named(address)
+        epoch = int(self._witness.knowledge.own[lane])
+        side = Side(self._witness.cluster.pc, "init", lane)
+        self.at[address] = MbarrierOrder(held.column, side, epoch, phases=held.phases, first_phase=held.phases)
+        self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = True
+
+    def forget(self, address: int, lane: int) -> None:
+        """mbarrier.inval: everybody must be done with it."""
+        self._require_done(address, lane, EXECUTED)
+        if address in self.at:
+            self._keep_use(address)
+        self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
+        held = self.named(address)
+        self.at[address] = MbarrierOrder(held.column, phases=held.phases)
+
+    def overwritten(self, lanes: LaneNumbers, places: npt.NDArray[np.int64]) -> None:
+        """Threads store to shared memory: where an mbarrier lies, everybody must be done with it."""
+        is_barrier = self._is_barrier[places // self._witness.cell_bytes]
+        if not is_barrier.any():
+            return
+        for index in np.flatnonzero(is_barrier).tolist():
+            for address in list(self.at):
+                if 0 <= int(places[index]) - self._witness.place(address) < _BARRIER_BYTES:
+                    self._require_done(address, int(lanes[index]), KNOWN)
+
+    def _require_done(self, address: int, lane: int, vector: int) -> None:
+        """A thread that invalidates or overwrites an mbarrier must know that nobody uses it any more.
+
+        For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp invalidates the mbarriers; to
+        write other data there, they must have happened before.
+        """
+        vectors = self._witness.knowledge.view(lane)
+        known = np.maximum(vectors[KNOWN], vectors[vector])
+        for user, (epoch, pc) in self.named(address).users.items():
+            if known[user] < epoch:
+                now = Side(self._witness.cluster.pc, "write", lane)
+                before = Side(pc, "arrival", user)
+                self._witness.tell("barrier reuse", before, now, "shared", self._witness.place(address))
+                return
+
+    def uses(self, rank: int) -> dict[int, MbarrierUse]:
+        """By offset: the mbarriers of a block, invalidated ones included, and how they were used."""
+        for address in self.at:
+            self._keep_use(address)
+        own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
+        return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
+
+    def _keep_use(self, address: int) -> None:
+        state = self._witness.cluster.mbarriers.get(address)
+        if state is not None:
+            before = self._uses.get(address, MbarrierUse(state.count, frozenset()))
+            pcs = {pc for _, pc in self.at[address].users.values()}
+            self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
+
+    def fence_init(self, lanes: LaneNumbers) -> None:
+        """fence.mbarrier_init: other blocks may use what these lanes initialised, after a barrier of the cluster."""
+        for barrier in self._made_by(lanes):
+            barrier.has_init_fence = True
+            barrier.is_released = True
+
+    def release_inits(self, lanes: LaneNumbers) -> list[int]:
+        """An arrival at the cluster's barrier that releases covers what its threads did before, mbarrier.init as well.
+
+        The answer is the lanes whose init no fence had covered.
+        """
+        makers: set[int] = set()
+        for barrier in self._made_by(lanes):
+            if barrier.init is not None and barrier.init.lane is not None and not barrier.is_released:
+                barrier.is_released = True
+                makers.add(barrier.init.lane)
+        return sorted(makers)
+
+    def publish(self, lanes: LaneNumbers) -> None:
+        """A barrier of the cluster, after the release by the threads that initialised mbarriers."""
+        for barrier in self._made_by(lanes):
+            if barrier.is_released:
+                barrier.is_published = True
+
+    def _made_by(self, lanes: LaneNumbers) -> list[MbarrierOrder]:
+        return [one for one in self.at.values() if one.init is not None and one.init.lane in lanes]
+
+    def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierOrder:
+        """Some lanes use an mbarrier: its init must be visible to them."""
+        barrier = self.named(address)
+        witness = self._witness
+        pc = witness.cluster.pc
+        if how == "arrival":  # a copy is finished for those who know that the phase has ended
+            epochs = witness.knowledge.own[lanes].tolist()
+            barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
+        rank = address >> SHARED_RANK_SHIFT
+        if rank in witness.ended_blocks:
+            side = Side(pc, how, int(lanes[0]))
+            witness.tell("block end", None, side, "shared", witness.place(address), rank=rank)
+        if barrier.init is None or barrier.init.lane is None:
+            return barrier
+        columns = np.full(len(lanes), barrier.init.lane)
+        is_known = witness.knowledge.is_known(lanes, columns, np.full(len(lanes), barrier.init_epoch))
+        is_remote = witness.cluster.block_of_lane[lanes] != rank
+        is_visible = barrier.is_published | (is_known & ~is_remote)
+        if not is_visible.all():
+            now = Side(pc, how, int(lanes[np.argmin(is_visible)]))
+            witness.tell("barrier init", barrier.init, now, "shared", witness.place(address))
+        elif is_remote.any() and not barrier.has_init_fence:
+            now = Side(pc, how, int(lanes[np.argmax(is_remote)]))
+            witness.tell("init fence", barrier.init, now, "shared", witness.place(address))
+        return barrier
+
+    def arrive(self, address: int, lanes: LaneNumbers, order: ArrivalOrder) -> None:
+        """mbarrier.arrive: what the lanes know is handed on when the phase ends; if .relaxed, what fences before it cover."""
+        barrier = self.use(address, lanes)
+        barrier.note_arrival(lanes, self._witness.knowledge.own[lanes])
+        is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
+        if order.releases and not (is_remote and order.only_own_block):
+            barrier.arrive(self._witness.knowledge.release(lanes))
+            return
+        for clock in (
+            self._fences.covered(lanes, CLUSTER if is_remote else BLOCK),
+            self._witness.published_tensor_work(lanes),
+            self._witness.knowledge.executed(lanes),
+        ):
+            if clock is not None:
+                barrier.arrive(clock)
+
+    def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
+        """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
+        barrier = self.use(address, lanes, how)
+        barrier.arrive(self._witness.knowledge.executed(lanes))
+        return barrier
+
+    def end_phase(self, address: int, lane: int) -> None:
+        """The phase ends. A thread that still waits for the phase before, by its parity, may miss it now."""
+        barrier = self.named(address)
+        pc = self._witness.cluster.pc
+        ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", lane)
+        for wait_pc, waits in barrier.waits.items():
+            wait = Side(wait_pc, "wait", int(waits.columns[0]))
+            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.place(address))
+        barrier.end_phase()
+
+    def may_pass(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+        """For lanes whose phase has ended: who sees that at once.
+
+        A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
+        missing loop around it is found, whichever thread this run lets go first.
+        """
+        knowledge = self._witness.knowledge
+        barrier = self.named(address)
+        passes = knowledge.known_to(lanes, barrier.column) >= barrier.phases
+        if not passes.all():
+            passes |= np.isin(lanes, list(barrier.failed_lanes))
+        if not passes.all():
+            passes |= self._knows_arrivals(lanes, barrier.ended_by)
+        barrier.failed_lanes.update(lanes[~passes].tolist())
+        return np.asarray(passes)
+
+    def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
+        """Lanes see a phase end: two phases earlier they would have passed as well, unless that was over for them."""
+        barrier = self.named(address)
+        phase_before = barrier.phases - 1
+        if phase_before <= barrier.first_phase:
+            return
+        is_early = self._witness.knowledge.known_to(lanes, barrier.column, EXECUTED) < phase_before
+        if is_early.any():
+            is_early &= ~self._knows_arrivals(lanes, barrier.ended_before_by)
+        if is_early.any():
+            now = Side(self._witness.cluster.pc, "wait", int(lanes[np.argmax(is_early)]))
+            self._witness.tell("phase skipped", None, now, "shared", self._witness.place(address))
+
+    def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
+        """For each lane whether all arrivals of a phase happened before; None: a copy ended that phase."""
+        if arrivals is None:
+            return np.zeros(len(lanes), np.bool_)
+        shape = (len(lanes), len(arrivals.columns))
+        columns = np.broadcast_to(arrivals.columns, shape)
+        epochs = np.broadcast_to(arrivals.epochs, shape)
+        return np.asarray(self._witness.knowledge.is_known(lanes, columns, epochs).all(axis=1))
+
+    def waited(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
+        """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
+        barrier = self.named(address)
+        knowledge = self._witness.knowledge
+        knowledge.note_news(lanes)
+        barrier.note_wait(self._witness.cluster.pc, Moments(lanes, knowledge.own[lanes]))
+        if not barrier.phases:
+            return
+        self._require_phase_before(address, lanes)
+        clock = barrier.handed_on(knowledge)
+        if is_relaxed:
+            knowledge.acquire(lanes, clock.executed_part(self._witness.tensor_work_columns))
+            for lane in lanes.tolist():
+                self._fences.keep(lane, clock)
+        else:
+            knowledge.acquire(lanes, clock)

@@ -1,0 +1,123 @@
+"""Loads of words that other threads write: one that nothing orders after the last write may come before it.
+
+        block 0    st.release [flag], 1
+        block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first
+                   ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
+
+So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
+went on with the older value; that is told when its block ends, unless the instruction is one that polls: a decoupled look-back
+loads a word again and again until it holds a sum, and then goes on with whichever sum it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import Addresses
+from tilescope.machine.step import LaneNumbers
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.race import Side
+from tilescope.sync.detector.releases import Flags, Overwritten
+
+OlderValues = dict[int, bytes]
+"""By the place of a lane in a load: what the word held before its last write, where the lane is early."""
+
+
+class _Word(NamedTuple):
+    """A word as one lane sees it."""
+
+    flags: int  # id of the words' table: of shared or of global memory
+    address: int
+    lane: int
+
+
+class _Early(NamedTuple):
+    """A load that got an older value, and the write that it did not see."""
+
+    flags: Flags
+    load_pc: int
+    write: Overwritten
+
+
+class EarlyLoads:
+    """The early loads of one cluster."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.meanings)
+        self._once: dict[_Word, _Early] = {}  # lanes that came early, and have not come again
+
+    def write(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Strong stores or atomics of one instruction begin: what was left at their words is what lay there before."""
+        if not self.are_possible:
+            return
+        epochs = self._witness.knowledge.own[lanes].tolist()
+        written: dict[int, Overwritten] = {}
+        for address, lane, epoch in zip(addresses.tolist(), lanes.tolist(), epochs, strict=True):
+            before = written.get(address)
+            if before is None:
+                left = dict(flags.left.get(address, {}))
+                before = written[address] = Overwritten(left, self._witness.number, self._witness.cluster.pc)
+            before.writers[lane] = epoch
+        flags.before.update(written)
+
+    def overwritten(self, flags: Flags, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
+        """A store or an atomic has found these values in memory, and changes them."""
+        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
+        if not self.are_possible or meaning is None or not meaning.is_strong:
+            return
+        for address, value in zip(addresses.tolist(), held, strict=True):
+            before = flags.before.get(address)
+            if before is not None:
+                before.value = value.tobytes()
+
+    def come(self, flags: Flags, lane: int, address: int, size_bytes: int) -> Overwritten | None:
+        """A lane loads a word: the write that it does not see yet, where it is early."""
+        word = _Word(id(flags), address, lane)
+        before = flags.before.get(address)
+        pc = self._witness.cluster.pc
+        came_before = self._once.get(word)
+        if came_before is not None and came_before.load_pc == pc:
+            self._witness.launch.polling_pcs.add(pc)
+        if before is None or not self._is_early(lane, before, size_bytes):
+            self._once.pop(word, None)
+            return None
+        before.seen_by.add((self._witness.number, lane))
+        self._once[word] = _Early(flags, pc, before)
+        return before
+
+    def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
+        """Whether a load may come before the last write: it has not come here since, and the write may not be over.
+
+        A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
+        others, needs no fence of its own to read their volatile words.
+        """
+        number = self._witness.number
+        if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
+            return False
+        if before.cluster == number and lane in before.writers:
+            return False
+        is_over = self._witness.knowledge.is_over_for
+        return not any(is_over(lane, before.cluster, *writer) for writer in before.writers.items())
+
+    def change(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Atomics see the last write."""
+        if self._once:
+            for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+                self._once.pop(_Word(id(flags), address, lane), None)
+
+    def end(self, rank: int) -> None:
+        """The threads of a block have ended: who went on with an older value."""
+        witness = self._witness
+        for word, early in list(self._once.items()):
+            if witness.cluster.block_of_lane[word.lane] != rank:
+                continue
+            del self._once[word]
+            write = early.write
+            facts = {} if write.cluster == witness.number else {"cluster": write.cluster}
+            before = Side(write.pc, "write", next(iter(write.writers)))
+            now = Side(early.load_pc, "read", word.lane)
+            witness.tell("early load", before, now, early.flags.space, word.address, **facts)

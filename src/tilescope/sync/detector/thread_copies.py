@@ -1,0 +1,90 @@
+"""cp.async: copies of single threads, waited for by groups or through an mbarrier.
+
+What a thread copies is finished for itself when it has waited for the group, for others when that wait has been handed on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import Addresses
+from tilescope.machine.step import LaneNumbers
+from tilescope.sync.detector.accesses import Request, Touching
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.mbarrier_order import Mbarriers
+from tilescope.sync.detector.race import Side
+from tilescope.sync.epoch import stamp_base, stamped
+from tilescope.sync.lane_clocks import CP_ASYNC, Vector
+
+_GROUPS_REMEMBERED = 64  # how many commits back a wait may reach
+
+
+class ThreadCopies:
+    """The cp.async of every thread of one cluster: epochs end with a commit, or with an arrival after the copies."""
+
+    def __init__(self, witness: Witness, touching: Touching, mbarriers: Mbarriers) -> None:
+        self._witness = witness
+        self._touching = touching
+        self._mbarriers = mbarriers
+        lanes = witness.cluster.lane_count
+        self._first_column = CP_ASYNC * lanes
+        self._epochs: npt.NDArray[np.int32] = np.ones(lanes, np.int32)
+        self._committed: npt.NDArray[np.int32] = np.zeros((_GROUPS_REMEMBERED, lanes), np.int32)
+        self.issued: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last epoch in which each lane copied
+        self._arrived: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last that an mbarrier was told of
+        self._pcs: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
+
+    def copy(self, lanes: LaneNumbers, places: Addresses, size_bytes: int) -> None:
+        """cp.async is issued: each lane will write its bytes at any time before it waits."""
+        witness = self._witness
+        touch = self._touching.shared_touch("cp.async", Request(lanes, places, size_bytes))
+        self._touching.meet(witness.shared, touch)
+        base = stamp_base(witness.cluster.pc, is_asynchronous=True)
+        stamps = stamped(base, self._first_column + lanes, self._epochs[lanes])
+        witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
+        self.issued[lanes] = self._epochs[lanes]
+        self._pcs[lanes] = witness.cluster.pc
+
+    def commit(self, lanes: LaneNumbers, groups: LaneNumbers) -> None:
+        """cp.async.commit_group: `groups` are the numbers of the groups that end."""
+        self._committed[groups % _GROUPS_REMEMBERED, lanes] = self._epochs[lanes]
+        self._epochs[lanes] += 1
+
+    def wait(self, lanes: LaneNumbers, last_groups: LaneNumbers) -> None:
+        """cp.async.wait_group: groups up to these are finished; -1: none."""
+        is_any = last_groups >= 0
+        waiting = lanes[is_any]
+        self._finished(waiting, self._committed[last_groups[is_any] % _GROUPS_REMEMBERED, waiting])
+
+    def wait_all(self, lanes: LaneNumbers) -> None:
+        """cp.async.wait_all."""
+        self._finished(lanes, self._epochs[lanes])
+        self._epochs[lanes] += 1
+
+    def _finished(self, lanes: LaneNumbers, epochs: Vector) -> None:
+        self._witness.knowledge.finish_own(self._first_column + lanes, epochs)
+
+    def arrive_behind(self, address: int, lanes: LaneNumbers) -> Vector:
+        """cp.async.mbarrier.arrive is issued: the epochs of the lanes' copies that it will tell of."""
+        self._mbarriers.issue(address, lanes, "arrival")
+        epochs: Vector = self._epochs[lanes].copy()
+        self._epochs[lanes] += 1
+        self._arrived[lanes] = epochs
+        return epochs
+
+    def arrived(self, address: int, lanes: LaneNumbers, epochs: Vector) -> None:
+        """The copies of the lanes are done, and their arrival is counted."""
+        columns = self._first_column + lanes
+        barrier = self._mbarriers.named(address)
+        barrier.note_arrival(columns, epochs)
+        barrier.arrive(self._witness.knowledge.clock_of(columns, epochs))
+
+    def end(self, lanes: LaneNumbers, rank: int) -> None:
+        """The lanes of a block have ended: copies that nobody waited for may still write."""
+        done = np.maximum(self._witness.knowledge.own[self._first_column + lanes], self._arrived[lanes])
+        is_left = self.issued[lanes] > done
+        if is_left.any():
+            lane = int(lanes[np.argmax(is_left)])
+            side = Side(int(self._pcs[lane]), "cp.async", lane)
+            self._witness.tell("block end", None, side, "shared", None, rank=rank)

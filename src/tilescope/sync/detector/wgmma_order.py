@@ -1,0 +1,148 @@
+"""wgmma: operands in shared memory that it reads until it is waited for, and registers that belong to it meanwhile."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.step import LaneNumbers
+from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.race import Side
+from tilescope.sync.detector.thread_copies import ThreadCopies
+from tilescope.sync.epoch import columns_of, epochs_of, stamp_base, stamped, taken_apart
+from tilescope.sync.lane_clocks import CP_ASYNC, FENCED_SHARED, Clock, Vector
+from tilescope.sync.shadow.accessor import Unit
+from tilescope.sync.shadow.shadow_cells import CellNumbers
+
+
+class RegisterUse(NamedTuple):
+    """What an instruction does to registers of wgmma, or to others that their values are moved from or to."""
+
+    settled: frozenset[int]  # those of wgmma: products that use them are finished first
+    read: frozenset[int]
+    written: frozenset[int]
+    is_move: bool
+
+
+class Product(NamedTuple):
+    """A wgmma: the epoch of its group, and its instruction."""
+
+    epoch: int
+    pc: int
+
+
+class Products:
+    """The wgmma of one cluster, by warpgroup."""
+
+    def __init__(self, witness: Witness, copies: ThreadCopies) -> None:
+        self._witness = witness
+        self._copies = copies
+        self._last: dict[int, Product] = {}
+        self._under_way: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
+        self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
+        self._fenced: set[int] = set()  # warpgroups that have come to a wgmma.fence
+
+    def issue(self, lanes: LaneNumbers, operands: list[CellNumbers], group: int) -> None:
+        """A wgmma of one warpgroup reads its operands until wait_group."""
+        witness = self._witness
+        warpgroup = int(witness.warpgroup_of_lane[lanes[0]])
+        vectors = witness.knowledge.warpgroup_view(lanes, WARP_LANES)
+        unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
+        now = Side(witness.cluster.pc, "wgmma", int(lanes[0]))
+        column = witness.knowledge.first_warpgroup + warpgroup
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), column, group + 1))
+        for cells in operands:
+            met = witness.shared.unknown_writes(cells, unit)
+            if met is not None:
+                witness.tell_of_unit(met, cells, now, unit, "shared")
+            witness.tell_of_unwritten(cells, now)
+            self._note_unfenced_copies(cells, vectors[FENCED_SHARED], now)
+            witness.shared.read_by_unit(cells, warpgroup, stamp)
+        self._last[warpgroup] = Product(group + 1, witness.cluster.pc)
+
+    def _note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
+        """Operands that cp.async wrote, and no proxy fence since: documents ask for one, public kernels have none."""
+        if not self._copies.issued.any():
+            return
+        witness = self._witness
+        stamps = witness.shared.writes[cells]
+        columns = columns_of(stamps)
+        is_copied = columns // witness.knowledge.lane_count == CP_ASYNC
+        is_unfenced = is_copied & (fenced[columns] < epochs_of(stamps))
+        if is_unfenced.any():
+            place = int(np.argmax(is_unfenced))
+            before = witness.side(taken_apart(int(stamps[place])), was_write=True)
+            witness.tell("cp.async fence", before, now, "shared", int(cells[place]) * witness.cell_bytes)
+
+    def wait(self, lanes: LaneNumbers, groups_done: int) -> None:
+        """wgmma.wait_group of one warpgroup: its first `groups_done` groups are finished."""
+        knowledge = self._witness.knowledge
+        column = knowledge.first_warpgroup + int(self._witness.warpgroup_of_lane[lanes[0]])
+        knowledge.learn(lanes, column, groups_done)
+
+    def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
+        """A block has ended: products that nobody waited for may still read its shared memory."""
+        first = self._witness.knowledge.first_warpgroup
+        for warpgroup in self._witness.warpgroups_of(lanes):
+            last = self._last.get(warpgroup)
+            if last is not None and clock.known[first + warpgroup] < last.epoch:
+                self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
+
+    def fence(self, lanes: LaneNumbers) -> None:
+        """wgmma.fence."""
+        for warpgroup in self._witness.warpgroups_of(lanes):
+            self._dirty.pop(warpgroup, None)
+            self._fenced.add(warpgroup)
+
+    def use(self, lanes: LaneNumbers, read: frozenset[int], used: frozenset[int], group: int) -> None:
+        """A wgmma of one warpgroup uses registers: a fence must come after what wrote them, and before the first wgmma."""
+        warpgroup = int(self._witness.warpgroup_of_lane[lanes[0]])
+        pc = self._witness.cluster.pc
+        is_dirty = not read.isdisjoint(self._dirty.get(warpgroup, ()))
+        if is_dirty or warpgroup not in self._fenced:
+            now = Side(pc, "wgmma", int(lanes[0]))
+            self._witness.tell("accumulator fence", None, now, "registers", None)
+        self._under_way.setdefault(warpgroup, {}).update(dict.fromkeys(used, Product(group + 1, pc)))
+
+    def touch(self, lanes: LaneNumbers, use: RegisterUse) -> None:
+        """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
+        for warpgroup in self._witness.warpgroups_of(lanes):
+            under_way = self._under_way.get(warpgroup, {})
+            dirty = self._dirty.setdefault(warpgroup, set())
+            if use.is_move:
+                _move(under_way, dirty, use)
+                continue
+            dirty.update(use.written)
+            if under_way:
+                own = lanes[self._witness.warpgroup_of_lane[lanes] == warpgroup]
+                self._require_finished(warpgroup, own, under_way, use)
+
+    def _require_finished(
+        self, warpgroup: int, lanes: LaneNumbers, under_way: dict[int, Product], use: RegisterUse
+    ) -> None:
+        """Registers of a product may be touched when its group has been waited for."""
+        knowledge = self._witness.knowledge
+        column = knowledge.first_warpgroup + warpgroup
+        done = int(knowledge.known_to(lanes, column).min())
+        for number in (*use.read, *use.written):
+            product = under_way.pop(number, None)
+            if product is not None and product.epoch > done:
+                how = "read" if number in use.read else "write"
+                now = Side(self._witness.cluster.pc, how, int(lanes[0]))  # type: ignore[arg-type]
+                self._witness.tell("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
+
+
+def _move(under_way: dict[int, Product], dirty: set[int], use: RegisterUse) -> None:
+    """A mov gives a value another name: what holds for the one holds for the other."""
+    if dirty.isdisjoint(use.read):
+        dirty.difference_update(use.written)
+    else:
+        dirty.update(use.written)
+    product = next((under_way[number] for number in use.read if number in under_way), None)
+    for number in use.written:
+        if product is None:
+            under_way.pop(number, None)
+        else:
+            under_way[number] = product

@@ -1,0 +1,1 @@
+"""Shadow memory: the last accesses of every cell."""

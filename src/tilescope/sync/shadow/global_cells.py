@@ -1,0 +1,124 @@
+"""Who wrote and read global memory last, cluster by cluster; kept for the stretches of arrays that are touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tilescope.machine.memory import GlobalMemory
+from tilescope.sync.epoch import Stamps
+from tilescope.sync.shadow.shadow_cells import CellNumbers, CellTable, Clusters
+
+_STRETCH_CELLS = 1 << 18
+_READ_PAIRS = 4  # slots for readers: by the last bits of their cluster's and their warp's number
+
+
+class Stretch(NamedTuple):
+    """Cells that follow each other in one array: at most a quarter million."""
+
+    first: int
+    end: int
+    table: CellTable
+
+
+class Piece(NamedTuple):
+    """Some cells that lie in one stretch: their numbers in its table, and their positions among all (None: they are all)."""
+
+    stretch: Stretch
+    cells: CellNumbers
+    positions: CellNumbers | None
+
+
+class LastWrite(NamedTuple):
+    """The last write of a cell, and the number of the cluster that made it."""
+
+    stamp: int
+    cluster: int
+
+
+class Written(NamedTuple):
+    """Of one stretch: the last writes of its cells, and the clusters that made them."""
+
+    first: int
+    stamps: Stamps
+    clusters: Clusters
+
+
+@dataclass(frozen=True, slots=True)
+class LastWrites:
+    """The last writes alone, which a run keeps when its reads are of no use any more."""
+
+    cell_bytes: int
+    stretches: tuple[Written, ...]
+
+    def at(self, address: int) -> LastWrite | None:
+        """The last write of the byte at an address; None where nobody wrote it."""
+        cell = address // self.cell_bytes
+        for first, stamps, clusters in self.stretches:
+            place = cell - first
+            if 0 <= place < len(stamps):
+                stamp = int(stamps[place])
+                return None if stamp == 0 else LastWrite(stamp, clusters.at(place))
+        return None
+
+
+class GlobalCells:
+    """All cells of global memory that were touched, in stretches of arrays."""
+
+    def __init__(self, memory: GlobalMemory, cell_bytes: int) -> None:
+        self.cell_bytes = cell_bytes
+        self._memory = memory
+        self._stretches: dict[int, Stretch] = {}  # by first cell
+        self._latest: Stretch | None = None
+
+    def pieces(self, cells: CellNumbers) -> Iterator[Piece]:
+        """Some cells by the stretch that they lie in, in the order of addresses."""
+        stretch = self._stretch_at(int(cells.min()))
+        if int(cells.max()) < stretch.end:
+            yield Piece(stretch, cells - stretch.first, None)
+            return
+        rest = np.arange(len(cells))
+        while len(rest):
+            stretch = self._stretch_at(int(cells[rest].min()))
+            is_inside = cells[rest] < stretch.end
+            positions = rest[is_inside]
+            yield Piece(stretch, cells[positions] - stretch.first, positions)
+            rest = rest[~is_inside]
+
+    def last_writes(self) -> LastWrites:
+        """Who wrote each cell last."""
+        written = []
+        for first, _, table in self._stretches.values():
+            if table.is_written:
+                assert table.write_clusters is not None
+                written.append(Written(first, table.writes, table.write_clusters))
+        return LastWrites(self.cell_bytes, tuple(written))
+
+    def _stretch_at(self, cell: int) -> Stretch:
+        latest = self._latest
+        if latest is not None and latest.first <= cell < latest.end:
+            return latest
+        first, end = self._bounds(cell)
+        stretch = self._stretches.get(first)
+        if stretch is None:
+            table = CellTable(end - first, _READ_PAIRS, 1, is_shared=False)
+            stretch = self._stretches[first] = Stretch(first, end, table)
+        self._latest = stretch
+        return stretch
+
+    def _bounds(self, cell: int) -> tuple[int, int]:
+        """The first cell of a stretch, and the first one after it: a cell belongs to the array that its first byte lies in."""
+        region = self._memory.region_at(cell * self.cell_bytes)
+        if region is None:
+            return cell, cell + 1
+        begin = -(-region.address // self.cell_bytes)
+        first = cell - (cell - begin) % _STRETCH_CELLS
+        return first, min(first + _STRETCH_CELLS, -(-region.end // self.cell_bytes))
+
+
+def read_slots(cluster: int, warps: CellNumbers) -> CellNumbers:
+    """The pair of slots in which readers of a cluster are kept."""
+    return (cluster % 2 * 2 + warps % 2) * 2

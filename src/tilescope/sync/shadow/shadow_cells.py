@@ -1,0 +1,355 @@
+"""Who wrote and who read each piece of memory last.
+
+A cell is as wide as the narrowest access of the kernel. It keeps its last write, and the reads since: one slot for the
+first and one for the last lane of each warp that read it by one instruction, and one for every unit that reads
+by itself (the tensor cores of a warpgroup, bulk stores). A write ends them: its cells have no reads then.
+
+An atomic over a plain write leaves that one known, too: atomics of others may race with it, although not with the atomic.
+
+    thread 0 of block 0: *sum = 0;                  the last plain write
+                         atomicAdd(sum, a);         the last write
+    thread 0 of block 1: atomicAdd(sum, b);         no race with the last write, but with the plain one
+
+Reads by threads matter to the next write alone. They wait in a list until somebody writes, or until they are many, and are
+then put into their slots together: arrays that a kernel only reads cost little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, taken_apart
+
+CellNumbers = npt.NDArray[np.intp]
+Cells: TypeAlias = slice | CellNumbers
+ClusterNumbers = npt.NDArray[np.int32]
+_MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
+
+
+class Seen(NamedTuple):
+    """Accesses that lie in memory: stamps, and the clusters that made them (None: all are the accessor's own)."""
+
+    stamps: Stamps
+    clusters: ClusterNumbers | None
+
+
+class Accessor(Protocol):
+    """Whoever touches cells: a lane for each of them, or one unit for all."""
+
+    @property
+    def cluster(self) -> int:
+        """The number of its cluster."""
+
+    @property
+    def settled(self) -> int:
+        """It knows all accesses of its cluster whose stamps are smaller."""
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether everybody in its cluster knows what it knows."""
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether it knows what a unit of the chip did up to an epoch; False also where that is hard to say."""
+
+    def knows(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
+        """Whether others' accesses were finished before this one; `places`: at which of its cells, None: at all."""
+
+
+class Met(NamedTuple):
+    """Accesses that an access met without knowing that they were finished: their stamps, and where."""
+
+    stamps: Stamps
+    places: CellNumbers  # positions in the cells of the access
+    clusters: ClusterNumbers | None  # that made them; None: the own one
+
+
+class LaneCells(NamedTuple):
+    """The cells that lanes touch: as many each, from its first one on."""
+
+    first: CellNumbers
+    each: int
+
+    @property
+    def cells(self) -> CellNumbers:
+        """One lane after another.
+
+        >>> LaneCells(np.array([8, 2]), 3).cells.tolist()
+        [8, 9, 10, 2, 3, 4]
+        """
+        if self.each == 1:
+            return self.first
+        return (self.first[:, None] + np.arange(self.each)).ravel()
+
+
+class ThreadReads(NamedTuple):
+    """One instruction by which lanes read cells, each with its own stamp into its own pair of slots."""
+
+    at: LaneCells
+    slots: CellNumbers
+    stamps: Stamps
+    newest: int  # no stamp is larger
+    cluster: int = 0
+
+
+class Clusters:
+    """Which cluster made each access of a table; as long as it is the same one, it is kept once."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self.first = 0  # the number of the first cluster that came; 0: none has
+        self._behind_first: ClusterNumbers | None = None  # how far the numbers lie behind that of the first one
+
+    def put(self, cells: Cells | tuple[Cells, CellNumbers | int], clusters: int | ClusterNumbers) -> None:
+        """Accesses were made by a cluster, or by one for each of them."""
+        if self._behind_first is None:
+            if isinstance(clusters, int) and self.first in (0, clusters):
+                self.first = clusters
+                return
+            self._behind_first = np.zeros(self._shape, np.int32)
+        self._behind_first[cells] = clusters - self.first
+
+    def of(self, cells: Cells, stamps: Stamps, cluster: int) -> ClusterNumbers | None:
+        """The clusters that made the accesses of cells, or of their slots; None where all are of one cluster."""
+        if self._behind_first is not None:
+            return self._behind_first[cells] + np.int32(self.first)
+        return None if self.first == cluster else np.full(stamps.shape, self.first, np.int32)
+
+    def at(self, cell: int) -> int:
+        """The cluster that made the access of one cell."""
+        return self.first if self._behind_first is None else self.first + int(self._behind_first[cell])
+
+
+class ReadTable:
+    """The reads of cells, by slots.
+
+    When all threads of a cluster know all reads of their shared memory, as after a barrier, no read matters any more.
+    """
+
+    def __init__(self, count: int, slots: int, *, is_shared: bool) -> None:
+        self._stamps: Stamps = np.zeros((count, slots), np.int64)
+        self._has_reads: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self._clusters = None if is_shared else Clusters((count, slots))
+        self._is_empty = True
+        self._newest = 0  # the largest stamp of a thread
+        self._last_of_units: dict[int, int] = {}  # by column: its last epoch
+
+    def put_threads(
+        self, cells: CellNumbers, slots: CellNumbers, stamps: Stamps, clusters: int | ClusterNumbers
+    ) -> None:
+        """Threads read cells; where several meet in a slot the last one stays."""
+        self._newest = max(self._newest, int(stamps.max()))
+        self._put((cells, slots), stamps, clusters)
+
+    def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
+        """A unit reads cells."""
+        assert is_asynchronous(stamp)  # or it would pass for one of a thread
+        column, epoch, _, _ = taken_apart(stamp)
+        self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
+        self._put((cells, slot), stamp, cluster)
+
+    def _put(self, at: tuple[Cells, CellNumbers | int], stamps: Stamps | int, clusters: int | ClusterNumbers) -> None:
+        self._is_empty = False
+        self._has_reads[at[0]] = True
+        self._stamps[at] = stamps
+        if self._clusters is not None:
+            self._clusters.put(at, clusters)
+
+    def forget(self, cells: Cells) -> None:
+        """Cells were written: the reads before that count no more."""
+        if not self._is_empty and self._has_reads[cells].any():
+            self._has_reads[cells] = False
+            self._stamps[cells] = 0
+
+    def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Met | None:
+        """The reads of cells that the accessor does not know."""
+        if self._is_empty or self._is_settled(accessor):
+            return None
+        places = np.flatnonzero(self._has_reads[cells])
+        if not len(places):
+            return None
+        own = places + (cells.start or 0) if isinstance(cells, slice) else cells[places]
+        stamps = self._stamps[own]
+        clusters = None if self._clusters is None else self._clusters.of(own, stamps, accessor.cluster)
+        if clusters is None and int(stamps.max()) < accessor.settled:
+            return None
+        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), places)
+        if strong:
+            is_unknown &= ~is_strong(stamps)
+        rows, slots = np.nonzero(is_unknown)
+        if not len(rows):
+            return None
+        return Met(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
+
+    def _is_settled(self, accessor: Accessor) -> bool:
+        """Whether an accessor of shared memory knows all reads; if everybody does, they are gone."""
+        if self._clusters is not None or self._newest >= accessor.settled:
+            return False
+        if not all(accessor.knows_unit(column, epoch) for column, epoch in self._last_of_units.items()):
+            return False
+        if accessor.speaks_for_all:  # stamps may stay: whoever finds them again knows them
+            self._has_reads[:] = False
+            self._is_empty = True
+            self._newest = 0
+            self._last_of_units.clear()
+        return True
+
+
+class CellTable:
+    """The cells of one stretch of memory: a cluster's shared memory, or global memory, which several clusters touch."""
+
+    def __init__(self, count: int, warps: int, units: int, *, is_shared: bool = True) -> None:
+        self.writes: Stamps = np.zeros(count, np.int64)
+        self.write_clusters = None if is_shared else Clusters((count,))
+        self.is_written = False
+        self._covered: Stamps | None = None  # plain writes that atomics have followed; 0: none
+        self._covered_clusters = None if is_shared else Clusters((count,))
+        self._thread_reads = ReadTable(count, 2 * warps, is_shared=is_shared)
+        self._unit_reads = ReadTable(count, units, is_shared=is_shared)
+        self._waiting: list[ThreadReads] = []
+        self._cells_waiting = 0
+
+    def last_writes(self, cells: Cells, cluster: int) -> Seen:
+        """The last writes of cells, as somebody of a cluster finds them."""
+        stamps = self.writes[cells]
+        return Seen(stamps, None if self.write_clusters is None else self.write_clusters.of(cells, stamps, cluster))
+
+    def unknown_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Met | None:
+        """The last writes of cells that the accessor does not know; two strong accesses may meet."""
+        if not self.is_written:
+            return None
+        seen = self.last_writes(cells, accessor.cluster)
+        newest = int(seen.stamps.max(initial=0))
+        if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
+            return None
+        is_unknown = ~accessor.knows(seen, None)
+        if strong:
+            is_unknown &= ~is_strong(seen.stamps)
+        places = np.flatnonzero(is_unknown)
+        if not len(places):
+            return None
+        return Met(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
+
+    def unknown_covered(self, cells: Cells, accessor: Accessor) -> Met | None:
+        """The plain writes before the last one, which was an atomic, that the accessor does not know."""
+        if self._covered is None:
+            return None
+        stamps = self._covered[cells]
+        if not stamps.any():
+            return None
+        kept_clusters = self._covered_clusters
+        clusters = None if kept_clusters is None else kept_clusters.of(cells, stamps, accessor.cluster)
+        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), None)
+        places = np.flatnonzero(is_unknown)
+        if not len(places):
+            return None
+        return Met(stamps[places], places, None if clusters is None else clusters[places])
+
+    def unknown_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Met]:
+        """The reads of cells since their last write that the accessor does not know."""
+        if self._waiting and self._are_settled(self._waiting, accessor):
+            self._forget_waiting()
+        self._put_waiting()
+        for table in (self._thread_reads, self._unit_reads):
+            met = table.unknown(cells, accessor, strong=strong)
+            if met is not None:
+                yield met
+
+    def unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Which cells nobody has written."""
+        return np.asarray(self.writes[cells] == 0)
+
+    def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
+        """Cells were written, each by a thread, or all by a unit: the reads before that count no more."""
+        assert not isinstance(stamps, int) or is_asynchronous(stamps)
+        self._put_waiting()
+        if self.is_written:
+            self._cover(cells, is_by_atomic=bool(is_strong(np.asarray(stamps)).all()), cluster=cluster)
+        self.is_written = True
+        self.writes[cells] = stamps
+        if self.write_clusters is not None:
+            self.write_clusters.put(cells, cluster)
+        self._thread_reads.forget(cells)
+        self._unit_reads.forget(cells)
+
+    def _cover(self, cells: Cells, *, is_by_atomic: bool, cluster: int) -> None:
+        """Keep the plain writes that an atomic follows; what another plain write follows is of no use any more."""
+        if not is_by_atomic:
+            if self._covered is not None:
+                self._covered[cells] = 0
+            return
+        last = self.last_writes(cells, cluster)
+        is_plain = (last.stamps != 0) & ~is_strong(last.stamps)
+        if not is_plain.any():
+            return
+        if self._covered is None:
+            self._covered = np.zeros(len(self.writes), np.int64)
+        numbers = (np.arange(cells.start, cells.stop) if isinstance(cells, slice) else cells)[is_plain]
+        self._covered[numbers] = last.stamps[is_plain]
+        if self._covered_clusters is not None:
+            self._covered_clusters.put(numbers, cluster if last.clusters is None else last.clusters[is_plain])
+
+    def restamp(self, cells: Cells, before: int, after: int) -> None:
+        """Cells that still have one stamp as their last write get another."""
+        stamps = self.writes[cells]
+        self.writes[cells] = np.where(stamps == before, after, stamps)
+
+    def read_by_threads(self, reads: ThreadReads) -> None:
+        """Cells were read: of those who share a pair of slots the first and the last one of an instruction are kept."""
+        self._waiting.append(reads)
+        self._cells_waiting += len(reads.slots) * reads.at.each
+        if self._cells_waiting > _MOST_WAITING:
+            self._put_waiting()
+
+    def read_by_unit(self, cells: Cells, unit: int, stamp: int, cluster: int = 0) -> None:
+        """Cells are read by a unit of the chip, until somebody waits for it."""
+        self._unit_reads.put_unit(cells, unit, stamp, cluster)
+
+    def _put_waiting(self) -> None:
+        """Put the reads that wait into their slots; of instructions that share a slot the last one counts."""
+        if not self._waiting:
+            return
+        self._put([_backwards(reads) for reads in self._waiting], slot_of_pair=0)
+        self._put(self._waiting, slot_of_pair=1)
+        self._forget_waiting()
+
+    def _are_settled(self, waiting: Sequence[ThreadReads], accessor: Accessor) -> bool:
+        """Whether everybody who can touch shared memory knows reads that wait."""
+        if self.write_clusters is not None or not accessor.speaks_for_all:
+            return False
+        return max(reads.newest for reads in waiting) < accessor.settled
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._cells_waiting = 0
+
+    def _put(self, waiting: Sequence[ThreadReads], slot_of_pair: int) -> None:
+        """Put reads into one slot of their pairs; of lanes that share it the last one counts."""
+        cells = np.concatenate([reads.at.cells for reads in waiting])
+        counts = np.repeat([reads.at.each for reads in waiting], [len(reads.slots) for reads in waiting])
+        slots = np.concatenate([reads.slots for reads in waiting]).repeat(counts)
+        stamps = np.concatenate([reads.stamps for reads in waiting]).repeat(counts)
+        clusters: int | ClusterNumbers = waiting[0].cluster
+        if any(reads.cluster != clusters for reads in waiting):
+            sizes = [len(reads.slots) * reads.at.each for reads in waiting]
+            clusters = np.repeat(np.array([reads.cluster for reads in waiting], np.int32), sizes)
+        self._thread_reads.put_threads(cells, slots + slot_of_pair, stamps, clusters)
+
+
+def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
+    """Whether an accessor knows writes of its own cluster, as one comparison can say: all of threads, or all of one copy."""
+    if newest < accessor.settled:
+        return True
+    if not is_asynchronous(newest) or int(stamps.min()) != newest:
+        return False
+    column, epoch, _, _ = taken_apart(newest)
+    return accessor.knows_unit(column, epoch)
+
+
+def _backwards(reads: ThreadReads) -> ThreadReads:
+    """The same reads, the last lane first."""
+    at = LaneCells(reads.at.first[::-1], reads.at.each)
+    return reads._replace(at=at, slots=reads.slots[::-1], stamps=reads.stamps[::-1])

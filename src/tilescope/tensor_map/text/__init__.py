@@ -1,0 +1,1 @@
+"""Tensor maps in other people's text: calls, dumps, logs, JSON."""
