@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.tensor_map import MapArguments, descriptor_bytes, dumped_arguments
+from tilescope.tensor_map.text.pasted_source import MapSource
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -490,7 +491,7 @@ def test_any_text_gives_arguments_or_a_reason(text):
     ).map(json.dumps)
 )
 def test_any_json_gives_arguments_or_a_reason(text):
-    read = ts.tensor_map.text.pasted_source.MapSource.from_json
+    read = MapSource.from_json
     assert rules_broken(lambda: [found for each in read(text).asked for found in each.check()]) <= {
         "argument-json",
         "unknown-name",

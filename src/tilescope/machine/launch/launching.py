@@ -34,9 +34,7 @@ _FIRST_VALUES = 4
 _SHOWN_CHARACTERS = 60  # of an argument; the bytes of a large struct are not shown whole
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
 _LAUNCH = "ts.machine.launch.launch_description.LaunchDescription"
-_LAUNCHED = (
-    f"(lambda launch: ts.machine.launch.launching.launched(ts.Kernel({_PTX!r}), launch, lambda file: np.zeros(64, 'u1')))"
-)
+_LAUNCHED = f"(lambda launch: ts.machine.launch.launching.launched(ts.Kernel({_PTX!r}), launch, lambda file: np.zeros(64, 'u1')))"
 _AT = (
     f"{_LAUNCH}(grid=(1,), block=(32,), "
     "memory=(ts.machine.launch.launch_description.MemoryDescription(address={address}, file='a'),)"

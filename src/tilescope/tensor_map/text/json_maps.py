@@ -29,7 +29,10 @@ ARGUMENT_JSON = rule(
     basis="measured",
     subjects=("paste",),
     architectures=TMA_ARCHITECTURES,
-    passing='ts.tensor_map.text.pasted_source.MapSource.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
+    passing=(
+        "ts.tensor_map.text.pasted_source.MapSource.from_json("
+        '"""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")'
+    ),
     failing='ts.tensor_map.text.pasted_source.MapSource.from_json("""["u8", [64], [], [64]]""")',
 )
 _NO_JSON = ARGUMENT_JSON.worded(found="no JSON: {error}")
