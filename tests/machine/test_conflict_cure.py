@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tilescope.machine.observers.access_cost import AccessKind, Instance
+from tilescope.machine.access_kind import AccessKind
+from tilescope.machine.observers.access_cost import Instance
 from tilescope.machine.report.conflict_fix import Cure, TileUse, cured, overlaps
 from tilescope.smem.op import SMEM_OP
 

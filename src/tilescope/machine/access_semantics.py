@@ -1,15 +1,15 @@
-"""What each instruction of a program means to the order of its accesses, read once from its modifiers."""
+"""Decodes the modifiers of memory instructions: strong or plain, acquire, release, scope; and how wide accesses are."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from tilescope.machine.compared_loads import compared_loads
+from tilescope.machine.dataflow import compared_loads
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
-from tilescope.sync.detector.releases import CARD, SCOPES
+from tilescope.sync.access import AccessKind, AccessSemantics
+from tilescope.sync.scope import GPU, SCOPE_OF_MODIFIER
 
-AccessKind = Literal["read", "write", "atomic"]
 _KINDS: dict[str, AccessKind] = {
     "ld": "read",
     "ldu": "read",
@@ -26,41 +26,20 @@ _WIDEST_CELL_BYTES = 16
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
-class Meaning(NamedTuple):
-    """An access of memory: what it does, whether others may race with it, and what it orders."""
-
-    kind: AccessKind
-    is_strong: bool
-    acquires: bool
-    releases: bool
-    reach: int  # of its scope
-    is_compared: bool = False  # a plain load whose value atom.cas checks: it orders nothing
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether threads tell each other something by it."""
-        return self.is_strong and not self.is_compared
-
-    @property
-    def is_flag_load(self) -> bool:
-        """Whether it loads a word that others may change meanwhile."""
-        return self.kind == "read" and self.is_flag
-
-
-def meaning_of(instruction: Instruction | None) -> Meaning | None:
-    """What an instruction does to memory by the generic proxy; None where it does nothing, or later (.async)."""
+def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
+    """The access of an instruction by the generic proxy; None where it has none, or only later (.async)."""
     if instruction is None or "async" in instruction.modifiers:
         return None
     kind = _kind_of(instruction)
     if kind is None:
         return None
     words = instruction.modifiers
-    return Meaning(
+    return AccessSemantics(
         kind,
         is_strong=kind == "atomic" or not _STRONG_WORDS.isdisjoint(words),
         acquires=("acquire" in words or "acq_rel" in words) and instruction.name != "red",
         releases="release" in words or "acq_rel" in words,
-        reach=reach_of(instruction),
+        scope=scope_of(instruction),
     )
 
 
@@ -70,19 +49,19 @@ def _kind_of(instruction: Instruction) -> AccessKind | None:
     return _KINDS.get(instruction.name)
 
 
-def reach_of(instruction: Instruction) -> int:
-    """How far the scope of an access or a fence reaches; without one as far as the card."""
-    return next((SCOPES[word] for word in instruction.modifiers if word in SCOPES), CARD)
+def scope_of(instruction: Instruction) -> int:
+    """The scope of an access or a fence; .gpu where the text names none."""
+    return next((SCOPE_OF_MODIFIER[word] for word in instruction.modifiers if word in SCOPE_OF_MODIFIER), GPU)
 
 
-def meanings(program: Program) -> list[Meaning | None]:
-    """By instruction."""
-    found = [meaning_of(instruction) for instruction in program.instructions]
+def decode_accesses(program: Program) -> list[AccessSemantics | None]:
+    """The access of every instruction."""
+    accesses = [decode_access(instruction) for instruction in program.instructions]
     for pc in compared_loads(program):
-        plain = found[pc]
+        plain = accesses[pc]
         if plain is not None and not plain.is_strong:
-            found[pc] = plain._replace(is_strong=True, is_compared=True)
-    return found
+            accesses[pc] = plain._replace(is_strong=True, is_compared=True)
+    return accesses
 
 
 def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:

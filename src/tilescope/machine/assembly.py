@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, 
 from tilescope.machine.instructions.decode import decode
 from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
-from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_LANES
 from tilescope.machine.program import Assembler, Program
-from tilescope.machine.step import Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import rule
-from tilescope.sync.detector.wgmma_order import RegisterUse
+from tilescope.sync.cluster_shape import WARPGROUP_LANES, Lanes
+from tilescope.sync.events import LoadedRegisterAccess, RegisterAccess
 
 _SHORTENED_CHARACTERS = 120
 
@@ -180,15 +181,26 @@ def _guarded(step: Step, guard: tuple[int, bool] | None) -> Step:
     return take_where_it_holds
 
 
+class RegisterUse(NamedTuple):
+    """What an instruction does to registers of wgmma, or to others that their values are moved from or to."""
+
+    settled: frozenset[int]  # those of wgmma: products that use them are finished first
+    read: frozenset[int]
+    written: frozenset[int]
+    is_move: bool
+
+
 def _wait_for_accumulators(program: Program) -> None:
-    """Let every instruction that names a register of a wgmma finish the products first that use it, and tell the order."""
+    """Let every instruction that names a register of a wgmma finish the products first that use it."""
     related = _moved_registers(program)
     for pc, instruction in enumerate(program.instructions):
         named = program.registers_named[pc] & related
         if instruction is None or instruction.name == "wgmma" or not named:
             continue
         written = named.intersection(program.targets[pc])
-        use = RegisterUse(named & program.wgmma_registers, named - written, written, instruction.name == "mov")
+        use = RegisterUse(
+            named & program.wgmma_registers, named - written, frozenset(written), instruction.name == "mov"
+        )
         _wrap_step(program, pc, partial(_settled, use=use))
 
 
@@ -213,8 +225,9 @@ def _settled(step: Step, use: RegisterUse) -> Step:
         if use.settled and cluster.pending.works:
             cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
         step(cluster, at)
-        if cluster.order is not None:
-            cluster.order.products.touch(cluster.lanes(at), use)
+        if cluster.bus.is_heard:
+            lanes = cluster.lanes(at)
+            cluster.emit(RegisterAccess(cluster.pc, lanes, use.read, use.written, use.is_move))
 
     return take_when_settled
 
@@ -232,8 +245,7 @@ def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
         if cluster.pending.works:
             cluster.pending.settle_loads(registers, cluster.lanes(at))
-        if cluster.order is not None:
-            cluster.order.tensor.touch(registers, cluster.lanes(at))
+        cluster.emit(LoadedRegisterAccess(cluster.pc, cluster.lanes(at), registers))
         step(cluster, at)
 
     return take_when_loaded

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.front import Front
-from tilescope.machine.proof.recorder import Met
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.events import BarrierComplete, ClusterPass, WaitingLanes
 
 Votes = npt.NDArray[np.bool_]
 
@@ -41,9 +41,9 @@ class BlockBarrier:
     expected: int | None = None  # None: all threads that live
     waiting: list[Waiting] = field(default_factory=list)
 
-    def meetings(self, number: int, threads: int, meeting: int) -> list[Met]:
-        """What the log says of those that wait."""
-        return [Met(one.pc - 1, one.lanes, number, threads, waits=True, meeting=meeting) for one in self.waiting]
+    def waiting_lanes(self) -> list[WaitingLanes]:
+        """Who waits, by the instruction of the barrier."""
+        return [WaitingLanes(waiting.pc - 1, waiting.lanes) for waiting in self.waiting]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,6 @@ class BlockBarriers:
     named: dict[tuple[int, int], BlockBarrier] = field(default_factory=dict)  # (rank, number)
     cluster_arrived: LaneNumbers = field(init=False)  # lanes that came to the cluster barrier in this phase
     cluster_phase: int = 0
-    ended_count: int = 0  # of barriers of blocks
     cluster_waiting: list[Waiting] = field(default_factory=list)
     lane_phase: LaneNumbers = field(init=False)  # the phase that each lane's last arrival belongs to
 
@@ -81,12 +80,8 @@ class BlockBarriers:
         if barrier.arrived < expected or not barrier.arrived:
             return []
         del self.named[rank, number]
-        if self.cluster.order is not None:
-            self.cluster.order.barriers.ended(rank, number, [one.lanes for one in barrier.waiting])
-        if self.cluster.log is not None:
-            self.ended_count += 1
-            for met in barrier.meetings(number, expected, self.ended_count):
-                self.cluster.log.add(met)
+        if self.cluster.bus.is_heard:
+            self.cluster.emit(BarrierComplete(rank, number, expected, barrier.waiting_lanes()))
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _released(barrier.waiting)
@@ -98,13 +93,12 @@ class BlockBarriers:
             fronts += self.ended(rank, number)
         return fronts + self.cluster_ended()
 
-    def unfinished(self) -> list[Met]:
-        """Those that still wait at a barrier of their block."""
+    def incomplete(self) -> list[BarrierComplete]:
+        """The barriers of blocks at which lanes still wait, as they would be if they completed."""
         block_threads = self.cluster.block_threads
         return [
-            met
-            for (_, number), barrier in self.named.items()
-            for met in barrier.meetings(number, barrier.expected or block_threads, self.ended_count + 1)
+            BarrierComplete(rank, number, barrier.expected or block_threads, barrier.waiting_lanes())
+            for (rank, number), barrier in self.named.items()
         ]
 
     def cluster_arrive(self, lanes: LaneNumbers) -> None:
@@ -123,14 +117,13 @@ class BlockBarriers:
         waiting = self.cluster_waiting
         self.cluster_waiting = []
         for one in waiting:
-            self.tell_order(one.lanes)
+            self.pass_cluster(one.lanes)
         return _released(waiting)
 
-    def tell_order(self, lanes: LaneNumbers) -> None:
-        """Lanes have passed the cluster's barrier."""
-        if self.cluster.order is not None:
-            for phase in np.unique(self.lane_phase[lanes]).tolist():
-                self.cluster.order.barriers.pass_cluster(phase, lanes[self.lane_phase[lanes] == phase])
+    def pass_cluster(self, lanes: LaneNumbers) -> None:
+        """Lanes pass the cluster's barrier."""
+        for phase in np.unique(self.lane_phase[lanes]).tolist():
+            self.cluster.emit(ClusterPass(lanes[self.lane_phase[lanes] == phase], phase))
 
     def cluster_passed(self, lanes: LaneNumbers) -> bool:
         """Whether the phase in which these lanes arrived has ended."""

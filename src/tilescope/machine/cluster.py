@@ -9,14 +9,24 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import (
+from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.pending import Pending
+from tilescope.machine.program import Constant, Program, VariableAddress
+from tilescope.machine.records import RunningPhase
+from tilescope.machine.special import special_values
+from tilescope.machine.tmem_state import TensorMemories
+from tilescope.sentence import counted
+from tilescope.sync.access import AccessSemantics
+from tilescope.sync.address import (
     BUFFER_ALIGNMENT_BYTES,
     PARAM_WINDOW,
     SHARED_OFFSET_MASK,
@@ -26,34 +36,15 @@ from tilescope.machine.address import (
     Space,
     is_in_window,
 )
-from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
-from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.observers.operand_reads import Marks
-from tilescope.machine.observers.thread_tiles import StoreMarks
-from tilescope.machine.pending import Pending
-from tilescope.machine.program import Constant, Program, VariableAddress
-from tilescope.machine.records import RunningPhase
-from tilescope.machine.special import special_values
-from tilescope.machine.step import LaneNumbers, Lanes
-from tilescope.machine.tmem_state import TensorMemories
-from tilescope.machine.warp_sums import differ_by_rounding
-from tilescope.sentence import counted
-from tilescope.sync.detector.accesses import Same
-from tilescope.sync.detector.detector import Order
-from tilescope.sync.detector.stale_reads import OlderValues
+from tilescope.sync.bus import Bus, StaleValues
+from tilescope.sync.cluster_shape import LaneGrouping, LaneNumbers, Lanes
+from tilescope.sync.events import AccessCost, Load, Store
 from tilescope.sync.mbarrier import Mbarrier
 
 if TYPE_CHECKING:
     from tilescope.machine.launch.launch import Launch
 
 Words = npt.NDArray[np.generic]
-
-
-class LaneGrouping(NamedTuple):
-    """Lanes in groups that execute together; the last group of a block may be smaller."""
-
-    first_lanes: LaneNumbers  # of each group
-    of_lane: LaneNumbers  # the group of each lane
 
 
 class Cluster:
@@ -64,19 +55,20 @@ class Cluster:
         self.launch = launch
         self.program: Program = program
         self.memory: GlobalMemory = launch.memory
-        self.blocks = launch.cluster_blocks
-        self.block_threads = launch.block_threads
-        self.block_lanes = launch.block_lanes
-        self.lane_count = self.blocks * self.block_lanes
+        self.shape = launch.cluster_shape(first_block)
+        self.blocks = self.shape.blocks
+        self.block_threads = self.shape.block_threads
+        self.block_lanes = self.shape.block_lanes
+        self.lane_count = self.shape.lane_count
+        self.block_of_lane = self.shape.block_of_lane
+        self.exists = self.shape.exists
+        self.shared_stride = self.shape.shared_stride
         self.first_block = first_block
+        self.bus = Bus()
+        self.emit = self.bus.emit
+        self.accesses: Sequence[AccessSemantics | None] = ()  # by instruction; filled in when somebody listens
         self.pc = 0  # of the step that runs now
-        self._all_lanes: LaneNumbers = np.arange(self.lane_count)
-        self._all_lanes.flags.writeable = False
-        lane_of_block = self._all_lanes % self.block_lanes
-        self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
-        self.block_of_lane: npt.NDArray[np.intp] = self._all_lanes // self.block_lanes
-        self.shared_stride = launch.shared_stride
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
@@ -86,17 +78,7 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
-        self.costs = launch.costs
-        self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
-        self.store_marks: StoreMarks | None = None  # by 4 bytes: the store of threads that wrote them
-        self.log = launch.take_log()
-        if self.log is not None:
-            self.log.begin(self)
-        self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
-        self.order: Order | None = None if launch.order is None else Order(self, launch.order)
-        if launch.watch is not None:
-            launch.watch.begin(self)
 
     def _register(self, number: int) -> Words:
         dtype = self.program.register_dtypes[number]
@@ -127,18 +109,11 @@ class Cluster:
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
-        return self._all_lanes if isinstance(at, slice) else at
+        return self.shape.all_lanes if isinstance(at, slice) else at
 
     def grouping(self, group_lanes: int) -> LaneGrouping:
         """The warps (32 lanes) or warpgroups (128) of all blocks; each block begins a new one."""
-        known = self._groupings.get(group_lanes)
-        if known is None:
-            starts_in_block = np.arange(0, self.block_lanes, group_lanes)
-            first_lanes = (np.arange(self.blocks)[:, None] * self.block_lanes + starts_in_block).ravel()
-            of_lane = np.searchsorted(first_lanes, np.arange(self.lane_count), side="right") - 1
-            known = LaneGrouping(first_lanes, of_lane)
-            self._groupings[group_lanes] = known
-        return known
+        return self.shape.grouping(group_lanes)
 
     def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
         """(lanes, registers) words of several registers."""
@@ -149,95 +124,123 @@ class Cluster:
         """The tensor memory of all blocks; kernels without tcgen05 never make it."""
         return TensorMemories(self.blocks)
 
-    def load(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
-        """(lanes,) words, or (lanes, count) that follow each other, from a space; faults are the card's."""
-        self._require_aligned(at, addresses, dtype.itemsize * count)
+    def load(
+        self,
+        space: Space,
+        at: Lanes,
+        addresses: Addresses,
+        dtype: np.dtype[np.generic],
+        count: int = 1,
+        *,
+        cost: AccessCost | None = None,
+    ) -> Words:
+        """(lanes,) words, or (lanes, count) that follow each other, from a space; faults are the card's.
+
+        `cost` is how the load/store unit serves the instruction; None: it is not counted.
+        """
         if space == "generic":
-            return self._load_generic(at, addresses, dtype, count)
-        if space == "global":
-            with _LaneNames(self, at):
-                found = self.memory.load(addresses, dtype, count)
-            if self.order is not None:
-                older = self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
-                if older:
-                    self._put_older(found, older)
-            return found
-        buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
-        if self.tile_marks is not None and self.costs is not None and space == "shared":
-            self.costs.tiles.read(self, at, places)
-        words = buffer.view(dtype)
-        first = places // dtype.itemsize
-        loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
-        if self.order is not None and space == "shared":
-            older = self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
-            if older:
-                self._put_older(loaded, older)
+            self._require_aligned(at, addresses, dtype.itemsize * count)
+            return self._load_generic(at, addresses, dtype, count, cost)
+        loaded, places = self._read(space, at, addresses, dtype, count)
+        if self.bus.is_heard and space in ("shared", "global"):
+            size_bytes = dtype.itemsize * count
+            access = self.accesses[self.pc]
+            stale = self.bus.load(Load(self.pc, self.lanes(at), space, addresses, places, size_bytes, access, cost))
+            if stale:
+                self._put_stale(loaded, stale)
         return loaded
 
-    def _put_older(self, loaded: Words, older: OlderValues) -> None:
-        """Loads of flags that came before the last write: they see the value before it."""
-        self.version += 1  # the next load will see something else
-        for place, value in older.items():
-            loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
+    def read(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
+        """The same words, read as part of a larger operation, which emits an event itself."""
+        if space != "generic":
+            return self._read(space, at, addresses, dtype, count)[0]
+        result = np.empty((len(addresses), count) if count > 1 else (len(addresses),), dtype)
+        for own_space, chosen in self._by_space(addresses):
+            own = addresses[chosen] - WINDOWS.get(own_space, 0)
+            result[chosen] = self._read(own_space, self.lanes(at)[chosen], own, dtype, count)[0]
+        return result
 
-    def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
+    def _read(
+        self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int
+    ) -> tuple[Words, Addresses]:
+        """Words of a space that is not generic, and their places in its array; in global memory the addresses."""
+        size_bytes = dtype.itemsize * count
+        self._require_aligned(at, addresses, size_bytes)
+        if space == "global":
+            with _LaneNames(self, at):
+                return self.memory.load(addresses, dtype, count), addresses
+        buffer, places = self._places(space, at, addresses, size_bytes)
+        first = places // dtype.itemsize
+        return buffer.view(dtype)[first if count == 1 else first[:, None] + np.arange(count)], places
+
+    def _put_stale(self, loaded: Words, stale: StaleValues) -> None:
+        """Loads of flags that may come before the last write: they see the value before it."""
+        self.version += 1  # the next load will see something else
+        for index, value in stale.items():
+            loaded[index] = np.frombuffer(value, loaded.dtype).reshape(loaded[index].shape)
+
+    def store(
+        self, space: Space, at: Lanes, addresses: Addresses, values: Words, *, cost: AccessCost | None = None
+    ) -> None:
         """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
-        count = values.shape[1] if values.ndim > 1 else 1
-        self._require_aligned(at, addresses, values.dtype.itemsize * count)
+        size_bytes = _bytes_of_lane(values)
+        self._require_aligned(at, addresses, size_bytes)
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
                 own = addresses[chosen] - WINDOWS.get(own_space, 0)
-                self.store(own_space, self.lanes(at)[chosen], own, values[chosen])
-            return
-        if space == "global":
-            self._store_global(at, addresses, values)
-            return
-        buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
+                self.store(own_space, self.lanes(at)[chosen], own, values[chosen], cost=cost)
+        elif space == "global":
+            self._store_global(at, addresses, values, cost)
+        else:
+            self._store_own(space, at, addresses, values, cost)
+
+    def _store_own(self, space: Space, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
+        """Write to shared or local memory."""
+        size_bytes = _bytes_of_lane(values)
+        buffer, places = self._places(space, at, addresses, size_bytes)
         if space == "param":
             return  # the card neither faults nor changes the parameters (measured on an H200)
         words = buffer.view(values.dtype)
         first = places // values.dtype.itemsize
-        chosen = first if count == 1 else first[:, None] + np.arange(count)
-        order = self.order if space == "shared" else None
+        chosen = first if values.ndim == 1 else first[:, None] + np.arange(values.shape[1])
         held = words[chosen]
-        if order is not None:
-            same = _sameness(held, values)
-            order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
-            order.mbarriers.overwritten(self.lanes(at), places)
-            order.fences.early.overwritten(order.fences.shared_flags, places, held)
-        if space == "shared" and self.costs is not None:
-            self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
-        if np.array_equal(held, values):  # a store of the same values changes nothing for threads that wait
-            return
-        self.version += 1
-        words[chosen] = values
-        if order is not None and len(places) > 1:
-            stored = words[chosen]
-            if (stored != values).any():
-                lost = int(np.argmin(_sameness(stored, values)()))
-                is_rounding = differ_by_rounding(stored, values)
-                lane = int(self.lanes(at)[lost])
-                order.touching.two_values("shared", lane, int(places[lost]), differ_by_rounding=is_rounding)
+        is_changed = not np.array_equal(held, values)
+        if is_changed:  # a store of the same values changes nothing for threads that wait
+            self.version += 1
+            words[chosen] = values
+        if space == "shared" and self.bus.is_heard:
+            stored = words[chosen] if is_changed and len(places) > 1 else None
+            access = self.accesses[self.pc]
+            lanes = self.lanes(at)
+            self.emit(Store(self.pc, lanes, space, addresses, places, size_bytes, access, cost, held, values, stored))
 
-    def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
+    def _store_global(self, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
         with _LaneNames(self, at):
-            if self.order is None:
+            if not self.bus.is_heard:
                 self.memory.store(addresses, values)
                 return
-            count = values.shape[1] if values.ndim > 1 else 1
             held, stored = self.memory.exchange(addresses, values)
-            lanes = self.lanes(at)
-            self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
-            self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
-            if (stored != values).any():
-                lost = int(np.argmin(_sameness(stored, values)()))
-                is_rounding = differ_by_rounding(stored, values)
-                address = int(addresses[lost])
-                self.order.touching.two_values("global", int(lanes[lost]), address, differ_by_rounding=is_rounding)
+        access = self.accesses[self.pc]
+        lanes = self.lanes(at)
+        size_bytes = _bytes_of_lane(values)
+        self.emit(Store(self.pc, lanes, "global", addresses, addresses, size_bytes, access, cost, held, values, stored))
+
+    def write(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
+        """Write words as part of a larger operation, which has emitted an event itself."""
+        if space == "global":
+            with _LaneNames(self, at):
+                self.memory.store(addresses, values)
+            return
+        size_bytes = _bytes_of_lane(values)
+        buffer, places = self._places(space, at, addresses, size_bytes)
+        words = buffer.view(values.dtype)
+        first = places // values.dtype.itemsize
+        words[first if values.ndim == 1 else first[:, None] + np.arange(values.shape[1])] = values
+        self.version += 1
 
     def shared_places(self, addresses: Addresses) -> Addresses:
-        """Where shared addresses lie in the memory of all blocks."""
-        return (addresses >> SHARED_RANK_SHIFT) * self.shared_stride + (addresses & SHARED_OFFSET_MASK)
+        """The offsets of shared addresses in the memory of all blocks."""
+        return self.shape.places(addresses)
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
         """The shared memory of one block, from address 0 of its window on."""
@@ -257,17 +260,24 @@ class Cluster:
         self._require_aligned(at, addresses, size_bytes)
         self._places("shared", at, addresses, size_bytes)
 
-    def _load_generic(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> Words:
+    def _load_generic(
+        self,
+        at: Lanes,
+        addresses: Addresses,
+        dtype: np.dtype[np.generic],
+        count: int,
+        cost: AccessCost | None,
+    ) -> Words:
         pieces = self._by_space(addresses)
         if len(pieces) == 1:
             own_space = pieces[0][0]
-            return self.load(own_space, at, addresses - WINDOWS.get(own_space, 0), dtype, count)
+            return self.load(own_space, at, addresses - WINDOWS.get(own_space, 0), dtype, count, cost=cost)
         shape = (len(addresses), count) if count > 1 else (len(addresses),)
         result = np.empty(shape, dtype)
         lanes = self.lanes(at)
         for own_space, chosen in pieces:
             own = addresses[chosen] - WINDOWS.get(own_space, 0)
-            result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count)
+            result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count, cost=cost)
         return result
 
     def _by_space(self, addresses: Addresses) -> list[tuple[Space, LaneNumbers]]:
@@ -336,14 +346,9 @@ class _LaneNames:
             fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
 
 
-def _sameness(held: Words, values: Words) -> Same:
-    """For each lane whether the words of a store lie there already."""
-
-    def same() -> npt.NDArray[np.bool_]:
-        is_equal = held == values
-        return np.asarray(is_equal if is_equal.ndim == 1 else is_equal.all(axis=1))
-
-    return same
+def _bytes_of_lane(values: Words) -> int:
+    """Bytes that each lane stores."""
+    return values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
 
 
 def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.front import Front
-from tilescope.machine.step import LaneNumbers, Step
+from tilescope.machine.step import Step
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.events import Converge
 
 if TYPE_CHECKING:
     from tilescope.machine.schedule import Schedule
-    from tilescope.sync.detector.detector import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,12 @@ class Collective:
                 schedule.gather(front, complete)
                 if not len(front.lanes):
                     return
-        if cluster.order is not None:
-            self._tell_order(cluster, cluster.order, front.lanes)
+        if cluster.bus.is_heard:
+            masks = None if self.mask is None else cluster.registers[self.mask]
+            group_of_lane = cluster.grouping(self.group_lanes).of_lane
+            cluster.emit(Converge(pc, front.lanes, self.group_lanes, group_of_lane, masks))
         self.step(cluster, front.at(cluster))
         schedule.go_on(front, pc + 1)
-
-    def _tell_order(self, cluster: Cluster, order: Order, lanes: LaneNumbers) -> None:
-        """Lanes wait for each other here: one that goes on knows that the waits of the others are over."""
-        if not order.witness.knowledge.has_news(lanes, self.group_lanes):
-            return
-        groups = cluster.grouping(self.group_lanes).of_lane[lanes]
-        if self.mask is not None:
-            groups = groups << WARP_LANES | cluster.registers[self.mask][lanes].astype(np.uint32)
-        order.barriers.together(lanes, groups, self.group_lanes)
 
     def complete(self, cluster: Cluster, lanes: LaneNumbers, present: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For each lane whether everyone it waits for is among those present."""

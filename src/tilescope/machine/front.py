@@ -8,7 +8,8 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
+from tilescope.machine.step import EVERYONE
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 
 
 @dataclass(slots=True, eq=False)

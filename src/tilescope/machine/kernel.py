@@ -32,9 +32,10 @@ from tilescope.machine.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.last_writer import last_writers
-from tilescope.machine.observers.smem_watch import SmemWatch, read_moment, watched
+from tilescope.machine.observers.observe import launch_detector
+from tilescope.machine.observers.smem_watch import SmemWatch, announce_line, read_moment
 from tilescope.machine.program import Program
-from tilescope.machine.proof.recorder import EventLog
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.report.run import KernelRun, with_memory
 from tilescope.ptx import read_module
 from tilescope.ptx.source_name import parameter_name, template_name
@@ -42,7 +43,6 @@ from tilescope.ptx.syntax import BITS_OF_TYPE, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, counted, printed
-from tilescope.sync.detector.context import LaunchOrder
 
 if TYPE_CHECKING:
     from tilescope.machine.edits.mutant import Mutant
@@ -220,7 +220,7 @@ class Kernel:
         bound = self._bound(args, own_memory, grid)
         parameters.fill(bound.values)
         launch = Launch(
-            program=self.program if watch is None else watched(self.program, watch),
+            program=self.program if watch is None else announce_line(self.program, watch.moment),
             memory=contents_of(own_memory),
             grid=shape.grid,
             block=shape.block,
@@ -234,9 +234,9 @@ class Kernel:
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
-            order=LaunchOrder(self.program, contents_of(own_memory)) if findings else None,
+            detector=launch_detector(self.program, contents_of(own_memory)) if findings else None,
             costs=Costs() if findings else None,
-            log=EventLog() if flag("record", record) else None,
+            recorder=Recorder() if flag("record", record) else None,
             watch=watch,
         )
         wanted = _wanted(blocks, shape.grid)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
+from tilescope.machine.observers.observe import observe
 from tilescope.machine.report.run import Outcome
 from tilescope.machine.schedule import Schedule
 from tilescope.sync.detector.race import Remedy
@@ -115,7 +116,9 @@ def _next(launch: Launch, waiting: list[Schedule]) -> Schedule | None:
         start = next(launch.to_start, None)
         if start is not None:
             launch.steps_left -= CLUSTER_START_STEPS
-            return Schedule(Cluster(launch, start))
+            cluster = Cluster(launch, start)
+            observe(cluster)
+            return Schedule(cluster)
     for schedule in waiting:
         if schedule.pass_time():
             waiting.remove(schedule)

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
 from tilescope.machine.launch.host_array import host_array
 from tilescope.reading import integers
 from tilescope.sentence import counted
+from tilescope.sync.address import GLOBAL_START, Addresses
 from tilescope.tensor_map import TensorMap
 
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import LaneNumbers
 
 WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st", "arrival"]
 MOST_WORKS = 1024  # under way in a cluster at once; beyond that the oldest is done first, as with a full queue

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import SHARED_RESERVED_BYTES, Space
 from tilescope.machine.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
@@ -38,6 +37,7 @@ from tilescope.ptx.syntax import (
     nested_operands,
     operand_text,
 )
+from tilescope.sync.address import SHARED_RESERVED_BYTES, Space
 
 DTYPE_OF_BITS = {
     1: np.dtype(np.bool_),

@@ -2,14 +2,14 @@
 
 CopyRecord      one TMA or bulk copy; a multicast is one for every block that receives it
 PhaseRecord     one phase of one mbarrier that ended
-MbarrierUse     what the first block did with an mbarrier
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-BlockIndex = tuple[int, int, int]
+from tilescope.sync.cluster_shape import BlockIndex
+
 CopyKind = Literal["load", "store", "reduce"]
 RECORDS_KEPT = 100_000
 
@@ -54,26 +54,8 @@ class PhaseRecord(NamedTuple):
     pc: int  # of the arrival, or of the copy, that ended it
 
 
-class MbarrierUse(NamedTuple):
-    """What a block did with an mbarrier: the arrivals that it counts, and the instructions by which threads used it last."""
-
-    arrivals: int  # that end a phase of it
-    pcs: frozenset[int]
-
-
 class RunningPhase(NamedTuple):
     """The phase of an mbarrier that has not ended."""
 
     number: int = 0
     bytes: int = 0
-
-
-def block_index(first_block: BlockIndex, cluster: BlockIndex, rank: int) -> BlockIndex:
-    """The place in the grid of the block with that rank in its cluster; ranks count x first.
-
-    >>> block_index((4, 0, 0), (2, 2, 1), 3)
-    (5, 1, 0)
-    """
-    width, height, _ = cluster
-    x, y, z = first_block
-    return x + rank % width, y + rank // width % height, z + rank // width // height

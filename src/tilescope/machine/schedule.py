@@ -25,7 +25,9 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.pending import IN_ORDER, Work
-from tilescope.machine.step import LaneNumbers, Versions
+from tilescope.machine.step import Versions
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.events import BlockEnd, ClusterEnd, InstructionReached, WarpSync
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
 IDLE_STEPS = 8 * QUANTUM_STEPS  # without a change of global memory: then another cluster may have its turn
@@ -96,8 +98,7 @@ class Schedule:
                 continue
             if not cluster.live.any():
                 cluster.pending.finish_all()
-                if cluster.order is not None:
-                    cluster.order.cluster_ended()
+                cluster.emit(ClusterEnd())
                 return "finished"
             if self._wake() or self._work():
                 continue
@@ -203,8 +204,7 @@ class Schedule:
                 self.add(Front(pc + 1, front.lanes[~holds], front.rounds, front.steps))
                 front.lanes = front.lanes[holds]
         self._continues = False
-        if cluster.launch.watch is not None:
-            cluster.launch.watch.come(cluster, pc, front.lanes)
+        cluster.emit(InstructionReached(pc, front.lanes))
         turn.take(self, front)
         return self._continues
 
@@ -268,8 +268,8 @@ class Schedule:
                 self.add(Front(pc + 1, lanes[complete]))
             if not complete.all():
                 self.gathering[pc] = lanes[~complete]
-        if met and self.cluster.order is not None:
-            self.cluster.order.barriers.warps(np.concatenate(met))
+        if met:
+            self.cluster.emit(WarpSync(None, np.concatenate(met)))
         return moved
 
     def spin(self, front: Front, *, reads_clock: bool) -> None:
@@ -290,13 +290,13 @@ class Schedule:
             self.add(Front(pc, self.gathering.pop(pc)))
 
     def _end_blocks(self, lanes: LaneNumbers) -> None:
-        """Tell the order which blocks have no threads left."""
+        """Blocks end that have no threads left."""
         cluster = self.cluster
-        if cluster.order is None:
+        if not cluster.bus.is_heard:
             return
         for rank in np.unique(cluster.block_of_lane[lanes]).tolist():
             if not cluster.live[cluster.block_of_lane == rank].any():
-                cluster.order.block_ended(rank)
+                cluster.emit(BlockEnd(rank))
 
     def release(self, fronts: Iterable[Front]) -> None:
         """Let the lanes of a barrier go on."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.step import RefusedError
+from tilescope.sync.address import SHARED_RESERVED_BYTES
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster

@@ -1,9 +1,7 @@
 """An instruction of a kernel, decoded: a step that all threads at this instruction take together, or a turn.
 
-    Step      straight: computes for the lanes it is given; they all go on to the next instruction
-    Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
-
-`Lanes` are the numbers of the threads in their cluster, or the slice that means all of them.
+Step      straight: computes for the lanes it is given; they all go on to the next instruction
+Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
 """
 
 from __future__ import annotations
@@ -11,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from tilescope.sync.cluster_shape import Lanes
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
     from tilescope.machine.front import Front
     from tilescope.machine.schedule import Schedule
 
-LaneNumbers: TypeAlias = npt.NDArray[np.intp]
-Lanes: TypeAlias = slice | LaneNumbers
 Step: TypeAlias = Callable[["Cluster", Lanes], None]
 EVERYONE = slice(None)
 

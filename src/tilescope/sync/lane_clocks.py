@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
 from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, settled_end, stamped
 
 Vector = npt.NDArray[np.int32]
@@ -37,7 +37,6 @@ _VECTORS = 4
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
-WARPGROUP_LANES = 128
 _FIRST_BARRIERS = 32
 _FIRST_ROWS = 4
 

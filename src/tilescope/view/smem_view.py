@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemWriter
 from tilescope.machine.report.element import box_trace
 from tilescope.sentence import counted, shortened
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.sync.address import SHARED_RESERVED_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing

@@ -87,11 +87,11 @@ class _PassedBarrier:
 def barrier_advice(launch: Launch, result: GridRun, before: Before | None) -> tuple[Violation, ...]:
     """A note about the barriers that can be removed together; empty if every barrier orders something."""
     barriers = _barriers(launch.program, result)
-    if launch.order is None or not barriers:
+    if launch.detector is None or not barriers:
         return ()
     if result.outcome != "finished":
         return _not_tried(launch, barriers, "the run did not finish", "Fix that first.")
-    if any(severity_of(conflict) == "error" for conflict in launch.order.conflicts.found.values()):
+    if any(severity_of(conflict) == "error" for conflict in launch.detector.conflicts.found.values()):
         return _not_tried(launch, barriers, "the run has errors", "Fix them first.")
     if before is None:
         return _not_tried(launch, barriers, "its arrays are too large to be copied", "Use arrays of at most 64 MiB.")
@@ -157,7 +157,7 @@ class _Trials:
     def __init__(self, launch: Launch, before: Before) -> None:
         self._launch = launch
         self._before = before
-        self._seen = frozenset() if launch.order is None else frozenset(launch.order.conflicts.found)
+        self._seen = frozenset() if launch.detector is None else frozenset(launch.detector.conflicts.found)
 
     def idle(self, barriers: Sequence[int]) -> list[int]:
         """The barriers that can be removed together, tried in this order."""
@@ -187,9 +187,9 @@ class _Trials:
         trial = trial_launch(self._launch, replace(self._launch.program, turns=turns), self._before, seed)
         with np.errstate(all="ignore"):
             result = run_grid(trial, cluster_starts(trial, self._before.blocks))
-        if result.outcome != "finished" or trial.order is None:
+        if result.outcome != "finished" or trial.detector is None:
             return False
-        is_ordered = self._seen.issuperset(trial.order.conflicts.found)
+        is_ordered = self._seen.issuperset(trial.detector.conflicts.found)
         return is_ordered and (seed != self._before.seed or _same_bytes(self._launch.memory, trial.memory))
 
 

@@ -26,9 +26,9 @@ from tilescope.machine.report.race_report import wrong_bytes
 from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Instruction
 from tilescope.sentence import counted
+from tilescope.sync.cluster_shape import WARPGROUP_LANES
 from tilescope.sync.detector.context import PhaseBytes
 from tilescope.sync.detector.race import Conflict, Correction, Mistake
-from tilescope.sync.lane_clocks import WARPGROUP_LANES
 from tilescope.sync.mbarrier import Mbarrier
 
 Corrections = tuple[Correction, ...]
@@ -83,8 +83,9 @@ def stuck_of(launch: Launch, result: GridRun) -> Stuck | None:
 
 def _stuck_barrier(cluster: Cluster, address: int) -> StuckBarrier | None:
     """The mbarrier at an address; None where no instruction of the kernel made it."""
-    order = cluster.order
-    made = None if order is None or address not in order.mbarriers.at else order.mbarriers.at[address].init
+    detector = cluster.launch.detector
+    known = {} if detector is None else detector.running[cluster.first_block].mbarriers.at
+    made = None if address not in known else known[address].init
     return None if made is None else StuckBarrier(cluster.mbarriers[address], made.pc)
 
 

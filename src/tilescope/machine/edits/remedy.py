@@ -26,11 +26,11 @@ from tilescope.machine.edits.trial import OTHER_SEEDS, Before, steps_made, steps
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex
 from tilescope.machine.report.race_report import wrong_bytes
 from tilescope.machine.report.race_rules import severity_of
 from tilescope.ptx import read_module
 from tilescope.ptx.editing import Edit, edited
+from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.race import Conflict, Insertion, Mistake, Pcs, Remedy, Side
 
 CANDIDATES_OF_A_FINDING = 16
@@ -42,9 +42,9 @@ Edits = tuple[Edit, ...]  # in the order of the text
 
 def try_remedies(ptx: str, launch: Launch, result: GridRun, before: Before) -> None:
     """Give what ended a run, and its errors, a remedy that holds, where one of ours does."""
-    if launch.order is None or result.outcome == "stopped":
+    if launch.detector is None or result.outcome == "stopped":
         return
-    found = launch.order.conflicts.found.values()
+    found = launch.detector.conflicts.found.values()
     errors = [one for one in found if severity_of(one) == "error"]
     stuck = stuck_of(launch, result)
     if not errors and stuck is None:
@@ -171,9 +171,9 @@ class _Trials:
         self._steps_left -= steps_made(launch)
         if result.outcome == "stopped":
             self.has_run_out = True
-        if result.outcome != "finished" or launch.order is None or any(wrong_bytes(launch, result)):
+        if result.outcome != "finished" or launch.detector is None or any(wrong_bytes(launch, result)):
             return None
-        weighty = _weighty(launch.order.conflicts.found.values())
+        weighty = _weighty(launch.detector.conflicts.found.values())
         left = {frozenset(_original(start, edits) for start in _met(program, one)) for one in weighty}
         return _Finished(frozenset(left), frozenset(phase.address for phase in launch.phases))
 

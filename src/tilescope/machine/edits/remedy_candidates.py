@@ -15,11 +15,11 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_semantics import meaning_of
+from tilescope.machine.access_semantics import decode_access
+from tilescope.machine.dataflow import is_lost_update
 from tilescope.machine.edits.change import KernelText
 from tilescope.machine.edits.removals import waiting
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Immediate, Instruction, Label
 from tilescope.sync.detector.race import Conflict, How, Insertion, Mistake, Side
@@ -264,11 +264,11 @@ class _Meeting:
         """Stores that may be flags, and loads that may look at them."""
         stores, loads = [], []
         for pc, instruction in enumerate(self.program.instructions):
-            meaning = meaning_of(instruction)
-            if meaning is not None and meaning.is_strong:
-                if meaning.kind != "read":
+            access = decode_access(instruction)
+            if access is not None and access.is_strong:
+                if access.kind != "read":
                     stores.append(pc)
-                if meaning.kind != "write":
+                if access.kind != "write":
                     loads.append(pc)
         return stores[:_MOST_FLAGS], loads[:_MOST_FLAGS]
 

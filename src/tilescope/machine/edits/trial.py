@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.observers.observe import launch_detector
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex
-from tilescope.sync.detector.context import LaunchOrder
+from tilescope.sync.cluster_shape import BlockIndex
 
 COPIED_BYTES = 64 << 20  # a launch with more memory is not run again
 STEPS_OF_A_TRIAL = 4  # times the steps of the run
@@ -60,5 +60,5 @@ def trial_launch(
         max_steps=min(launch.max_steps, most),
         max_seconds=launch.max_seconds,
         begun=launch.begun,
-        order=LaunchOrder(program, memory),
+        detector=launch_detector(program, memory),
     )

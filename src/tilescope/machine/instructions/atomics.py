@@ -18,17 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
+from tilescope.machine.access_kind import AccessKind, access_kind
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.load_store import decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.observers.access_cost import AccessKind, access_kind
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand
 from tilescope.sentence import counted
+from tilescope.sync.address import SHARED_WINDOW, Addresses, Space, is_in_window
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import Atomic as AtomicEvent
 
 Combine = Callable[..., Values]  # (what is there, operand, …) → what is there afterwards
 
@@ -320,40 +322,46 @@ class Atomic:
         self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses, operands: list[Values]
     ) -> Values:
         """Change words of one space; what was there before."""
-        old = cluster.load(space, lanes, addresses, self.dtype, self.words)
-        if cluster.costs is not None:
-            cluster.costs.charge(cluster, self.kind, space, lanes, addresses)
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, lanes, "atomic", addresses, self.dtype.itemsize * self.words, space=space)
+        old = cluster.read(space, lanes, addresses, self.dtype, self.words)
         shape = old.shape
+        word_lanes = lanes
+        word_addresses = addresses
         if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
-            lanes = np.repeat(lanes, self.words)
-            addresses = (addresses[:, None] + np.arange(self.words) * self.dtype.itemsize).reshape(-1)
+            word_lanes = np.repeat(lanes, self.words)
+            word_addresses = (addresses[:, None] + np.arange(self.words) * self.dtype.itemsize).reshape(-1)
             old = old.reshape(-1)
             operands = [operand.reshape(-1) for operand in operands]
-        self._note_order(cluster, space, lanes, addresses)
         combine = self.change.in_shared if space == "shared" else self.change.combine
-        outcome = changed_words(self.change, combine, addresses, old, operands)
+        outcome = changed_words(self.change, combine, word_addresses, old, operands)
         is_changed = outcome.after != old[outcome.first]
         if self.is_wide:
             is_changed = is_changed.any(axis=1)
-        if is_changed.any():
-            first = outcome.first[is_changed]
-            cluster.store(space, lanes[first], addresses[first], outcome.after[is_changed])
+        first = outcome.first[is_changed]
+        written = word_addresses[first]
+        is_shared = space == "shared"
+        cluster.emit(
+            AtomicEvent(
+                cluster.pc,
+                lanes,
+                "shared" if is_shared else "global",
+                addresses,
+                cluster.shared_places(addresses) if is_shared else addresses,
+                self.dtype.itemsize * self.words,
+                cluster.accesses[cluster.pc] if cluster.bus.is_heard else None,
+                self.kind,
+                self.change.adds_floats or cluster.pc in cluster.launch.float_swaps,
+                word_lanes,
+                word_addresses,
+                self.dtype.itemsize,
+                word_lanes[first],
+                cluster.shared_places(written) if is_shared else written,
+                self.dtype.itemsize * (2 if self.is_wide else 1),
+                old[first],
+            )
+        )
+        if len(first):
+            cluster.write(space, word_lanes[first], written, outcome.after[is_changed])
         return outcome.before.reshape(shape)
-
-    def _note_order(self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Name the instruction inexact where floats of several threads are added to one word."""
-        launch = cluster.launch
-        adds_floats = self.change.adds_floats or cluster.pc in launch.float_swaps
-        if not adds_floats or self.opcode in launch.inexact:
-            return
-        if space == "shared":
-            meet = launch.float_adds.meet_in_shared(cluster, lanes, addresses)
-        else:
-            meet = launch.float_adds.meet_in_global(cluster, lanes, addresses, self.dtype.itemsize)
-        if meet:
-            launch.inexact.add(self.opcode)
 
 
 def _atom(assembler: Assembler, instruction: Instruction) -> Step:

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
-from tilescope.machine.proof.recorder import Initialised
-from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase, block_index
-from tilescope.machine.step import LaneNumbers
+from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase
+from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
+from tilescope.sync.cluster_shape import LaneNumbers, block_index
+from tilescope.sync.events import MbarrierInit, MbarrierInval, MbarrierPhaseCompleted, MbarrierTest
 from tilescope.sync.mbarrier import ARRIVALS, ARRIVALS_END, Mbarrier
 
 BARRIER_BYTES = 8
@@ -76,23 +76,17 @@ def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
     """mbarrier.init; the card cuts a count to 20 bits and reports nothing, and the barrier is broken."""
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     arrivals = count % ARRIVALS_END
-    if cluster.log is not None:
-        cluster.log.add(Initialised(cluster.pc, lane, address, arrivals))
+    cluster.emit(MbarrierInit(cluster.pc, lane, address, arrivals))
     cluster.mbarriers[address] = Mbarrier(arrivals, pending=arrivals)
-    if cluster.order is not None:
-        cluster.order.mbarriers.init(address, lane)
     cluster.running_phases[address] = _FRESH
     cluster.version += 1
 
 
 def invalidate(cluster: Cluster, address: int, lane: int) -> None:
     """mbarrier.inval: the unit writes the word back to memory and forgets the barrier."""
-    if cluster.log is not None:
-        cluster.log.add(Initialised(cluster.pc, lane, address, None))
     at = np.array([lane])
     word = barrier_at(cluster, address, lane).encode()
-    if cluster.order is not None:
-        cluster.order.mbarriers.forget(address, lane)
+    cluster.emit(MbarrierInval(cluster.pc, lane, address))
     cluster.store("shared", at, np.array([address]), np.array([word], _WORD))
     cluster.mbarriers.pop(address, None)
     cluster.running_phases.pop(address, None)
@@ -112,13 +106,10 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     cluster.version += 1
     running = cluster.running_phases.get(address, _FRESH)
     if expected_bytes:
-        if cluster.order is not None:
-            cluster.order.mbarriers.named(address).expect(expected_bytes, cluster.pc)
         running = RunningPhase(running.number, running.bytes + expected_bytes)
     if after.phase != before.phase:
         _note_phase(cluster, address, before, running)
-        if cluster.order is not None:
-            cluster.order.mbarriers.end_phase(address, lane)
+        cluster.emit(MbarrierPhaseCompleted(cluster.pc, lane, address))
         running = RunningPhase(running.number + 1)
     cluster.running_phases[address] = running
     return before.encode() & _TOKEN_MASK
@@ -130,23 +121,24 @@ def complete_bytes(cluster: Cluster, address: int, lane: int, size_bytes: int) -
         change(cluster, address, lane, lambda state: state.complete_tx(size_bytes))
 
 
-def poll(cluster: Cluster, address: int, lanes: LaneNumbers, *, phase: int, is_relaxed: bool) -> npt.NDArray[np.bool_]:
-    """For each lane whether it sees the phase of that parity ended; a poll that fails is noted, so that its copies come next."""
-    order = cluster.order
-    if order is not None:
-        order.mbarriers.use(address, lanes)
-    has_ended = barrier_at(cluster, address, int(lanes[0])).passes(phase)
-    if not has_ended:
+def test_phase(
+    cluster: Cluster, address: int, lanes: LaneNumbers, *, parity: int, is_relaxed: bool
+) -> npt.NDArray[np.bool_]:
+    """For each lane whether it sees the phase of that parity completed; a failed test makes its copies come next."""
+    has_completed = barrier_at(cluster, address, int(lanes[0])).passes(parity)
+    if has_completed:
+        cluster.polled.pop(address, None)
+    else:
         cluster.polled[address] = len(lanes)
-        return np.zeros(len(lanes), np.bool_)
-    cluster.polled.pop(address, None)
-    if order is None:
-        return np.ones(len(lanes), np.bool_)
-    passes = order.mbarriers.may_pass(address, lanes)
-    if passes.any():
-        order.mbarriers.waited(address, lanes[passes], is_relaxed=is_relaxed)
-    if not passes.all():
-        cluster.version += 1  # the next poll will see something else
+    passes = np.full(len(lanes), has_completed)
+    if not cluster.bus.is_heard:
+        return passes
+    phase = cluster.running_phases.get(address, _FRESH).number - 1
+    passes = cluster.bus.test(
+        MbarrierTest(cluster.pc, lanes, address, parity, phase, has_completed, is_relaxed, passes)
+    )
+    if has_completed and not passes.all():
+        cluster.version += 1  # the next test will see something else
     return passes
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_semantics import reach_of
+from tilescope.machine.access_semantics import scope_of
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
@@ -17,11 +17,21 @@ from tilescope.machine.front import Front
 from tilescope.machine.instructions.load_store import decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.recorder import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Immediate, Instruction, Operand
-from tilescope.sync.lane_clocks import FENCED_GLOBAL, FENCED_SHARED
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import (
+    BarrierArrive,
+    ClusterArrive,
+    ClusterWait,
+    MbarrierInitFence,
+    MemoryFence,
+    ProxyFence,
+    TensormapAcquire,
+    TensormapRelease,
+    WarpSync,
+)
 from tilescope.sync.thread_limits import BARS
 
 _THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
@@ -81,13 +91,11 @@ class BlockBarrierTurn:
         cluster = schedule.cluster
         lanes = front.lanes
         expected = self._expected(cluster, lanes)
-        if cluster.order is not None:
-            cluster.order.barriers.come(rank, number, lanes)
+        waits = self.action != "arrive"
+        threads = len(lanes) if expected is None else expected
+        cluster.emit(BarrierArrive(front.pc, lanes, rank, number, threads, waits))
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
-        if self.action == "arrive":
-            if cluster.log is not None:
-                threads = len(lanes) if expected is None else expected
-                cluster.log.add(Met(front.pc, lanes, number, threads, waits=False))
+        if not waits:
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
             barrier.waiting.append(self._waiting(cluster, front))
@@ -112,23 +120,21 @@ class BlockBarrierTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWait:
+class ClusterWaitTurn:
     """barrier.cluster.wait: parks until every thread of the cluster has arrived."""
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
-        cluster = schedule.cluster
-        if cluster.log is not None:
-            cluster.log.add(MetCluster(front.pc, front.lanes, waits=True))
+        schedule.cluster.emit(ClusterWait(front.pc, front.lanes))
         if schedule.barriers.cluster_passed(front.lanes):
-            schedule.barriers.tell_order(front.lanes)
+            schedule.barriers.pass_cluster(front.lanes)
             schedule.go_on(front, front.pc + 1)
             return
         schedule.barriers.cluster_waiting.append(Waiting(front.pc + 1, front.lanes))
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterArrive:
+class ClusterArriveTurn:
     """barrier.cluster.arrive: counts the threads, which go on."""
 
     is_relaxed: bool
@@ -136,25 +142,10 @@ class ClusterArrive:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and release the threads for which that was the last arrival."""
         barriers = schedule.barriers
-        if not self.is_relaxed:
-            self._release_inits(schedule.cluster, front)
-        if schedule.cluster.order is not None:
-            phase = barriers.cluster_phase
-            schedule.cluster.order.mbarriers.publish(front.lanes)
-            schedule.cluster.order.barriers.come_to_cluster(phase, front.lanes, is_relaxed=self.is_relaxed)
+        schedule.cluster.emit(ClusterArrive(front.pc, front.lanes, barriers.cluster_phase, self.is_relaxed))
         barriers.cluster_arrive(front.lanes)
-        if schedule.cluster.log is not None:
-            schedule.cluster.log.add(MetCluster(front.pc, front.lanes, waits=False))
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
-
-    def _release_inits(self, cluster: Cluster, front: Front) -> None:
-        """A release covers all that the threads did before it, so their mbarrier.init needs no fence of its own."""
-        if cluster.order is None:
-            return
-        makers = cluster.order.mbarriers.release_inits(front.lanes)
-        if makers and cluster.log is not None:
-            cluster.log.add(Fenced(front.pc, np.array(makers), "mbarrier_init"))
 
 
 def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -212,16 +203,13 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
     words.flag("aligned")
     words.done()
     if action == "arrive":
-        return ClusterArrive("relaxed" in instruction.modifiers)
-    return ClusterWait()
+        return ClusterArriveTurn("relaxed" in instruction.modifiers)
+    return ClusterWaitTurn()
 
 
 def _meet_warps(cluster: Cluster, at: Lanes) -> None:
-    """bar.warp.sync: only the waiting counts, and the order."""
-    if cluster.order is not None:
-        cluster.order.barriers.warps(cluster.lanes(at))
-    if cluster.log is not None:
-        cluster.log.add(MetWarp(cluster.pc, at))
+    """bar.warp.sync orders memory accesses, and changes no value."""
+    cluster.emit(WarpSync(cluster.pc, cluster.lanes(at)))
 
 
 _FENCES = (
@@ -247,7 +235,7 @@ _FENCES = (
 
 
 def _fence(assembler: Assembler, instruction: Instruction) -> Step:
-    """Fence and membar change no value here, since instructions run one after another; only the order is noted."""
+    """Fence and membar change no value here, since instructions run one after another; they order accesses."""
     words = Words(instruction)
     words.without_effect()
     while words.one_of(_FENCES) is not None:
@@ -262,43 +250,34 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
         return _fence_of_proxies(modifiers)
     if "proxy" in modifiers:
         return _no_fence
-    return _fence_of_memory(reach_of(instruction))
+    return _fence_of_memory(scope_of(instruction))
 
 
 def _no_fence(cluster: Cluster, at: Lanes) -> None:
     """fence.proxy.alias: nothing here has two addresses."""
 
 
-def _fence_of_memory(reach: int) -> Step:
+def _fence_of_memory(scope: int) -> Step:
     def fence(cluster: Cluster, at: Lanes) -> None:
-        if cluster.order is not None:
-            cluster.order.fences.fence(cluster.lanes(at), reach)
+        cluster.emit(MemoryFence(cluster.pc, cluster.lanes(at), scope))
 
     return fence
 
 
 def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
     """fence.proxy.async, in shared or in global memory, or in both."""
-    fenced = [FENCED_SHARED, FENCED_GLOBAL]
-    if "global" in modifiers:
-        fenced = [FENCED_GLOBAL]
-    elif "shared::cta" in modifiers or "shared::cluster" in modifiers:
-        fenced = [FENCED_SHARED]
+    names_global = "global" in modifiers
+    names_shared = not names_global and ("shared::cta" in modifiers or "shared::cluster" in modifiers)
 
     def fence(cluster: Cluster, at: Lanes) -> None:
-        if cluster.order is not None:
-            cluster.order.witness.knowledge.fence(cluster.lanes(at), fenced)
-        if cluster.log is not None and FENCED_SHARED in fenced:
-            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))
+        lanes = cluster.lanes(at)
+        cluster.emit(ProxyFence(cluster.pc, lanes, is_for_shared=not names_global, is_for_global=not names_shared))
 
     return fence
 
 
 def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
-    if cluster.order is not None:
-        cluster.order.mbarriers.fence_init(cluster.lanes(at))
-    if cluster.log is not None:
-        cluster.log.add(Fenced(cluster.pc, at, "mbarrier_init"))
+    cluster.emit(MbarrierInitFence(cluster.pc, cluster.lanes(at)))
 
 
 def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
@@ -306,15 +285,13 @@ def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
     if "acquire" not in instruction.modifiers:
 
         def release(cluster: Cluster, at: Lanes) -> None:
-            if cluster.order is not None:
-                cluster.order.maps.release(cluster.lanes(at))
+            cluster.emit(TensormapRelease(cluster.pc, cluster.lanes(at)))
 
         return release
     addresses = decode_address(assembler, instruction.operands[0])
 
     def acquire(cluster: Cluster, at: Lanes) -> None:
-        if cluster.order is not None:
-            cluster.order.maps.acquire(cluster.lanes(at), addresses(cluster, at))
+        cluster.emit(TensormapAcquire(cluster.pc, cluster.lanes(at), addresses(cluster, at)))
 
     return acquire
 

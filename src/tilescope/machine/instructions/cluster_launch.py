@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import AsyncStoreIssued, CopyCompleted
 
 _ANSWER_BYTES = 16
 _IS_CANCELED = 3  # the word of the answer after x, y and z
@@ -78,19 +80,24 @@ def _deliver(
     pc = cluster.pc
     cluster.require_shared(np.array([lane]), np.array([target]), _ANSWER_BYTES)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
-    order = cluster.order
-    landing = None if order is None else order.bulk.load(lane, order.witness.cells_at(target, _ANSWER_BYTES), barrier)
+    issue = AsyncStoreIssued(
+        pc,
+        np.array([lane]),
+        cluster.shared_places(np.array([target])),
+        _ANSWER_BYTES,
+        barrier,
+        is_by_threads=False,
+        reason="clusterlaunchcontrol",
+    )
+    cluster.emit(issue)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
-        if order is not None and landing is not None:
-            order.bulk.landed(landing, _ANSWER_BYTES)
+        cluster.emit(CopyCompleted(pc, issue, _ANSWER_BYTES))
         rank, offset = cluster.split_shared(target)
         cluster.shared_bytes(rank)[offset : offset + _ANSWER_BYTES] = answer.view(np.uint8)
         complete_bytes(cluster, barrier, lane, _ANSWER_BYTES)
 
-    if cluster.log is not None:
-        cluster.log.refuse(pc, "clusterlaunchcontrol")
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
 
 

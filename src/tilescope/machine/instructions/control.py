@@ -16,9 +16,10 @@ from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.program import Assembler, Decoder, Moves
 from tilescope.machine.schedule import LoopVisit, Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
 from tilescope.sentence import counted
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 
 
 @dataclass(frozen=True, slots=True)

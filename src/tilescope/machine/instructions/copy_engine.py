@@ -6,13 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.proof.recorder import Copied
-from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, block_index
-from tilescope.tensor_map import Copy
+from tilescope.machine.records import RECORDS_KEPT, CopyRecord
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import BlockIndex, block_index
 from tilescope.tma.transfer import receivers
 
 Bytes = npt.NDArray[np.uint8]
@@ -70,10 +69,8 @@ def issuing_block(cluster: Cluster, lane: int) -> BlockIndex:
     return block_index(cluster.first_block, cluster.launch.cluster, int(cluster.block_of_lane[lane]))
 
 
-def note(cluster: Cluster, record: CopyRecord, tensor_copy: Copy | None = None) -> None:
+def keep_record(cluster: Cluster, record: CopyRecord) -> None:
     """Count a copy, and keep its record if there are not too many."""
-    if cluster.log is not None:
-        cluster.log.add(Copied(record.pc, record.lane, record, tensor_copy))
     cluster.launch.charge(1, record.bytes)
     copies = cluster.launch.copies
     if len(copies) < RECORDS_KEPT:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import WINDOWS, Addresses, is_in_window
+from tilescope.machine.access_kind import AccessKind, access_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.fault import (
@@ -31,13 +31,14 @@ from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_copies import decode_tensor_copy
-from tilescope.machine.observers.access_cost import AccessKind, access_kind
-from tilescope.machine.pending import Pending, Work, WorkKind
+from tilescope.machine.pending import Pending, Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.recorder import ArrivedBehindCopies, Grouped
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register, operand_text
 from tilescope.sentence import listed
+from tilescope.sync.address import WINDOWS, Addresses, is_in_window
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import CopyUnit, CpAsyncArrived, CpAsyncArriveIssued, CpAsyncIssued, GroupCommit, GroupWait
 from tilescope.sync.mbarrier import Mbarrier
 
 Sizes = npt.NDArray[np.int64]
@@ -75,7 +76,7 @@ def _prefetch(cluster: Cluster, at: Lanes) -> None:
     """Bytes into the L2 cache, which change no value."""
 
 
-def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) -> Step:
+def _group(instruction: Instruction, words: Words, kind: CopyUnit, action: str) -> Step:
     only_read = words.flag("read")
     words.done()
     if action == "commit_group":
@@ -85,42 +86,31 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
     return _wait_group(kind, _constant(instruction.operands[0]), only_read=only_read)
 
 
-def _commit(kind: WorkKind) -> Step:
+def _commit(kind: CopyUnit) -> Step:
     def commit(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
-        if cluster.order is not None and kind == "cp.async":
-            cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
-        if cluster.log is not None:
-            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=True))
+        cluster.emit(GroupCommit(cluster.pc, lanes, kind, cluster.pending.open_groups[kind][lanes]))
         cluster.pending.commit(kind, lanes)
 
     return commit
 
 
-def _wait_all(kind: WorkKind) -> Step:
+def _wait_all(kind: CopyUnit) -> Step:
     def wait_all(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
-        if cluster.log is not None:
-            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=None))
         cluster.pending.wait_all(kind, lanes)
-        if cluster.order is not None:
-            cluster.order.copies.wait_all(lanes)
+        completed = cluster.pending.open_groups[kind][lanes]
+        cluster.emit(GroupWait(cluster.pc, lanes, kind, None, only_read=False, completed=completed))
 
     return wait_all
 
 
-def _wait_group(kind: WorkKind, newest: int, *, only_read: bool) -> Step:
+def _wait_group(kind: CopyUnit, newest: int, *, only_read: bool) -> Step:
     def wait_group(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
-        if cluster.log is not None:
-            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=newest, only_read=only_read))
         cluster.pending.wait_group(kind, lanes, newest, only_read=only_read)
-        if cluster.order is not None:
-            groups_done = cluster.pending.open_groups[kind][lanes] - newest
-            if kind == "cp.async":
-                cluster.order.copies.wait(lanes, groups_done - 1)
-            else:
-                cluster.order.bulk.wait(lanes, groups_done, only_read=only_read)
+        completed = cluster.pending.open_groups[kind][lanes] - newest
+        cluster.emit(GroupWait(cluster.pc, lanes, kind, newest, only_read=only_read, completed=completed))
 
     return wait_group
 
@@ -186,16 +176,13 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, siz
         pc = cluster.pc
         cluster.require_shared(at, targets, size_bytes)
         _require_aligned_sources(lanes, sources, sizes, size_bytes)
-        if cluster.order is not None:
-            cluster.order.copies.copy(lanes, cluster.shared_places(targets), size_bytes)
-            is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
-            if is_whole.any():
-                cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
-        if cluster.costs is not None:
-            cluster.costs.charge(cluster, kind, "shared", lanes, targets)
-            read = slice(None) if sizes is None else sizes > 0
-            if sizes is None or sizes.any():
-                cluster.costs.charge(cluster, kind, "global", lanes[read], sources[read])
+        if cluster.bus.is_heard:
+            reads = np.ones(len(lanes), np.bool_) if sizes is None else sizes > 0
+            is_whole = np.ones(len(lanes), np.bool_) if sizes is None else (sizes == size_bytes)[reads]
+            places = cluster.shared_places(targets)
+            cluster.emit(
+                CpAsyncIssued(pc, lanes, targets, places, size_bytes, kind, lanes[reads], sources[reads], is_whole)
+            )
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
@@ -207,8 +194,6 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, siz
             values = _brought(cluster, some, sources[chosen], their_sizes, size_bytes)
             _copy(cluster, some, targets[chosen], values)
 
-        if cluster.log is not None:
-            cluster.log.touch(pc, lanes, "cp.async", targets, size_bytes)
         cluster.pending.add(Work("cp.async", pc, lanes, perform))
 
     return issue
@@ -278,12 +263,7 @@ def _arrive_after_copies(assembler: Assembler, instruction: Instruction, words: 
         for met in found:
             if not is_counted_by_init:
                 _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
-            if cluster.log is not None:
-                arrivals = len(met.lanes)
-                cluster.log.add(
-                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_by_init)
-                )
-            _add_arrival(cluster, met.address, met.lanes)
+            _add_arrival(cluster, met.address, met.lanes, is_counted=is_counted_by_init)
 
     return issue
 
@@ -299,12 +279,12 @@ def _expect_more(cluster: Cluster, address: int, lane: int, arrivals: int) -> No
     cluster.version += 1
 
 
-def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
+def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers, *, is_counted: bool) -> None:
     pc = cluster.pc
     pending = cluster.pending
     barrier_at(cluster, address, int(lanes[0]))
-    order = cluster.order
-    epochs = None if order is None else order.copies.arrive_behind(address, lanes)
+    issue = CpAsyncArriveIssued(pc, lanes, address, is_counted)
+    cluster.emit(issue)
     copies = [work for work in pending.works if work.kind == "cp.async" and np.isin(work.lanes, lanes).any()]
 
     def perform(some: LaneNumbers) -> None:
@@ -312,8 +292,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
             _finish_for(pending, work, some)
         cluster.pc = pc
         arrivals = len(some)
-        if order is not None and epochs is not None:
-            order.copies.arrived(address, some, epochs[np.isin(lanes, some)])
+        cluster.emit(CpAsyncArrived(pc, issue, some))
         change(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
 
     pending.add(Work("arrival", pc, lanes, perform, barrier=address))

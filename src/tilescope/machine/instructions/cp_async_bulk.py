@@ -20,16 +20,24 @@ from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
-from tilescope.machine.instructions.copy_engine import Bytes, cast_to, issuing_block, note, shared_from, writeable_from
+from tilescope.machine.instructions.copy_engine import (
+    Bytes,
+    cast_to,
+    issuing_block,
+    keep_record,
+    shared_from,
+    writeable_from,
+)
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.observers.operand_reads import forget_bytes
-from tilescope.machine.observers.thread_tiles import forget_stores
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
-from tilescope.machine.records import CopyRecord
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.records import CopyKind, CopyRecord
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import CopyCompleted, CopyIssued, CopyRequested
+from tilescope.sync.footprint import one_row
 from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma.bulk import bulk_bytes, require_aligned
 from tilescope.tma.elements import combined
@@ -166,8 +174,7 @@ def _issue_load(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     """Global memory into the shared memory of one block, or of all that a multicast reaches."""
     lane = ends.lane
     _require_aligned(lane, shared_address=ends.target, other_address=ends.source)
-    if cluster.costs is not None:
-        cluster.costs.charge_bulk("load", ends.size_bytes)
+    cluster.emit(CopyRequested(cluster.pc, lane, "load", None, None, ends.size_bytes))
     targets = [ends.target]
     barriers = [ends.barrier]
     if form.cta_mask is not None:
@@ -182,11 +189,6 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     """Shared memory of the own block into that of any block of the cluster."""
     _require_aligned(ends.lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, ends.lane, ends.source, ends.size_bytes)
-    if cluster.order is not None and ends.size_bytes:
-        source = cluster.order.witness.cells_at(ends.source, ends.size_bytes)
-        cluster.order.bulk.between_blocks(ends.lane, source, ends.barrier)
-    if cluster.log is not None:
-        cluster.log.refuse(cluster.pc, "a bulk copy from shared memory to the shared memory of a block")
     _add_load(cluster, form, ends, _read_shared)
 
 
@@ -203,36 +205,37 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
     pc = cluster.pc
     shared_from(cluster, lane, ends.target, ends.size_bytes)
     cluster.require_shared(np.array([lane]), np.array([ends.barrier]), BARRIER_BYTES)
-    note(
-        cluster,
-        CopyRecord(
-            pc=pc,
-            block=issuing_block(cluster, lane),
-            lane=lane,
-            kind="load" if form.reduction is None else "reduce",
-            bytes=ends.size_bytes,
-            shared_address=ends.target,
-            barrier=ends.barrier,
-            other_address=ends.source,
-        ),
+    record = CopyRecord(
+        pc=pc,
+        block=issuing_block(cluster, lane),
+        lane=lane,
+        kind="load" if form.reduction is None else "reduce",
+        bytes=ends.size_bytes,
+        shared_address=ends.target,
+        barrier=ends.barrier,
+        other_address=ends.source,
     )
-    order = cluster.order
-    landing = None
-    if order is not None and ends.size_bytes:
-        target_cells = order.witness.cells_at(ends.target, ends.size_bytes)
-        landing = order.bulk.load(lane, target_cells, ends.barrier, is_reduction=form.reduction is not None)
-        if read is _read_global:
-            order.bulk.read_memory(lane, order.witness.global_cells_at(ends.source, ends.size_bytes), landing)
+    keep_record(cluster, record)
+    is_from_memory = read is _read_global
+    issue = CopyIssued(
+        pc,
+        lane,
+        record,
+        shared=one_row(cluster.shape.place(ends.target), ends.size_bytes) if ends.size_bytes else None,
+        memory=one_row(ends.source, ends.size_bytes) if is_from_memory and ends.size_bytes else None,
+        is_reduction=form.reduction is not None,
+        barrier=ends.barrier,
+        group=0,
+        source=None if is_from_memory else one_row(cluster.shape.place(ends.source), ends.size_bytes),
+    )
+    cluster.emit(issue)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
-        if order is not None and landing is not None:
-            order.bulk.landed(landing, ends.size_bytes)
         if ends.size_bytes:
+            cluster.emit(CopyCompleted(pc, issue, ends.size_bytes))
             target = shared_from(cluster, lane, ends.target, ends.size_bytes)
             form.write(target[: ends.size_bytes], _by_lane(read, cluster, ends))
-            forget_bytes(cluster, ends.target, ends.size_bytes)
-            forget_stores(cluster, ends.target, ends.size_bytes)
         complete_bytes(cluster, ends.barrier, lane, ends.size_bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=ends.barrier))
@@ -254,25 +257,30 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     size_bytes = ends.size_bytes
     _require_aligned(lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, lane, ends.source, size_bytes)
-    if cluster.costs is not None:
-        cluster.costs.charge_bulk("store" if form.reduction is None else "reduce", size_bytes)
-    note(
-        cluster,
-        CopyRecord(
-            pc=pc,
-            block=issuing_block(cluster, lane),
-            lane=lane,
-            kind="store" if form.reduction is None else "reduce",
-            bytes=size_bytes,
-            shared_address=ends.source,
-            other_address=ends.target,
-        ),
+    direction: CopyKind = "store" if form.reduction is None else "reduce"
+    cluster.emit(CopyRequested(pc, lane, direction, None, None, size_bytes))
+    record = CopyRecord(
+        pc=pc,
+        block=issuing_block(cluster, lane),
+        lane=lane,
+        kind=direction,
+        bytes=size_bytes,
+        shared_address=ends.source,
+        other_address=ends.target,
     )
-    if cluster.order is not None and size_bytes:
-        group = int(cluster.pending.open_groups["bulk"][lane])
-        cluster.order.bulk.store(lane, cluster.order.witness.cells_at(ends.source, size_bytes), group)
-        written = cluster.order.witness.global_cells_at(ends.target, size_bytes)
-        cluster.order.bulk.write_memory(lane, written, group, is_reduction=form.reduction is not None)
+    keep_record(cluster, record)
+    cluster.emit(
+        CopyIssued(
+            pc,
+            lane,
+            record,
+            shared=one_row(cluster.shape.place(ends.source), size_bytes) if size_bytes else None,
+            memory=one_row(ends.target, size_bytes) if size_bytes else None,
+            is_reduction=form.reduction is not None,
+            barrier=None,
+            group=int(cluster.pending.open_groups["bulk"][lane]),
+        )
+    )
     held: list[Bytes] = []
 
     def read() -> None:

@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ASSERT, KernelFaultError
 from tilescope.machine.instructions.control import call_lists, called_function
 from tilescope.machine.instructions.printf import Conversion, converted, parts_of
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction, Variable
+from tilescope.sync.address import Addresses
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 
 HOST_CALLS = frozenset({"vprintf", "__assertfail", "malloc", "free"})
 PRINTED_CHARACTERS = 1 << 20  # as much as the card's buffer holds; what follows is left out

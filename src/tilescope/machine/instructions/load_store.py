@@ -11,24 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.address import (
-    PARAM_WINDOW,
-    SHARED_OFFSET_MASK,
-    SHARED_RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BYTES,
-    WINDOWS,
-    Addresses,
-    Space,
-    is_in_window,
-)
+from tilescope.machine.access_kind import access_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.observers.access_cost import access_kind
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
 from tilescope.machine.special import CLOCKS, require_special
-from tilescope.machine.step import Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
@@ -42,6 +31,18 @@ from tilescope.ptx.syntax import (
     operand_text,
 )
 from tilescope.sentence import counted
+from tilescope.sync.address import (
+    PARAM_WINDOW,
+    SHARED_OFFSET_MASK,
+    SHARED_RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    WINDOWS,
+    Addresses,
+    Space,
+    is_in_window,
+)
+from tilescope.sync.cluster_shape import Lanes
 
 AddressOf = Callable[[Cluster, Lanes], Addresses]
 _PARTS = (2, 4)  # of a value that a mov joins or splits
@@ -90,16 +91,12 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
     is_signed = type_name.startswith("s")
-    kind = access_kind("ld", dtype.itemsize * pieces)
-    is_counted = "const" not in instruction.modifiers  # constants have a cache of their own
+    is_counted = "const" not in instruction.modifiers  # constants have a separate cache
+    cost = access_kind("ld", dtype.itemsize * pieces) if is_counted else None
 
     def load(cluster: Cluster, at: Lanes) -> None:
         places = addresses(cluster, at)
-        loaded = cluster.load(space, at, places, dtype, pieces)
-        if is_counted and cluster.costs is not None:
-            cluster.costs.charge(cluster, kind, space, at, places)
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
+        loaded = cluster.load(space, at, places, dtype, pieces, cost=cost)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return
@@ -143,7 +140,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     _require_registers(elements, count, bits)
     sources = [assembler.source(one, type_name) for one in elements]
     addresses = decode_address(assembler, instruction.operands[0])
-    kind = access_kind("st", count * bits // 8)
+    cost = access_kind("st", count * bits // 8)
 
     def store(cluster: Cluster, at: Lanes) -> None:
         if count == 1:
@@ -154,11 +151,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
             join = np.concatenate if parts[0].ndim > 1 else _stacked
             values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
         places = addresses(cluster, at)
-        cluster.store(space, at, places, values)
-        if cluster.costs is not None:
-            cluster.costs.charge(cluster, kind, space, at, places)
-        if cluster.log is not None:
-            cluster.log.store(cluster.pc, at, places, values, space)
+        cluster.store(space, at, places, values, cost=cost)
 
     return store
 

@@ -11,17 +11,18 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses
+from tilescope.machine.access_kind import matrix_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.load_store import decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups
-from tilescope.machine.observers.access_cost import matrix_kind
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.matrix_form import ROW_BYTES, MatrixForm, named_form
 from tilescope.ptx.syntax import Address, Instruction, Operand
+from tilescope.sync.address import Addresses
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.tma.elements import unpacked
 
 _WORD = np.dtype(np.uint64)
@@ -36,18 +37,13 @@ class _Rows:
         self.space = space_of(assembler, operand, words.space())
         self.addresses = decode_address(assembler, operand)
         self.rows = rows
-        self.kind = matrix_kind(instruction.opcode, ROW_BYTES)
+        self.cost = matrix_kind(instruction.opcode, ROW_BYTES)
 
     def find(self, cluster: Cluster, warps: LaneGroups) -> tuple[LaneNumbers, Addresses]:
         """The lanes that give addresses, and these."""
         lanes = warps.lane_numbers(cluster).reshape(-1, WARP_LANES)[:, : self.rows].ravel()
         addresses = self.addresses(cluster, warps.lanes).reshape(-1, WARP_LANES)[:, : self.rows].ravel()
         return lanes, addresses
-
-    def charge(self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Count what the rows cost that were loaded or stored."""
-        if cluster.costs is not None:
-            cluster.costs.charge_matrices(cluster, self.kind, self.space, lanes, addresses)
 
 
 def _form(instruction: Instruction) -> tuple[MatrixForm, int]:
@@ -69,10 +65,7 @@ def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     def load(cluster: Cluster, at: Lanes) -> None:
         warps = lane_groups(cluster, at)
         lanes, addresses = rows.find(cluster, warps)
-        words = cluster.load(rows.space, lanes, addresses, _WORD, _ROW_WORDS)
-        rows.charge(cluster, lanes, addresses)
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, lanes, "read", addresses, ROW_BYTES, space=rows.space)
+        words = cluster.load(rows.space, lanes, addresses, _WORD, _ROW_WORDS, cost=rows.cost)
         tile.fill(cluster, targets, warps, _stored_elements(words.view(np.uint8), form))
 
     return Collective(load)
@@ -96,10 +89,7 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
         warps = lane_groups(cluster, at)
         lanes, addresses = rows.find(cluster, warps)
         elements = tile.gathered(cluster, sources, warps)
-        cluster.store(rows.space, lanes, addresses, elements.reshape(len(lanes), -1).view(_WORD))
-        rows.charge(cluster, lanes, addresses)
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, lanes, "write", addresses, ROW_BYTES, space=rows.space)
+        cluster.store(rows.space, lanes, addresses, elements.reshape(len(lanes), -1).view(_WORD), cost=rows.cost)
 
     return Collective(store)
 

@@ -11,19 +11,19 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
-from tilescope.machine.instructions.barrier_unit import Meeting, change, initialise, invalidate, meetings, poll
+from tilescope.machine.instructions.barrier_unit import Meeting, change, initialise, invalidate, meetings, test_phase
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.recorder import Arrived
-from tilescope.machine.records import RunningPhase
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction, Operand
-from tilescope.sync.detector.mbarrier_order import ArrivalOrder
+from tilescope.sync.access import ArrivalSemantics
+from tilescope.sync.address import SHARED_WINDOW, Addresses, Space, is_in_window
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import MbarrierArrive, MbarrierExpect
 from tilescope.sync.mbarrier import Mbarrier
 
 Flags = npt.NDArray[np.bool_]
@@ -108,25 +108,14 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
 
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
-            if cluster.order is not None:
-                cluster.order.mbarriers.issue(met.address, met.lanes, "arrival")
             total = _sum_of(cluster, size, met.lanes)
-            if cluster.log is not None:
-                _log_bytes(cluster, met, total, is_expected=is_expected)
+            cluster.emit(MbarrierExpect(cluster.pc, met.lanes, met.address, total, is_completion=not is_expected))
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
             else:
                 change(cluster, met.address, int(met.lanes[0]), _completing(total))
 
     return count
-
-
-def _log_bytes(cluster: Cluster, met: Meeting, size_bytes: int, *, is_expected: bool) -> None:
-    assert cluster.log is not None
-    if is_expected:
-        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, 0, size_bytes))
-    else:
-        cluster.log.refuse(cluster.pc, "mbarrier.complete_tx by a thread")
 
 
 def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
@@ -145,7 +134,7 @@ def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
 
 def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
     """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
-    order = ArrivalOrder("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
+    semantics = ArrivalSemantics("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
     has_bytes = words.flag("expect_tx")
     words.flag("noComplete")
     space = words.space()
@@ -161,7 +150,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
     def come(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
-            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, order=order)
+            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, semantics=semantics)
             if target is not None:
                 cluster.registers[target][met.lanes] = np.uint64(token)
 
@@ -169,7 +158,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
 
 def _come(
-    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, order: ArrivalOrder
+    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, semantics: ArrivalSemantics
 ) -> int:
     """The arrivals of one warp at one barrier, and their token."""
     arrivals = len(met.lanes)
@@ -178,11 +167,8 @@ def _come(
         size_bytes = _sum_of(cluster, number, met.lanes)
     elif number is not None:
         arrivals = _sum_of(cluster, number, met.lanes)
-    if cluster.log is not None:
-        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, arrivals, size_bytes, is_drop))
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
-    if cluster.order is not None:
-        cluster.order.mbarriers.arrive(met.address, met.lanes, order)
+    cluster.emit(MbarrierArrive(cluster.pc, met.lanes, met.address, arrivals, size_bytes, is_drop, semantics))
     return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
 
@@ -238,13 +224,7 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *
         address = int(addresses[first])
         parity = int(phases[first])
         own = lanes[is_asked]
-        sees_end = poll(cluster, address, own, phase=parity, is_relaxed=is_relaxed)
-        passed[is_asked] = sees_end
-        if cluster.log is not None:
-            running = cluster.running_phases.get(address, RunningPhase()).number
-            for answer in np.unique(sees_end).tolist():
-                asking = own[sees_end == answer]
-                cluster.log.polled(cluster.pc, asking, address, parity=parity, phase=running - 1, has_passed=answer)
+        passed[is_asked] = test_phase(cluster, address, own, parity=parity, is_relaxed=is_relaxed)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

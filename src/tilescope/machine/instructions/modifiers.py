@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilescope.arch import Arch
-from tilescope.machine.address import Space
 from tilescope.machine.step import RefusedError
 from tilescope.ptx.opcode import meaning_of
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Module
+from tilescope.sync.address import Space
 
 _SPACES: dict[str, Space] = {
     "global": "global",

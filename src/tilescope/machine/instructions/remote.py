@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.atomics import change_of, changed_words
@@ -24,10 +23,12 @@ from tilescope.machine.instructions.mbarrier_instructions import decode_shared_a
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
 from tilescope.sentence import counted
-from tilescope.sync.detector.bulk_copies import Landing
+from tilescope.sync.address import Addresses
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import AsyncStoreIssued, CopyCompleted
 
 Write = Callable[[Cluster, LaneNumbers, Addresses, Values], None]
 
@@ -127,30 +128,34 @@ def _ends(assembler: Assembler, instruction: Instruction, words: Words) -> tuple
 
 def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
     """One piece of work for all lanes that report to the same mbarrier. Addresses that are wrong fault at once."""
-    if cluster.log is not None:
-        cluster.log.refuse(cluster.pc, "a store or reduction that arrives later")
     cluster.require_shared(delivery.lanes, delivery.addresses, delivery.size_bytes)
     cluster.require_shared(delivery.lanes, delivery.barriers, BARRIER_BYTES)
     for barrier in np.unique(delivery.barriers).tolist():
         own = delivery.of(delivery.barriers == barrier)
-        landing = None
-        if cluster.order is not None:
-            landing = cluster.order.bulk.store_async(own.lanes, own.addresses, own.size_bytes, barrier)
+        issue = AsyncStoreIssued(
+            cluster.pc,
+            own.lanes,
+            cluster.shared_places(own.addresses),
+            own.size_bytes,
+            barrier,
+            is_by_threads=True,
+            reason="a store or reduction that arrives later",
+        )
+        cluster.emit(issue)
         cluster.pending.add(
-            Work("load", cluster.pc, own.lanes, _performing(cluster, own, write, landing), barrier=barrier)
+            Work("load", cluster.pc, own.lanes, _performing(cluster, own, write, issue), barrier=barrier)
         )
 
 
 def _performing(
-    cluster: Cluster, delivery: Delivery, write: Write, landing: Landing | None
+    cluster: Cluster, delivery: Delivery, write: Write, issue: AsyncStoreIssued
 ) -> Callable[[LaneNumbers], None]:
     """What is done when the values arrive."""
     pc = cluster.pc
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
-        if cluster.order is not None and landing is not None:
-            cluster.order.bulk.landed(landing, delivery.size_bytes * len(lanes))
+        cluster.emit(CopyCompleted(pc, issue, delivery.size_bytes * len(lanes)))
         own = delivery.of(np.isin(delivery.lanes, lanes))
         write(cluster, own.lanes, own.addresses, own.values)
         complete_bytes(cluster, int(own.barriers[0]), int(lanes[0]), own.size_bytes * len(lanes))

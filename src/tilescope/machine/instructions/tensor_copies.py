@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, is_in_window
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import (
     ILLEGAL_ADDRESS,
@@ -31,23 +30,24 @@ from tilescope.machine.instructions.copy_engine import (
     cast_to,
     global_from,
     issuing_block,
-    note,
+    keep_record,
     shared_from,
     writeable_from,
 )
 from tilescope.machine.instructions.cp_async_bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words, require_target
-from tilescope.machine.observers.thread_tiles import forget_stores
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand, operand_text
 from tilescope.sentence import counted
-from tilescope.sync.detector.context import Witness
-from tilescope.sync.shadow.shadow_cells import CellNumbers, Cells
+from tilescope.sync.address import PARAM_WINDOW, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, is_in_window
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import CopyCompleted, CopyIssued, CopyRead, CopyRequested, MapRead
+from tilescope.sync.footprint import Rows, one_row
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.copy_instruction import Direction
 from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
@@ -165,11 +165,9 @@ def _for_each_lane(form: TensorForm) -> Step:
             cluster.lanes(at).tolist(), map_addresses, shared_addresses, barriers, strict=True
         ):
             number = _map_number(cluster, lane, map_address)
-            if cluster.order is not None:
-                cluster.order.maps.use(map_address, lane)
+            cluster.emit(MapRead(cluster.pc, lane, map_address))
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
-            if cluster.costs is not None:
-                cluster.costs.charge_box(copy, number)
+            cluster.emit(CopyRequested(cluster.pc, lane, copy.direction, copy, number, 0))
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
             else:
@@ -252,25 +250,31 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
-    note(cluster, record, copy)
-    order = cluster.order
-    landing = None
-    if order is not None:
-        landing = order.bulk.load(lane, _shared_cells(order.witness, copy), barrier)
-        order.bulk.read_memory(lane, _global_cells(order.witness, copy), landing)
-        order.bulk.read_map(map_address, landing)
+    keep_record(cluster, record)
+    issue = None
+    if cluster.bus.is_heard:
+        issue = CopyIssued(
+            pc,
+            lane,
+            record,
+            shared=_written_bytes(cluster, copy),
+            memory=_global_bytes(copy),
+            is_reduction=False,
+            barrier=barrier,
+            group=0,
+            map_address=map_address,
+            tensor_copy=copy,
+        )
+        cluster.emit(issue)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
-        if order is not None and landing is not None:
-            order.bulk.landed(landing, record.bytes)
+        if issue is not None:
+            cluster.emit(CopyCompleted(pc, issue, record.bytes))
         try:
             deliver(copy, global_from(cluster.memory, tensor_map.address), {_rest_named(copy): target})
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
-        if cluster.costs is not None:
-            cluster.costs.operands.wrote(cluster, copy, map_number, pc)
-            forget_stores(cluster, copy.smem_address, max(record.bytes, tensor_map.smem_bytes))
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
@@ -286,14 +290,22 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
-    note(cluster, _record(cluster, lane, copy, map_number, None), copy)
-    if cluster.order is not None:
-        group = int(cluster.pending.open_groups["bulk"][lane])
-        cluster.order.bulk.store(lane, _stored_cells(cluster.order.witness, copy), group)
-        is_reduction = copy.reduce is not None
-        cluster.order.bulk.write_memory(
-            lane, _global_cells(cluster.order.witness, copy), group, is_reduction=is_reduction
+    record = _record(cluster, lane, copy, map_number, None)
+    keep_record(cluster, record)
+    issue = None
+    if cluster.bus.is_heard:
+        issue = CopyIssued(
+            pc,
+            lane,
+            record,
+            shared=_read_bytes(cluster, copy),
+            memory=_global_bytes(copy),
+            is_reduction=copy.reduce is not None,
+            barrier=None,
+            group=int(cluster.pending.open_groups["bulk"][lane]),
+            tensor_copy=copy,
         )
+        cluster.emit(issue)
     held: list[Bytes] = []
 
     def read() -> None:
@@ -302,8 +314,8 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
             held.append(read_rows(copy, source, _rest_named(copy)))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
-        if cluster.costs is not None:
-            cluster.costs.tiles.stored(cluster, copy, map_number, pc)
+        if issue is not None:
+            cluster.emit(CopyRead(pc, issue))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
@@ -315,19 +327,19 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
 
 
-def _shared_cells(witness: Witness, copy: Copy) -> Cells:
-    """The cells of shared memory that a copy touches: its whole box, or the pieces of rows that leave gaps."""
+def _written_bytes(cluster: Cluster, copy: Copy) -> Rows:
+    """The bytes of shared memory that a load writes: its whole box, or the pieces of rows that leave gaps."""
     tensor_map: AnyMap = copy.tensor_map
     walked = walk(copy)
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
-        return witness.cells_at(copy.smem_address, walked.rows * row_bytes)
+        return one_row(cluster.shape.place(copy.smem_address), walked.rows * row_bytes)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
-    return _cells_of_pieces(witness, copy, placed.places, placed.piece_bytes)
+    return _rows_of_pieces(cluster, copy, placed.places, placed.piece_bytes)
 
 
-def _stored_cells(witness: Witness, copy: Copy) -> Cells:
-    """The cells of shared memory that a store takes from: nothing of its box that lies outside the tensor.
+def _read_bytes(cluster: Cluster, copy: Copy) -> Rows:
+    """The bytes of shared memory that a store reads: nothing of its box that lies outside the tensor.
 
     So the columns that pad a tile against bank conflicts need not be written, where the box is wider than the tensor.
     """
@@ -336,29 +348,24 @@ def _stored_cells(witness: Witness, copy: Copy) -> Cells:
     is_dense = walked.row_bytes == tensor_map.inner_bytes and not tensor_map.interleave.slice_bytes
     is_whole = walked.all_inside and walked.low_bytes == 0 and walked.reach_bytes == walked.row_bytes
     if is_whole or not is_dense:
-        return _shared_cells(witness, copy)
+        return _written_bytes(cluster, copy)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
     pieces = placed.places.reshape(walked.rows, -1)
     starts = np.arange(pieces.shape[1]) * placed.piece_bytes
     is_in_reach = (starts < walked.reach_bytes) & (starts + placed.piece_bytes > walked.low_bytes)
-    return _cells_of_pieces(witness, copy, pieces[walked.inside[:, None] & is_in_reach], placed.piece_bytes)
+    return _rows_of_pieces(cluster, copy, pieces[walked.inside[:, None] & is_in_reach], placed.piece_bytes)
 
 
-def _cells_of_pieces(witness: Witness, copy: Copy, pieces: npt.NDArray[np.intp], piece_bytes: int) -> CellNumbers:
-    """The cells of some pieces, which are counted from the copy's first byte of shared memory on."""
-    first = witness.cells_at(copy.smem_address, 1).start
-    per_piece = piece_bytes // witness.cell_bytes
-    if per_piece <= 1:
-        return np.unique(first + pieces * piece_bytes // witness.cell_bytes)
-    cells: CellNumbers = (first + pieces[:, None] * per_piece + np.arange(per_piece)).ravel()
-    return cells
+def _rows_of_pieces(cluster: Cluster, copy: Copy, pieces: npt.NDArray[np.intp], piece_bytes: int) -> Rows:
+    """Pieces that are counted from the copy's first byte of shared memory on."""
+    return Rows(cluster.shape.place(copy.smem_address) + pieces * piece_bytes, piece_bytes)
 
 
-def _global_cells(witness: Witness, copy: Copy) -> CellNumbers:
-    """The cells of global memory that lie wholly in the part of the tensor that a copy touches."""
+def _global_bytes(copy: Copy) -> Rows:
+    """The part of the tensor in global memory that a copy reads or writes."""
     walked = walk(copy)
     starts = copy.tensor_map.address + walked.starts[walked.inside] + walked.low_bytes
-    return witness.global_cells_of_rows(starts, walked.high_bytes - walked.low_bytes)
+    return Rows(starts, walked.high_bytes - walked.low_bytes)
 
 
 def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:

@@ -10,8 +10,10 @@ from tilescope.machine.instructions.load_store import AddressOf, decode_address,
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.records import CutEdit
-from tilescope.machine.step import Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, operand_text
+from tilescope.sync.cluster_shape import Lanes
+from tilescope.sync.events import TensormapRelease
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS, edited_descriptor, is_in_rank, kept_value
 
@@ -58,15 +60,13 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
         for lane, address, number in zip(lanes, addresses(cluster, at), values, strict=True):
             alone = np.array([lane])
             places = address + np.arange(_WORDS) * _WORD.itemsize
-            held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
+            held = cluster.read(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
             if field in KEPT_VALUES and is_in_rank(edited, field, ordinal):
                 kept = kept_value(edited, field, ordinal)
                 if kept != number:
                     cluster.launch.cut_edits.setdefault(cluster.pc, CutEdit(cluster.pc, field, ordinal, number, kept))
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
-            if cluster.log is not None:
-                cluster.log.touch(cluster.pc, alone, "write", places[:1], DESCRIPTOR_BYTES, space=space)
 
     return replace
 
@@ -96,10 +96,7 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
         for offset in range(0, DESCRIPTOR_BYTES, _PAIR * _WORD.itemsize):
             pair = cluster.load("shared", at, source + offset, _WORD, _PAIR)
             cluster.store("global", at, target + offset, pair)
-        if cluster.order is not None:
-            cluster.order.maps.release(cluster.lanes(at))
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, at, "read", source, DESCRIPTOR_BYTES)
+        cluster.emit(TensormapRelease(cluster.pc, cluster.lanes(at)))
 
     return copy
 

@@ -25,8 +25,9 @@ from tilescope.machine.cluster import Words as Values
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Constant, Decoder
-from tilescope.machine.step import Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction, Operand, Pair
+from tilescope.sync.cluster_shape import Lanes
 
 Rows = npt.NDArray[Any]  # (warps, 32)
 

@@ -17,16 +17,17 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, float_swaps
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.program import Program
-from tilescope.machine.proof.recorder import EventLog
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.step import Versions
+from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.detector.context import LaunchOrder
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
@@ -62,14 +63,14 @@ class Launch:
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     costs: Costs | None = None  # what memory accesses cost; None: nobody counts
-    float_adds: FloatAdds = field(default_factory=FloatAdds)
+    float_adds: FloatAdds = field(init=False)
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
     float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
-    log: EventLog | None = None  # of the first cluster that runs
+    recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
-    order: LaunchOrder | None = None  # None: nobody asks what is wrong
+    detector: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
     max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
     begun: float = field(default_factory=time.thread_time)
@@ -77,7 +78,7 @@ class Launch:
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
     )  # first blocks of the clusters that have not begun
-    _is_log_taken: bool = False
+    _is_recorder_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
@@ -85,6 +86,7 @@ class Launch:
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
         self.float_swaps = float_swaps(self.program)
+        self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
 
     @property
     def block_threads(self) -> int:
@@ -113,12 +115,18 @@ class Launch:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
 
-    def take_log(self) -> EventLog | None:
-        """The log, for the first cluster that asks."""
-        if self._is_log_taken:
+    def cluster_shape(self, first_block: BlockIndex) -> ClusterShape:
+        """The shape of the cluster that begins at a block of the grid."""
+        return ClusterShape(
+            first_block, self.cluster, self.block_threads, self.block_lanes, self.shared_end, self.shared_stride
+        )
+
+    def take_recorder(self) -> Recorder | None:
+        """The recorder, for the first cluster that asks."""
+        if self._is_recorder_taken:
             return None
-        self._is_log_taken = True
-        return self.log
+        self._is_recorder_taken = True
+        return self.recorder
 
     def cancel_cluster(self) -> tuple[int, int, int] | None:
         """The first block of the next cluster, which will not be started now; None where all have begun."""

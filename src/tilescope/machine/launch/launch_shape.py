@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.errors import Violation, raise_all
-from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.program import Program
 from tilescope.reading import integer, integers, plain_int
 from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.sync.address import SHARED_RESERVED_BYTES
 from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
 
 Extents = tuple[int, int, int]

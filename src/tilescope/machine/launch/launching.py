@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
-from tilescope.machine.address import WINDOW_BYTES, WINDOWS
 from tilescope.machine.kernel import DEFAULT_MAX_STEPS, Kernel
 from tilescope.machine.launch.argument_making import ReadArray, made_arguments
 from tilescope.machine.launch.argument_text import argument_words
@@ -25,6 +24,7 @@ from tilescope.machine.report.run import KernelRun
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.rule import rule
 from tilescope.sentence import shortened
+from tilescope.sync.address import WINDOW_BYTES, WINDOWS
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
 

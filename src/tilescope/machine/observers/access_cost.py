@@ -11,57 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses
-from tilescope.machine.records import BlockIndex, block_index
-from tilescope.machine.step import LaneNumbers
+from tilescope.machine.access_kind import AccessKind
 from tilescope.smem.banks import count_ideal, count_wavefronts
-from tilescope.smem.op import SMEM_OP, SmemOp
+from tilescope.sync.address import Addresses
+from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
 
 Mask = npt.NDArray[np.bool_]
 SECTOR_BYTES = 32
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
 _MOST_WAITING = 1 << 15  # lanes whose addresses wait to be counted together
-
-
-class AccessKind(NamedTuple):
-    """What every lane of an instruction asks of memory."""
-
-    size_bytes: int
-    shared_op: SmemOp | None  # how shared memory serves it; None: no card was measured
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes of a warp give an address, from the first one on."""
-        return WARP_LANES if self.shared_op is None else self.shared_op.lanes
-
-
-def access_kind(verb: Literal["ld", "st", "cp.async"], size_bytes: int) -> AccessKind:
-    """Loads, stores and copies of some bytes a lane; atomics are served as stores of their width.
-
-    >>> access_kind("ld", 16).shared_op.name, access_kind("cp.async", 8).shared_op.name
-    ('ld.b128', 'cp.async.8')
-    """
-    name = f"cp.async.{size_bytes}" if verb == "cp.async" else f"{verb}.b{size_bytes * 8}"
-    return AccessKind(size_bytes, SMEM_OP.get(name))
-
-
-def matrix_kind(opcode: str, row_bytes: int) -> AccessKind:
-    """A row of a matrix for every lane of ldmatrix or stmatrix that gives an address.
-
-    >>> matrix_kind("ldmatrix.sync.aligned.m8n8.x4.shared.b16", 16).shared_op.lanes
-    32
-    """
-    try:
-        return AccessKind(row_bytes, SmemOp.named(opcode))
-    except RuleError:
-        return AccessKind(row_bytes, None)
 
 
 class Where(NamedTuple):

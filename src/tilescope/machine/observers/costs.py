@@ -11,36 +11,32 @@ memory, and cp.async.cg, which goes past L1.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.address import (
-    SHARED_RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BYTES,
-    WINDOWS,
-    Addresses,
-    Space,
-    is_in_window,
-)
-from tilescope.machine.observers.access_cost import (
-    AccessCounter,
-    AccessKind,
-    Execution,
-    Where,
-    sectors_of,
-    wavefronts_of,
-)
-from tilescope.machine.observers.operand_reads import OperandReads
-from tilescope.machine.observers.thread_tiles import ThreadTiles
+from tilescope.machine.access_kind import AccessKind
+from tilescope.machine.observers.access_cost import AccessCounter, Execution, Where, sectors_of, wavefronts_of
+from tilescope.machine.observers.operand_reads import OperandReads, forget_bytes
+from tilescope.machine.observers.shared_marks import WORD_BYTES, SharedMarks
+from tilescope.machine.observers.thread_tiles import ThreadTiles, forget_stores
+from tilescope.machine.program import Program
 from tilescope.machine.records import CopyKind
-from tilescope.machine.step import LaneNumbers, Lanes
-from tilescope.tensor_map import Copy
+from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
+from tilescope.sync.bus import Handler
+from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers
+from tilescope.sync.events import (
+    AsyncStoreIssued,
+    Atomic,
+    CopyCompleted,
+    CopyRead,
+    CopyRequested,
+    CpAsyncIssued,
+    Load,
+    OperandRead,
+    Store,
+)
 from tilescope.tma.walk import walk
-
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
 
 
 @dataclass(slots=True)
@@ -81,37 +77,24 @@ class Costs:
     sectors: AccessCounter = field(default_factory=lambda: AccessCounter(sectors_of))
     traffic: dict[TrafficKey, Traffic] = field(default_factory=dict)
     operands: OperandReads = field(default_factory=OperandReads)
-    tiles: ThreadTiles = field(default_factory=ThreadTiles)
+    tiles: ThreadTiles = field(init=False)
 
-    def charge(self, cluster: Cluster, kind: AccessKind, space: Space, at: Lanes, addresses: Addresses) -> None:
-        """Count an access of some lanes that went well."""
-        if space == "shared":
-            self._charge_shared(cluster, kind, at, addresses)
-        elif space == "global":
-            self._charge_global(cluster, kind, at, addresses)
-        elif space == "generic":
-            self._charge_generic(cluster, kind, at, addresses)
+    def __post_init__(self) -> None:
+        self.tiles = ThreadTiles(self.operands)
 
-    def charge_matrices(
-        self, cluster: Cluster, kind: AccessKind, space: Space, at: LaneNumbers, rows: Addresses
-    ) -> None:
-        """Count ldmatrix or stmatrix: `rows` are the addresses of the first lanes of every warp."""
-        if kind.shared_op is None or space not in ("shared", "generic"):
+    def handlers(self, cluster: ClusterShape, program: Program) -> dict[type, Handler]:
+        """What counts the events of one cluster."""
+        return ClusterCosts(self, cluster, SharedMarks(cluster, program)).handlers()
+
+    def count_copy(self, event: CopyRequested) -> None:
+        """Count a copy once, also if several blocks receive it."""
+        traffic = self._traffic(event.map_number, event.direction)
+        if event.tensor_copy is None:
+            traffic.add(1 if event.size_bytes else 0, event.size_bytes)
             return
-        own = rows - SHARED_WINDOW if space == "generic" else rows
-        if int(own.min()) < 0 or int(own.max()) >= WINDOW_BYTES:  # generic addresses that lead elsewhere
-            return
-        self.wavefronts.add(_execution(cluster, kind, at, own))
-
-    def charge_box(self, copy: Copy, map_number: int) -> None:
-        """Count a tensor copy once, also if several blocks receive it."""
-        walked = walk(copy)
+        walked = walk(event.tensor_copy)
         rows = walked.rows if walked.all_inside else int(np.count_nonzero(walked.inside))
-        self._traffic(map_number, copy.direction).add(rows, walked.high_bytes - walked.low_bytes)
-
-    def charge_bulk(self, direction: CopyKind, size_bytes: int) -> None:
-        """Count a bulk copy from or to global memory."""
-        self._traffic(None, direction).add(1 if size_bytes else 0, size_bytes)
+        traffic.add(rows, walked.high_bytes - walked.low_bytes)
 
     def _traffic(self, map_number: int | None, direction: CopyKind) -> Traffic:
         return self.traffic.setdefault(TrafficKey(map_number, direction), Traffic())
@@ -122,38 +105,100 @@ class Costs:
         self.sectors.finish()
         self.tiles.finish()
 
-    def _charge_generic(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
-        is_shared = is_in_window("shared", addresses)
-        if is_shared.all():
-            self._charge_shared(cluster, kind, at, addresses - SHARED_WINDOW)
-            return
-        is_global = ~is_shared
-        for space in WINDOWS:
-            is_global &= ~is_in_window(space, addresses)
-        if is_global.all():
-            self._charge_global(cluster, kind, at, addresses)
-            return
-        lanes = cluster.lanes(at)
-        if is_shared.any():
-            self._charge_shared(cluster, kind, lanes[is_shared], addresses[is_shared] - SHARED_WINDOW)
-        if is_global.any():
-            self._charge_global(cluster, kind, lanes[is_global], addresses[is_global])
 
-    def _charge_shared(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
-        if kind.shared_op is None:
+class ClusterCosts:
+    """Counts the events of one cluster into the costs of its launch."""
+
+    def __init__(self, costs: Costs, cluster: ClusterShape, marks: SharedMarks) -> None:
+        self._costs = costs
+        self._cluster = cluster
+        self._marks = marks
+        self._where = Where(cluster.first_block, cluster.extents, cluster.block_lanes)
+
+    def handlers(self) -> dict[type, Handler]:
+        """Which method counts each event."""
+        return {
+            Load: self._load,
+            Store: self._store,
+            Atomic: self._atomic,
+            CpAsyncIssued: self._cp_async,
+            CopyRequested: self._costs.count_copy,
+            CopyCompleted: self._complete_copy,
+            CopyRead: self._read_copy,
+            OperandRead: self._read_operand,
+        }
+
+    def _load(self, event: Load) -> None:
+        self._count(event)
+        if event.space == "shared" and self._marks.tile_marks is not None:
+            self._costs.tiles.read(self._marks.at(event.pc), event.lanes, event.places)
+
+    def _store(self, event: Store) -> None:
+        self._count(event)
+        if event.space == "shared":
+            self._costs.tiles.wrote(self._marks.at(event.pc), event.lanes, event.places, event.size_bytes)
+
+    def _atomic(self, event: Atomic) -> None:
+        self._count(event)
+        if event.space != "shared":
             return
-        if cluster.blocks > 1:
-            is_own = addresses >> SHARED_RANK_SHIFT == cluster.block_of_lane[at]
+        marks = self._marks.at(event.pc)
+        if marks.tile_marks is not None:
+            self._costs.tiles.read(marks, event.lanes, event.places)
+        if len(event.written_lanes):
+            self._costs.tiles.wrote(marks, event.written_lanes, event.written_places, event.written_bytes)
+
+    def _cp_async(self, event: CpAsyncIssued) -> None:
+        self._count_shared(event.pc, event.cost, event.lanes, event.addresses)
+        if len(event.sources):
+            self._costs.sectors.add(Execution(event.pc, event.cost, event.source_lanes, event.sources, self._where))
+
+    def _count(self, event: Load | Store | Atomic) -> None:
+        """Count an access of some lanes that went well."""
+        cost: AccessKind | None = event.cost
+        if cost is None:
+            return
+        if event.space == "shared":
+            self._count_shared(event.pc, cost, event.lanes, event.addresses)
+        elif not cost.is_matrix:
+            self._costs.sectors.add(Execution(event.pc, cost, event.lanes, event.addresses, self._where))
+
+    def _count_shared(self, pc: int, cost: AccessKind, lanes: LaneNumbers, addresses: Addresses) -> None:
+        if cost.shared_op is None:
+            return
+        if self._cluster.blocks > 1:
+            is_own = addresses >> SHARED_RANK_SHIFT == self._cluster.block_of_lane[lanes]
             if not is_own.all():
-                at = cluster.lanes(at)[is_own]
+                lanes = lanes[is_own]
                 addresses = addresses[is_own]
         if len(addresses):
-            self.wavefronts.add(_execution(cluster, kind, at, addresses))
+            self._costs.wavefronts.add(Execution(pc, cost, lanes, addresses, self._where))
 
-    def _charge_global(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
-        self.sectors.add(_execution(cluster, kind, at, addresses))
+    def _complete_copy(self, event: CopyCompleted) -> None:
+        """A load has written shared memory."""
+        issue = event.issue
+        if isinstance(issue, AsyncStoreIssued):
+            return
+        marks = self._marks
+        record = issue.record
+        if issue.tensor_copy is None:
+            forget_bytes(marks, record.shared_address, event.size_bytes)
+            forget_stores(marks, record.shared_address, event.size_bytes)
+            return
+        self._costs.operands.wrote(marks, issue.tensor_copy, record.map_number, issue.pc)
+        box_bytes = issue.tensor_copy.tensor_map.smem_bytes
+        forget_stores(marks, record.shared_address, max(event.size_bytes, box_bytes))
 
+    def _read_copy(self, event: CopyRead) -> None:
+        issue = event.issue
+        if issue.tensor_copy is not None:
+            self._costs.tiles.stored(self._marks, issue.tensor_copy, issue.record.map_number, event.pc)
 
-def _execution(cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> Execution:
-    where = Where(cluster.first_block, cluster.launch.cluster, cluster.block_lanes)
-    return Execution(cluster.pc, kind, cluster.lanes(at), addresses, where)
+    def _read_operand(self, event: OperandRead) -> None:
+        marks = self._marks.at(event.pc)
+        self._costs.operands.read(marks, event.shape, event.rank, event.word, event.first_element)
+        if marks.store_marks is not None:
+            words = event.bytes.cells(WORD_BYTES)
+            assert not isinstance(words, slice)
+            descriptor = event.shape.descriptor(event.word)
+            self._costs.tiles.multiplied(marks, event.shape, event.rank, descriptor, words)

@@ -9,17 +9,17 @@ it stores:
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
-from tilescope.machine.cluster import Cluster
-from tilescope.machine.element_flow import made_of
+from tilescope.machine.dataflow import made_of
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
-from tilescope.machine.step import LaneNumbers
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.address import Addresses
+from tilescope.sync.bus import Handler
+from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers
+from tilescope.sync.events import Atomic
 
 Adders = npt.NDArray[np.int64]  # by word: the thread that added last, counted from 1; 0 where nobody did
 
@@ -45,39 +45,54 @@ def _adds_floats(instruction: Instruction) -> bool:
 class FloatAdds:
     """The last thread that added to each word; memory in proportion to the arrays that floats were added to."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: GlobalMemory, grid: tuple[int, int, int], program: Program, inexact: set[str]) -> None:
+        self._memory = memory
+        self._grid = grid
+        self._program = program
+        self._inexact = inexact  # opcodes: gets those whose sums depend on the order of threads
         self._by_array: dict[tuple[int, int], Adders] = {}  # (address, bytes of a word)
-        self._by_cluster: WeakKeyDictionary[Cluster, Adders] = WeakKeyDictionary()
 
-    def meet_in_global(self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> bool:
+    def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
+        """What looks at the atomics of one cluster."""
+        in_shared: list[Adders] = []  # by two bytes of shared memory; made at the first addition
+
+        def note(event: Atomic) -> None:
+            instruction = self._program.instructions[event.pc]
+            if not event.adds_floats or instruction is None or instruction.opcode in self._inexact:
+                return
+            threads = self._threads(cluster, event.word_lanes)
+            if event.space == "shared":
+                if not in_shared:
+                    in_shared.append(np.zeros(cluster.blocks * cluster.shared_stride // 2, np.int64))
+                meet = _note(in_shared[0], cluster.places(event.word_addresses) // 2, threads)
+            else:
+                meet = self._note_global(threads, event.word_addresses, event.word_bytes)
+            if meet:
+                self._inexact.add(instruction.opcode)
+
+        return {Atomic: note}
+
+    def _note_global(self, threads: Adders, addresses: Addresses, size_bytes: int) -> bool:
         """Note these additions; whether one is to a word to which another thread has added."""
         meet = False
         while len(addresses):
-            region = cluster.memory.region_at(int(addresses[0]))
+            region = self._memory.region_at(int(addresses[0]))
             assert region is not None  # the addresses were read before
             key = (region.address, size_bytes)
             if key not in self._by_array:
                 self._by_array[key] = np.zeros(len(region.content) // size_bytes + 1, np.int64)
             is_inside = (addresses >= region.address) & (addresses < region.end)
             words = (addresses[is_inside] - region.address) // size_bytes
-            meet |= _note(self._by_array[key], words, _threads(cluster, lanes[is_inside]))
+            meet |= _note(self._by_array[key], words, threads[is_inside])
             addresses = addresses[~is_inside]
-            lanes = lanes[~is_inside]
+            threads = threads[~is_inside]
         return meet
 
-    def meet_in_shared(self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses) -> bool:
-        """The same for words of shared memory, told apart by their first two bytes."""
-        if cluster not in self._by_cluster:
-            self._by_cluster[cluster] = np.zeros(len(cluster.shared) // 2, np.int64)
-        places = (addresses >> SHARED_RANK_SHIFT) * cluster.shared_stride + (addresses & SHARED_OFFSET_MASK)
-        return _note(self._by_cluster[cluster], places // 2, _threads(cluster, lanes))
-
-
-def _threads(cluster: Cluster, lanes: LaneNumbers) -> Adders:
-    """Numbers of threads in their grid, from 1 on."""
-    width, height, _ = cluster.launch.grid
-    x, y, z = cluster.first_block
-    return (x + width * (y + height * z)) * cluster.lane_count + lanes + 1
+    def _threads(self, cluster: ClusterShape, lanes: LaneNumbers) -> Adders:
+        """Numbers of threads in their grid, from 1 on."""
+        width, height, _ = self._grid
+        x, y, z = cluster.first_block
+        return (x + width * (y + height * z)) * cluster.lane_count + lanes + 1
 
 
 def _note(adders: Adders, words: Addresses, threads: Adders) -> bool:

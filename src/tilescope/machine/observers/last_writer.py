@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.sync.cluster_shape import BlockIndex, block_index
 from tilescope.sync.epoch import taken_apart
 from tilescope.value import Value
 
@@ -61,12 +61,12 @@ class LastWriters:
 
 def last_writers(launch: Launch) -> LastWriters | None:
     """The last writers of a launch; None where its order was not kept."""
-    if launch.order is None:
+    if launch.detector is None:
         return None
     return LastWriters(
         tuple(launch.program.instructions),
-        launch.order.memory.last_writes(),
-        tuple(launch.order.first_blocks),
+        launch.detector.memory.last_writes(),
+        tuple(launch.detector.first_blocks),
         launch.cluster,
         launch.block_lanes,
         launch.cluster_blocks * launch.block_lanes,

@@ -12,51 +12,24 @@ Only the first element of an operand is checked: rows past the end of the tile m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.layout import Major
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
-from tilescope.machine.records import BlockIndex, block_index
-from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
+from tilescope.machine.observers.shared_marks import SharedMarks
+from tilescope.machine.operand_shape import DESCRIPTOR_OF_INSTRUCTION, UNUSED_BITS, ReadShape
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
+from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import placement, walk
 
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-
-Marks = npt.NDArray[np.int32]
 MismatchCause = Literal["swizzle", "plain-rows", "base-offset"]
-_DESCRIPTORS: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
-_UNUSED_MASKS = {
-    name: sum(1 << bit for bit in row.form.word.reserved_ones((1 << 64) - 1)) for name, row in _DESCRIPTORS.items()
-}
 _UNMARKED = 0
 _STARTS_KEPT = 256  # of one instruction
 _REPEAT_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())
 _LOGICAL = np.arange(0, _REPEAT_BYTES, CHUNK_BYTES)
-
-
-class ReadShape(NamedTuple):
-    """One operand of an instruction, as its descriptor is read."""
-
-    operand: Literal["A", "B"]
-    rows: int  # of m or n
-    k: int
-    element_bits: int
-    major: Major
-    instruction: Literal["wgmma", "tcgen05"] = "wgmma"
-
-    def descriptor(self, word: int) -> OperandDescriptor:
-        """What a word says to the instruction."""
-        return _DESCRIPTORS[self.instruction].decode(word)
-
-    def addresses(self, descriptor: OperandDescriptor) -> npt.NDArray[np.int64]:
-        """Where a descriptor finds the elements: (rows, k) byte addresses."""
-        return descriptor.addresses(self.major, self.rows, self.k, self.element_bits)
 
 
 class ReadKey(NamedTuple):
@@ -128,7 +101,7 @@ class OperandReads:
     _marks: dict[TileCopy, int] = field(default_factory=dict)
     _causes: dict[_Asked, MismatchCause | None] = field(default_factory=dict)
 
-    def wrote(self, cluster: Cluster, copy: Copy, map_number: int, pc: int) -> None:
+    def wrote(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
         """A tensor copy has written its box."""
         tensor_map = copy.tensor_map
         walked = walk(copy)
@@ -139,19 +112,19 @@ class OperandReads:
         if mark is None:
             self._copies.append(tile_copy)
             mark = self._marks[tile_copy] = len(self._copies)
-        first = _place(cluster, copy.smem_address)
+        first = marks.shape.place(copy.smem_address)
         end = first + placement(tensor_map, walked.rows, copy.smem_address).footprint_bytes
-        _marks_of(cluster)[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
+        marks.make_tile_marks()[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
 
     def copy_marked(self, mark: int) -> TileCopy | None:
         """The copy that left a mark; None if no copy did."""
         return None if mark == _UNMARKED else self._copies[mark - 1]
 
-    def read(self, cluster: Cluster, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
+    def read(self, marks: SharedMarks, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
         """An operand is read from a block's shared memory; its first element lies at that address."""
-        start_field = _DESCRIPTORS[shape.instruction].form.word.field("start_address")
-        plain = word & ~(start_field.mask | _UNUSED_MASKS[shape.instruction])
-        key = ReadKey(cluster.pc, shape, plain)
+        start_field = DESCRIPTOR_OF_INSTRUCTION[shape.instruction].form.word.field("start_address")
+        plain = word & ~(start_field.mask | UNUSED_BITS[shape.instruction])
+        key = ReadKey(marks.pc, shape, plain)
         tally = self.reads.get(key)
         if tally is None:
             tally = self.reads[key] = ReadTally()
@@ -159,9 +132,9 @@ class OperandReads:
         start = start_field.extract(word)
         if len(tally.starts) < _STARTS_KEPT:
             tally.starts.add(start)
-        if cluster.tile_marks is None:
+        if marks.tile_marks is None:
             return
-        mark = int(cluster.tile_marks[(rank * cluster.shared_stride + first_element) // CHUNK_BYTES])
+        mark = int(marks.tile_marks[(rank * marks.shape.shared_stride + first_element) // CHUNK_BYTES])
         if mark == _UNMARKED:
             return
         asked = _Asked(shape.instruction, plain, mark)
@@ -170,26 +143,26 @@ class OperandReads:
         cause = self._causes[asked]
         if cause is None:
             return
-        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        block = marks.shape.block_index(rank)
         found = Mismatch(cause, key, self._copies[mark - 1], start, block)
         known = self.mismatches.setdefault((key, mark), found)
         if found.place < known.place:  # the first of the grid is told, in whatever order they ran
             self.mismatches[key, mark] = found
 
 
-def forget_tiles(cluster: Cluster, places: npt.NDArray[np.int64], size_bytes: int) -> None:
+def forget_tiles(marks: SharedMarks, places: npt.NDArray[np.int64], size_bytes: int) -> None:
     """Others than tensor copies wrote some bytes at these places of the cluster's shared memory."""
-    if cluster.tile_marks is not None:
+    if marks.tile_marks is not None:
         first = places // CHUNK_BYTES
         for chunk in range(-(-size_bytes // CHUNK_BYTES)):
-            cluster.tile_marks[first + chunk] = _UNMARKED
+            marks.tile_marks[first + chunk] = _UNMARKED
 
 
-def forget_bytes(cluster: Cluster, address: int, size_bytes: int) -> None:
+def forget_bytes(marks: SharedMarks, address: int, size_bytes: int) -> None:
     """A bulk copy wrote some bytes from a shared address on."""
-    if cluster.tile_marks is not None:
-        first = _place(cluster, address)
-        cluster.tile_marks[first // CHUNK_BYTES : -(-(first + size_bytes) // CHUNK_BYTES)] = _UNMARKED
+    if marks.tile_marks is not None:
+        first = marks.shape.place(address)
+        marks.tile_marks[first // CHUNK_BYTES : -(-(first + size_bytes) // CHUNK_BYTES)] = _UNMARKED
 
 
 def mismatch_cause(descriptor: OperandDescriptor, copy: TileCopy) -> MismatchCause | None:
@@ -210,14 +183,3 @@ def mismatch_cause(descriptor: OperandDescriptor, copy: TileCopy) -> MismatchCau
         return "plain-rows" if copy.row_bytes > CHUNK_BYTES else None
     is_alike = (descriptor.physical(_LOGICAL) == copy.swizzle.apply(_LOGICAL)).all()
     return None if is_alike else "base-offset"
-
-
-def _place(cluster: Cluster, address: int) -> int:
-    """Where a shared address lies in the cluster's shared memory."""
-    return (address >> SHARED_RANK_SHIFT) * cluster.shared_stride + (address & SHARED_OFFSET_MASK)
-
-
-def _marks_of(cluster: Cluster) -> Marks:
-    if cluster.tile_marks is None:
-        cluster.tile_marks = np.zeros(len(cluster.shared) // CHUNK_BYTES, np.int32)
-    return cluster.tile_marks

@@ -18,21 +18,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
+from tilescope.arithmetic import ceil_div
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
-from tilescope.machine.records import BlockIndex, CopyRecord
+from tilescope.machine.records import CopyRecord
 from tilescope.reading import plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed, shortened
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
+from tilescope.sync.bus import Handler
+from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.epoch import UNDER_WAY, Stamps, epochs_of, pcs_of
+from tilescope.sync.events import InstructionReached
 from tilescope.tensor_map import TensorMap
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
     from tilescope.machine.launch.launch import Launch
     from tilescope.machine.program import Program
-    from tilescope.machine.step import LaneNumbers, Lanes, Step
+    from tilescope.machine.step import Step
     from tilescope.ptx.syntax import Instruction
+    from tilescope.sync.cluster_shape import ClusterShape, Lanes
+    from tilescope.sync.detector.context import Witness
 
 _PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
 _MOST_CHARACTERS = 5000  # a path has at most 4096
@@ -137,23 +143,30 @@ class SmemWatch:
     moment: Moment
     came: int = 0  # how often a thread of the block came to an instruction of the line
     _cluster: Cluster | None = None  # that has the block
+    _witness: Witness | None = None  # whose shadow memory says who wrote what
     _rank: int = 0
     _copies_before: int = 0
     _visits: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)  # by instruction: of every lane
     _snapshot: _Snapshot | None = None
 
-    def begin(self, cluster: Cluster) -> None:
-        """A cluster begins: it may have the block."""
-        rank = _rank_of(self.block, cluster)
-        if rank is not None:
-            self._cluster = cluster
-            self._rank = rank
-            self._copies_before = len(cluster.launch.copies)
+    def handlers(self, cluster: Cluster, witness: Witness) -> dict[type, Handler]:
+        """What looks at a cluster that begins, if it has the block."""
+        rank = _rank_of(self.block, cluster.shape)
+        if rank is None:
+            return {}
+        self._cluster = cluster
+        self._witness = witness
+        self._rank = rank
+        self._copies_before = len(cluster.launch.copies)
+        return {InstructionReached: self._reach}
 
-    def come(self, cluster: Cluster, pc: int, lanes: LaneNumbers) -> None:
+    def _reach(self, event: InstructionReached) -> None:
         """Threads are about to run an instruction."""
-        if pc not in self.moment.pcs or cluster is not self._cluster or self._snapshot is not None:
+        pc = event.pc
+        cluster = self._cluster
+        if pc not in self.moment.pcs or cluster is None or self._snapshot is not None:
             return
+        lanes = event.lanes
         own = lanes[cluster.block_of_lane[lanes] == self._rank]
         if not len(own):
             return
@@ -165,10 +178,10 @@ class SmemWatch:
 
     def _taken(self, cluster: Cluster) -> _Snapshot:
         """The block's memory as it is now."""
-        assert cluster.order is not None
-        witness = cluster.order.witness
+        witness = self._witness
+        assert witness is not None
         first = self._rank * cluster.shared_stride // witness.cell_bytes
-        cells = -(-cluster.launch.shared_end // witness.cell_bytes)
+        cells = ceil_div(cluster.launch.shared_end, witness.cell_bytes)
         barriers = sorted(
             address & SHARED_OFFSET_MASK for address in cluster.mbarriers if address >> SHARED_RANK_SHIFT == self._rank
         )
@@ -182,7 +195,7 @@ class SmemWatch:
     def _is_tile(self, record: CopyRecord) -> bool:
         """Whether a copy brought a tile to the block."""
         assert self._cluster is not None
-        is_own = _rank_of(record.block, self._cluster) is not None
+        is_own = _rank_of(record.block, self._cluster.shape) is not None
         is_here = record.shared_address >> SHARED_RANK_SHIFT == self._rank
         return is_own and is_here and record.kind == "load" and record.coords is not None
 
@@ -192,8 +205,8 @@ class SmemWatch:
         if cluster is None:
             return None
         snapshot = self._taken(cluster) if self._snapshot is None else self._snapshot
-        assert cluster.order is not None
-        written = _Written(launch, snapshot, cluster.order.witness.cell_bytes)
+        assert self._witness is not None
+        written = _Written(launch, snapshot, self._witness.cell_bytes)
         return SmemPicture(
             block=self.block,
             at=self.moment.at,
@@ -282,27 +295,27 @@ class _Written:
                 yield SmemTile(address=address, writer=writer, coords=record.coords, tensor_map=tensor_map)
 
 
-def _rank_of(block: BlockIndex, cluster: Cluster) -> int | None:
+def _rank_of(block: BlockIndex, cluster: ClusterShape) -> int | None:
     """The rank of a block in a cluster; None if the cluster does not have the block."""
-    extents = cluster.launch.cluster
+    extents = cluster.extents
     x, y, z = (own - first for own, first in zip(block, cluster.first_block, strict=True))
     if not (0 <= x < extents[0] and 0 <= y < extents[1] and 0 <= z < extents[2]):
         return None
     return x + extents[0] * (y + extents[1] * z)
 
 
-def watched(program: Program, watch: SmemWatch) -> Program:
-    """The program that calls the watch before every step of its line; the schedule calls it before turns."""
+def announce_line(program: Program, moment: Moment) -> Program:
+    """The program that emits an event before every step of a line; the schedule does so before turns."""
     steps = list(program.steps)
-    for pc in watch.moment.pcs:
+    for pc in moment.pcs:
         step = steps[pc]
         if step is not None:
-            steps[pc] = _with_watch(program, pc, step, watch)
+            steps[pc] = _announce(program, pc, step)
     return replace(program, steps=steps)
 
 
-def _with_watch(program: Program, pc: int, step: Step, watch: SmemWatch) -> Step:
-    """A step that calls the watch first, with the lanes whose guard holds."""
+def _announce(program: Program, pc: int, step: Step) -> Step:
+    """A step that emits an event first, with the lanes whose guard holds."""
     instruction = program.instructions[pc]
     guard = None if instruction is None else instruction.guard
     number = None
@@ -310,11 +323,11 @@ def _with_watch(program: Program, pc: int, step: Step, watch: SmemWatch) -> Step
         functions = {start: name for name, start in program.functions.items() if start <= pc}
         number = program.register_numbers[functions[max(functions)], guard.register.number]
 
-    def watch_and_take(cluster: Cluster, at: Lanes) -> None:
+    def announce_and_take(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         if guard is not None and number is not None:
             lanes = lanes[cluster.registers[number][lanes].astype(np.bool_) ^ guard.is_negated]
-        watch.come(cluster, pc, lanes)
+        cluster.emit(InstructionReached(pc, lanes))
         step(cluster, at)
 
-    return watch_and_take
+    return announce_and_take

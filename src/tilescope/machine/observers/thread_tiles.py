@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
-from tilescope.machine.element_flow import made_of
+from tilescope.arithmetic import ceil_div
+from tilescope.machine.dataflow import made_of
 from tilescope.machine.observers.lane_pattern import (
     BIT_OF_MODE,
     NO_PATTERN,
@@ -32,18 +32,16 @@ from tilescope.machine.observers.lane_pattern import (
     lane_groups,
     lane_pattern,
 )
-from tilescope.machine.observers.operand_reads import ReadShape, TileCopy, forget_tiles
-from tilescope.machine.records import BlockIndex, block_index
-from tilescope.machine.step import Lanes
+from tilescope.machine.observers.operand_reads import OperandReads, TileCopy, forget_tiles
+from tilescope.machine.observers.shared_marks import WORD_BYTES, Marks, SharedMarks
+from tilescope.machine.operand_shape import ReadShape
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import walk
 
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-
-StoreMarks = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
 MisfitKind = Literal[
     "operand",  # wgmma reads what threads wrote
@@ -51,7 +49,6 @@ MisfitKind = Literal[
     "load",  # threads read what TMA loaded
     "copy",  # TMA stores what TMA loaded
 ]
-WORD_BYTES = 4
 _UNKNOWN = 0
 _CHANGED = -1  # a tile that TMA brought, and threads changed in place
 _GROUP_ROWS = 8  # of a core matrix
@@ -105,7 +102,7 @@ class _ReadBox(NamedTuple):
 class _LastRead(NamedTuple):
     """The last load of threads from a tile that TMA brought."""
 
-    cluster: Cluster
+    marks: SharedMarks
     pc: int
     places: Places
 
@@ -114,6 +111,7 @@ class _LastRead(NamedTuple):
 class ThreadTiles:
     """The tiles of a launch that threads share with TMA and wgmma."""
 
+    operands: OperandReads
     misfits: dict[_MisfitKey, Misfit] = field(default_factory=dict)
     _stores: list[Access] = field(default_factory=list)  # mark n is that of _stores[n - 1]
     _places: list[Places] = field(default_factory=list)  # where the lanes of each store last wrote, in their block
@@ -126,42 +124,40 @@ class ThreadTiles:
     _in_place: set[int] = field(default_factory=set)  # loads of what is stored at the same place again
     _made_of: dict[int, frozenset[int]] = field(default_factory=dict)  # what registers hold of the value of a load
 
-    def wrote(self, cluster: Cluster, at: Lanes, places: Places, size_bytes: int) -> None:
+    def wrote(self, marks: SharedMarks, lanes: LaneNumbers, places: Places, size_bytes: int) -> None:
         """Threads wrote some bytes each, at these places of the cluster's shared memory."""
-        if self._changes_in_place(cluster, places):
+        if self._changes_in_place(marks, places):
             mark = _CHANGED
         else:
-            forget_tiles(cluster, places, size_bytes)
-            mark = self._mark(cluster, at, places)
-        if cluster.store_marks is None:
-            if mark == _UNKNOWN:
-                return
-            cluster.store_marks = np.zeros(len(cluster.shared) // WORD_BYTES, np.int32)
+            forget_tiles(marks, places, size_bytes)
+            mark = self._mark(marks, lanes, places)
+        if marks.store_marks is None and mark == _UNKNOWN:
+            return
+        store_marks = marks.make_store_marks()
         first = places // WORD_BYTES
-        for word in range(-(-size_bytes // WORD_BYTES)):
-            cluster.store_marks[first + word] = mark
+        for word in range(ceil_div(size_bytes, WORD_BYTES)):
+            store_marks[first + word] = mark
 
-    def read(self, cluster: Cluster, at: Lanes, places: Places) -> None:
+    def read(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> None:
         """Threads read from shared memory; what tensor copies brought is compared."""
-        assert cluster.tile_marks is not None
-        assert cluster.costs is not None
-        copies = cluster.tile_marks[places // CHUNK_BYTES]
-        copy = cluster.costs.operands.copy_marked(int(copies[0]))
+        assert marks.tile_marks is not None
+        copies = marks.tile_marks[places // CHUNK_BYTES]
+        copy = self.operands.copy_marked(int(copies[0]))
         if copy is None or copy.swizzle.name not in BIT_OF_MODE or (copies != copies[0]).any():
             return
-        self._last_read = _LastRead(cluster, cluster.pc, places)
-        pattern = self._pattern(cluster, at, places)
+        self._last_read = _LastRead(marks, marks.pc, places)
+        pattern = self._pattern(marks, lanes, places)
         if pattern is NO_PATTERN:
             return
-        load = Access(cluster.pc, pattern)
-        box = _ReadBox(cluster.pc, copy)
+        load = Access(marks.pc, pattern)
+        box = _ReadBox(marks.pc, copy)
         known = self._loads.get(box)
         if known is None:
-            rank, start = divmod(int(places[0]), cluster.shared_stride)
-            block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+            rank, start = divmod(int(places[0]), marks.shape.shared_stride)
+            block = marks.shape.block_index(rank)
             self._loads[box] = Misfit(
                 "load",
-                cluster.pc,
+                marks.pc,
                 copy.swizzle.name,
                 pattern,
                 (load,),
@@ -173,14 +169,14 @@ class ThreadTiles:
         elif load not in known.accesses:
             self._loads[box] = known._replace(pattern=_both(known.pattern, pattern), accesses=(*known.accesses, load))
 
-    def _changes_in_place(self, cluster: Cluster, places: Places) -> bool:
+    def _changes_in_place(self, marks: SharedMarks, places: Places) -> bool:
         """Whether threads store what they made of an element of TMA's tile where it was: the tile lies as before."""
         read = self._last_read
-        if read is None or read.cluster is not cluster or not np.array_equal(read.places, places):
+        if read is None or read.marks is not marks or not np.array_equal(read.places, places):
             return False
         if read.pc not in self._made_of:
-            self._made_of[read.pc] = made_of(cluster.program, cluster.program.targets[read.pc])
-        if self._made_of[read.pc].isdisjoint(cluster.program.registers_named[cluster.pc]):
+            self._made_of[read.pc] = made_of(marks.program, marks.program.targets[read.pc])
+        if self._made_of[read.pc].isdisjoint(marks.program.registers_named[marks.pc]):
             return False
         self._in_place.add(read.pc)
         return True
@@ -193,36 +189,36 @@ class ThreadTiles:
         self._loads.clear()
 
     def multiplied(
-        self, cluster: Cluster, shape: ReadShape, rank: int, descriptor: OperandDescriptor, words: Places
+        self, marks: SharedMarks, shape: ReadShape, rank: int, descriptor: OperandDescriptor, words: Places
     ) -> None:
         """An operand is read from a block's memory: all of its words, by their numbers in the cluster's shared memory."""
-        if cluster.store_marks is None or descriptor.base_offset or descriptor.swizzle.name not in BIT_OF_MODE:
+        if marks.store_marks is None or descriptor.base_offset or descriptor.swizzle.name not in BIT_OF_MODE:
             return
-        marks = _marks_in(cluster.store_marks[words])
-        if not marks:
+        stores = _marks_in(marks.store_marks[words])
+        if not stores:
             return
-        pattern = self._pattern_of(marks)
+        pattern = self._pattern_of(stores)
         if not pattern.is_clear:  # what lies between its rows belongs to the same tile, and may say more
             first = int(words[0])
             span = int(words[-1]) + 1 - first
             if shape.major == "K":  # 8 rows and the next 8 are a stride apart; the last 8 rows end as the others do
                 span = max(span, shape.rows // _GROUP_ROWS * descriptor.stride_bytes // WORD_BYTES)
-            around = _marks_in(cluster.store_marks[first : first + span])
+            around = _marks_in(marks.store_marks[first : first + span])
             pattern = _narrowed(pattern, self._pattern_of(around)) if around else pattern
         self._judge(
             Misfit(
                 "operand",
-                cluster.pc,
+                marks.pc,
                 descriptor.swizzle.name,
                 pattern,
-                self._stores_of(marks),
+                self._stores_of(stores),
                 descriptor.start_address,
-                block_index(cluster.first_block, cluster.launch.cluster, rank),
+                marks.shape.block_index(rank),
                 operand=shape.operand,
             )
         )
 
-    def stored(self, cluster: Cluster, copy: Copy, map_number: int, pc: int) -> None:
+    def stored(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
         """A tensor copy stores its box, which threads wrote, or another tensor copy."""
         tensor_map = copy.tensor_map
         swizzle = tensor_map.swizzle
@@ -233,25 +229,25 @@ class ThreadTiles:
         walked = walk(copy)
         rank = copy.smem_address >> SHARED_RANK_SHIFT
         start = copy.smem_address & SHARED_OFFSET_MASK
-        first = rank * cluster.shared_stride + start
+        first = rank * marks.shape.shared_stride + start
         end = first + walked.rows * walked.row_bytes
-        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        block = marks.shape.block_index(rank)
         is_packed = bool((np.diff(walked.starts) == walked.row_bytes).all())
-        if cluster.store_marks is not None:
-            marks = _marks_in(cluster.store_marks[first // WORD_BYTES : end // WORD_BYTES])
-            if marks:
+        if marks.store_marks is not None:
+            numbers = _marks_in(marks.store_marks[first // WORD_BYTES : end // WORD_BYTES])
+            if numbers:
                 box = TileCopy(pc, map_number, swizzle, walked.row_bytes, is_packed)
-                pattern = self._pattern_of(marks)
-                stores = self._stores_of(marks)
+                pattern = self._pattern_of(numbers)
+                stores = self._stores_of(numbers)
                 self._judge(
                     Misfit("store", pc, swizzle.name, pattern, stores, start, block, copy=box, is_packed=is_packed)
                 )
-        loaded = self._loaded(cluster, first, end)
+        loaded = self._loaded(marks, first, end)
         if loaded is not None:
             bits = BIT_OF_MODE.get(loaded.swizzle.name, 0)
             is_changed = False
-            if cluster.store_marks is not None:
-                is_changed = bool((cluster.store_marks[first // WORD_BYTES : end // WORD_BYTES] == _CHANGED).any())
+            if marks.store_marks is not None:
+                is_changed = bool((marks.store_marks[first // WORD_BYTES : end // WORD_BYTES] == _CHANGED).any())
             self._judge(
                 Misfit(
                     "copy",
@@ -267,13 +263,13 @@ class ThreadTiles:
                 )
             )
 
-    def _loaded(self, cluster: Cluster, first: int, end: int) -> TileCopy | None:
+    def _loaded(self, marks: SharedMarks, first: int, end: int) -> TileCopy | None:
         """The one tensor copy that brought all of these bytes."""
-        if cluster.tile_marks is None or cluster.costs is None:
+        if marks.tile_marks is None:
             return None
-        marks = cluster.tile_marks[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)]
-        mark = int(marks[0])
-        return cluster.costs.operands.copy_marked(mark) if (marks == mark).all() else None
+        copies = marks.tile_marks[first // CHUNK_BYTES : ceil_div(end, CHUNK_BYTES)]
+        mark = int(copies[0])
+        return self.operands.copy_marked(mark) if (copies == mark).all() else None
 
     def _judge(self, seen: Misfit) -> None:
         """Keep a misfit; of equal ones that of the first block of the grid, in whatever order the blocks ran."""
@@ -287,34 +283,34 @@ class ThreadTiles:
         if seen.place < known.place:
             self.misfits[key] = seen
 
-    def _mark(self, cluster: Cluster, at: Lanes, places: Places) -> int:
-        pattern = self._pattern(cluster, at, places)
+    def _mark(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> int:
+        pattern = self._pattern(marks, lanes, places)
         if not pattern.straight:
             return _UNKNOWN
-        store = Access(cluster.pc, pattern)
+        store = Access(marks.pc, pattern)
         mark = self._marks.get(store)
         if mark is None:
             self._stores.append(store)
             self._places.append(places)
             mark = self._marks[store] = len(self._stores)
-        self._places[mark - 1] = places % cluster.shared_stride if cluster.blocks > 1 else places
+        self._places[mark - 1] = places % marks.shape.shared_stride if marks.shape.blocks > 1 else places
         return mark
 
-    def _pattern(self, cluster: Cluster, at: Lanes, places: Places) -> LanePattern:
+    def _pattern(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> LanePattern:
         """How the lanes of an access go, looked up where lanes went the same way before."""
         if len(places) == 1:
             return NO_PATTERN
-        groups = lane_groups(cluster.lanes(at), cluster.block_lanes)
+        groups = lane_groups(lanes, marks.shape.block_lanes)
         if not groups:
             return NO_PATTERN
-        offsets = places % cluster.shared_stride if cluster.blocks > 1 else places
+        offsets = places % marks.shape.shared_stride if marks.shape.blocks > 1 else places
         offsets = offsets - (int(offsets.min()) & -PATTERN_BYTES)
         key = (offsets.tobytes(), groups)
         known = self._patterns.get(key)
         if known is not None:
             return known
-        self._patterns_seen[cluster.pc] += 1
-        if self._patterns_seen[cluster.pc] > _PATTERNS_OF_AN_INSTRUCTION:
+        self._patterns_seen[marks.pc] += 1
+        if self._patterns_seen[marks.pc] > _PATTERNS_OF_AN_INSTRUCTION:
             return NO_PATTERN
         found = NO_PATTERN
         for group in groups:
@@ -353,14 +349,14 @@ class ThreadTiles:
         return known
 
 
-def forget_stores(cluster: Cluster, address: int, size_bytes: int) -> None:
+def forget_stores(marks: SharedMarks, address: int, size_bytes: int) -> None:
     """A copy wrote some bytes from a shared address on."""
-    if cluster.store_marks is not None:
-        first = (address >> SHARED_RANK_SHIFT) * cluster.shared_stride + (address & SHARED_OFFSET_MASK)
-        cluster.store_marks[first // WORD_BYTES : -(-(first + size_bytes) // WORD_BYTES)] = _UNKNOWN
+    if marks.store_marks is not None:
+        first = (address >> SHARED_RANK_SHIFT) * marks.shape.shared_stride + (address & SHARED_OFFSET_MASK)
+        marks.store_marks[first // WORD_BYTES : -(-(first + size_bytes) // WORD_BYTES)] = _UNKNOWN
 
 
-def _marks_in(marks: StoreMarks) -> tuple[int, ...]:
+def _marks_in(marks: Marks) -> tuple[int, ...]:
     """The stores that left these marks; none where some bytes are unknown."""
     least = int(marks.min())
     if least <= _UNKNOWN:

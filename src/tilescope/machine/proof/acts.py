@@ -14,33 +14,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.arithmetic import rounded_up
 from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS, operand_bytes
 from tilescope.machine.proof.pieces import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
-from tilescope.machine.proof.recorder import (
-    Arrived,
-    ArrivedBehindCopies,
-    Committed,
-    Copied,
-    EventLog,
-    Fenced,
-    Grouped,
-    Initialised,
-    Met,
-    MetCluster,
-    MetWarp,
-    Multiplied,
-    Row,
-    TensorFreed,
-    TensorMoved,
-    TensorWaited,
-    TensorWorked,
-    Touched,
-    Waited,
-)
-from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.proof.recorder import Access, BlockSync, ClusterSync, Fence, Recorder, Row, Wait
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.pipeline.operations import Written
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.events import (
+    CopyIssued,
+    CpAsyncArriveIssued,
+    GroupCommit,
+    GroupWait,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInval,
+    TmemCommit,
+    TmemDealloc,
+    TmemMove,
+    TmemWait,
+    TmemWork,
+    WarpSync,
+    WgmmaIssued,
+)
 from tilescope.tma.walk import placement
 
 _GENERIC = ("read", "write", "agreed", "atomic")
@@ -121,7 +120,7 @@ class CannotSayError(Exception):
 class Acts:
     """What the warps of a cluster did; warps are numbered through all blocks."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: Recorder) -> None:
         self.log = log
         self.block_warps = log.block_lanes // WARP_LANES
         self.sets = CellSets()
@@ -142,29 +141,29 @@ class Acts:
         self._at_cluster: dict[int, _AtCluster] = {}  # warps that have arrived and not waited
         self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
         self._products: dict[tuple[object, int], int] = {}
-        self._moving: dict[tuple[int, bool], list[TensorMoved]] = defaultdict(list)  # by warp and direction
+        self._moving: dict[tuple[int, bool], list[TmemMove]] = defaultdict(list)  # by warp and direction
         self._issuers = _issuers(log.rows)
         _divide_cells(self.sets, log.rows)
         self._add_all()
 
     def _add_all(self) -> None:
-        copies: list[Copied] = []
+        copies: list[CopyIssued] = []
         for row in self.log.rows:
             if copies and not _is_same_multicast(copies, row):
-                self._copied(copies)
+                self._add_copies(copies)
                 copies = []
             self._order += 1
-            if isinstance(row, Copied):
+            if isinstance(row, CopyIssued):
                 copies.append(row)
             else:
                 _ADDING[type(row)](self, row)
         if copies:
-            self._copied(copies)
+            self._add_copies(copies)
         for warp in self.of_warp:
             self._close(warp)
 
-    def _warps(self, lanes: Lanes) -> list[int]:
-        if isinstance(lanes, slice):
+    def _warps(self, lanes: LaneNumbers) -> list[int]:
+        if len(lanes) == len(self.log.exists):
             return list(self.of_warp)
         warps: list[int] = np.unique(lanes // WARP_LANES).tolist()
         return warps
@@ -178,7 +177,7 @@ class Acts:
         self._close(warp)
         self.of_warp[warp].append(act._replace(order=self._order))
 
-    def _touched(self, row: Touched) -> None:
+    def _add_access(self, row: Access) -> None:
         key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "agreed")
         found = self._split.get(key)
         if found is None:
@@ -190,17 +189,17 @@ class Acts:
             how = "write" if len(touch.warps) == 1 else row.how
             self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen(warp, row.lanes)))
 
-    def _unseen(self, warp: int, lanes: Lanes) -> frozenset[int]:
+    def _unseen(self, warp: int, lanes: LaneNumbers) -> frozenset[int]:
         """Barriers for which some of these lanes have not waited, while others of their warp have."""
         left_out = self._left_out.get(warp)
         if not left_out:
             return frozenset()
-        acting = set(np.arange(len(self.log.exists))[lanes].tolist())
+        acting = set(lanes.tolist())
         return frozenset(barrier for barrier, lanes_left in left_out.items() if lanes_left & acting)
 
-    def _by_warp(self, row: Touched) -> list[tuple[int, _Touch]]:
+    def _by_warp(self, row: Access) -> list[tuple[int, _Touch]]:
         """The cells that each warp reached."""
-        lanes = np.arange(len(self.log.exists))[row.lanes]
+        lanes = row.lanes
         warps = lanes // WARP_LANES
         ranks = row.addresses >> SHARED_RANK_SHIFT
         if (ranks != warps // self.block_warps).any():
@@ -293,13 +292,12 @@ class Acts:
                     read.add(left)
         return self.sets.union(frozenset(read)) if read else None
 
-    def _multiplied(self, row: Multiplied) -> None:
-        for group, lane in enumerate(row.first_lanes.tolist()):
-            numbers = [self._operand(operand.read, int(operand.descriptors[group])) for operand in row.operands]
-            cells = self.sets.union(frozenset(numbers))
-            first_warp = lane // WARP_LANES
-            for warp in range(first_warp, first_warp + WARPGROUP_WARPS):
-                self._touch(warp, row.pc, _Touch("multiply", cells))
+    def _add_wgmma(self, row: WgmmaIssued) -> None:
+        numbers = [self._operand(operand.read, operand.descriptor) for operand in row.operands]
+        cells = self.sets.union(frozenset(numbers))
+        first_warp = int(row.lanes[0]) // WARP_LANES
+        for warp in range(first_warp, first_warp + WARPGROUP_WARPS):
+            self._touch(warp, row.pc, _Touch("multiply", cells))
 
     def _operand(self, read: Any, descriptor: int) -> int:
         key = (read, descriptor)
@@ -310,7 +308,7 @@ class Acts:
             self._products[key] = number
         return number
 
-    def _tensor_worked(self, row: TensorWorked) -> None:
+    def _add_tmem_work(self, row: TmemWork) -> None:
         warp = row.lane // WARP_LANES
         reads = [self._chunks_read(addresses) for addresses in row.shared]
         if len(row.read):
@@ -339,10 +337,10 @@ class Acts:
     def _meet(self, one: int, other: int) -> bool:
         return self.sets.without(one, other) != one
 
-    def _tensor_moved(self, row: TensorMoved) -> None:
-        self._moving[row.lane // WARP_LANES, row.is_load].append(row)
+    def _add_tmem_move(self, row: TmemMove) -> None:
+        self._moving[int(row.lanes[0]) // WARP_LANES, row.is_load].append(row)
 
-    def _tensor_waited(self, row: TensorWaited) -> None:
+    def _add_tmem_wait(self, row: TmemWait) -> None:
         """What a warp has loaded or stored is read or written at its wait."""
         for warp in self._warps(row.lanes):
             for moved in self._moving.pop((warp, row.is_load), []):
@@ -359,13 +357,15 @@ class Acts:
                     f"tcgen05.{name}, and no tcgen05.wait::{name} before the next barrier", moving[0].pc
                 )
 
-    def _tensor_freed(self, row: TensorFreed) -> None:
+    def _add_dealloc(self, row: TmemDealloc) -> None:
         """What others use of these columns is over; documents ask for no fence here."""
         warp = row.lane // WARP_LANES
+        first_cells = np.arange(TMEM_LANES)[:, None] * TMEM_COLUMNS + row.first_column
+        places = (first_cells + np.arange(row.columns)).ravel()
         self._do(warp, Act("fence", row.pc, 0, target="tcgen05.after"))
-        self._do(warp, Act("write", row.pc, 0, cells=self._tensor_set(row.places)))
+        self._do(warp, Act("write", row.pc, 0, cells=self._tensor_set(places)))
 
-    def _committed(self, row: Committed) -> None:
+    def _add_commit(self, row: TmemCommit) -> None:
         warp = row.lane // WARP_LANES
         barriers = {self._barrier(address, row.pc) for address in row.addresses}
         if len(barriers) > 1:
@@ -376,10 +376,10 @@ class Acts:
             mask = sum(1 << rank for rank in ranks)
         self._do(warp, Act("commit", row.pc, 0, barrier=barriers.pop(), mask=mask))
 
-    def _initialised(self, row: Initialised) -> None:
-        if row.arrivals is None:
-            self._barrier_at.pop(row.address, None)
-            return
+    def _add_inval(self, row: MbarrierInval) -> None:
+        self._barrier_at.pop(row.address, None)
+
+    def _add_init(self, row: MbarrierInit) -> None:
         warp = row.lane // WARP_LANES
         offset = row.address & SHARED_OFFSET_MASK
         if row.address >> SHARED_RANK_SHIFT != self._rank(warp):
@@ -406,15 +406,21 @@ class Acts:
         rank = address >> SHARED_RANK_SHIFT
         return None if rank == self._rank(warp) else 1 << rank
 
-    def _arrived(self, row: Arrived) -> None:
-        warp = row.lane // WARP_LANES
-        act = Act(
-            "arrive",
-            row.pc,
-            0,
-            barrier=self._barrier(row.address, row.pc),
-            mask=self._mask(warp, row.address),
-        )
+    def _add_expect(self, row: MbarrierExpect) -> None:
+        if row.size_bytes:
+            warp = int(row.lanes[0]) // WARP_LANES
+            arguments: tuple[tuple[str, Written], ...] = (("bytes", row.size_bytes), ("arrive", False))
+            self._do(warp, self._arrival(warp, row)._replace(op="expect", arguments=arguments))
+        else:
+            self._barrier(row.address, row.pc)
+
+    def _arrival(self, warp: int, row: MbarrierArrive | MbarrierExpect) -> Act:
+        barrier = self._barrier(row.address, row.pc)
+        return Act("arrive", row.pc, 0, barrier=barrier, mask=self._mask(warp, row.address))
+
+    def _add_arrive(self, row: MbarrierArrive) -> None:
+        warp = int(row.lanes[0]) // WARP_LANES
+        act = self._arrival(warp, row)
         if row.expected_bytes:
             is_both = row.arrivals == 1 and not row.is_drop
             arguments: list[tuple[str, Written]] = [("bytes", row.expected_bytes)]
@@ -429,14 +435,15 @@ class Acts:
                 counts.append(("drop", True))
             self._do(warp, act._replace(arguments=tuple(counts)))
 
-    def _arrived_behind_copies(self, row: ArrivedBehindCopies) -> None:
-        arguments: list[tuple[str, Written]] = [("count", row.arrivals)]
-        if row.is_counted_on:
+    def _add_arrive_after_copies(self, row: CpAsyncArriveIssued) -> None:
+        arguments: list[tuple[str, Written]] = [("count", len(row.lanes))]
+        if row.is_counted:
             arguments.append(("noinc", True))
         barrier = self._barrier(row.address, row.pc)
-        self._do(row.lane // WARP_LANES, Act("cp_arrive", row.pc, 0, barrier=barrier, arguments=tuple(arguments)))
+        warp = int(row.lanes[0]) // WARP_LANES
+        self._do(warp, Act("cp_arrive", row.pc, 0, barrier=barrier, arguments=tuple(arguments)))
 
-    def _waited_for(self, row: Waited) -> None:
+    def _add_wait(self, row: Wait) -> None:
         number = self._barrier(row.address, row.pc)
         for warp in self._warps(row.lanes):
             if self._mask(warp, row.address) is not None:
@@ -458,9 +465,9 @@ class Acts:
         if not left_out[barrier]:
             del left_out[barrier]
 
-    def _met_warp(self, row: MetWarp) -> None:
-        """Lanes that meet know what any of them has waited for."""
-        lanes = np.arange(len(self.log.exists))[row.lanes]
+    def _add_warp_sync(self, row: WarpSync) -> None:
+        """Lanes that synchronize learn what any of them has waited for."""
+        lanes = row.lanes
         for warp in self._warps(row.lanes):
             left_out = self._left_out.get(warp)
             if left_out:
@@ -469,18 +476,18 @@ class Acts:
                     if met - lanes_left:
                         lanes_left.difference_update(met)
 
-    def _met_threads(self, row: Met) -> None:
-        threads = -(-row.threads // WARP_LANES) * WARP_LANES
+    def _add_block_sync(self, row: BlockSync) -> None:
+        threads = rounded_up(row.threads, WARP_LANES)
         for warp in self._warps(row.lanes):
             if row.waits:
                 self._left_out.pop(warp, None)
-            if row.waits and self._met.get((warp, row.number)) == row.meeting:  # its other lanes came by another way
+            if row.waits and self._met.get((warp, row.number)) == row.completion:  # its other lanes came by another way
                 continue
-            self._met[warp, row.number] = row.meeting
+            self._met[warp, row.number] = row.completion
             op = "sync" if row.waits else "bar_arrive"
             self._do(warp, Act(op, row.pc, 0, target=row.number, arguments=(("threads", threads),)))
 
-    def _met_cluster(self, row: MetCluster) -> None:
+    def _add_cluster_sync(self, row: ClusterSync) -> None:
         for warp in self._warps(row.lanes):
             earlier = self._at_cluster.pop(warp, None)
             if row.waits:
@@ -497,33 +504,37 @@ class Acts:
             self._do(warp, Act("cluster", row.pc, 0, target="arrive"))
             self._at_cluster[warp] = _AtCluster(self.of_warp[warp][-1], lanes)
 
-    def _fenced(self, row: Fenced) -> None:
+    def _add_fence(self, row: Fence) -> None:
         for warp in self._warps(row.lanes):
             self._do(warp, Act("fence", row.pc, 0, target=row.kind))
 
-    def _grouped(self, row: Grouped) -> None:
+    def _add_group_commit(self, row: GroupCommit) -> None:
+        for warp in self._warps(row.lanes):
+            if self._is_of_issuers(warp, row):
+                self._do(warp, Act("commit", row.pc, 0, target=row.unit))
+
+    def _add_group_wait(self, row: GroupWait) -> None:
         for warp in self._warps(row.lanes):
             if not self._is_of_issuers(warp, row):
                 continue
-            if row.is_commit or row.newest is None:
-                self._do(warp, Act("commit", row.pc, 0, target=row.kind))
-            if not row.is_commit:
-                arguments: list[tuple[str, Written]] = [("pending", row.newest or 0)]
-                if row.only_read:
-                    arguments.append(("read", True))
-                self._do(warp, Act("wait_group", row.pc, 0, target=row.kind, arguments=tuple(arguments)))
+            if row.newest is None:
+                self._do(warp, Act("commit", row.pc, 0, target=row.unit))
+            arguments: list[tuple[str, Written]] = [("pending", row.newest or 0)]
+            if row.only_read:
+                arguments.append(("read", True))
+            self._do(warp, Act("wait_group", row.pc, 0, target=row.unit, arguments=tuple(arguments)))
 
-    def _is_of_issuers(self, warp: int, row: Grouped) -> bool:
+    def _is_of_issuers(self, warp: int, row: GroupCommit | GroupWait) -> bool:
         """Whether a commit or wait is by the lanes whose groups count, and by all of them."""
-        if row.kind == "wgmma" or isinstance(row.lanes, slice):
-            return bool(row.kind == "wgmma" or self._issuers[row.kind].get(warp))
-        issuers = self._issuers[row.kind].get(warp, set())
+        if row.unit == "wgmma":
+            return True
+        issuers = self._issuers[row.unit].get(warp, set())
         came = issuers & set(row.lanes.tolist())
         if came and came != issuers:
-            raise CannotSayError(f"groups of {row.kind} that threads of one warp count apart from each other", row.pc)
+            raise CannotSayError(f"groups of {row.unit} that threads of one warp count apart from each other", row.pc)
         return bool(came)
 
-    def _copied(self, copies: list[Copied]) -> None:
+    def _add_copies(self, copies: list[CopyIssued]) -> None:
         """A copy, of a multicast with all blocks that receive it."""
         row = copies[0]
         record = row.record
@@ -561,7 +572,7 @@ class Acts:
             ),
         )
 
-    def _copied_cells(self, row: Copied) -> int | None:
+    def _copied_cells(self, row: CopyIssued) -> int | None:
         record = row.record
         if not record.bytes:
             return None
@@ -572,7 +583,7 @@ class Acts:
         return number
 
 
-def _copied_bytes(row: Copied) -> tuple[CellNumbers, int]:
+def _copied_bytes(row: CopyIssued) -> tuple[CellNumbers, int]:
     """Where a copy's bytes lie in shared memory: addresses of its pieces, and the bytes of one."""
     record = row.record
     offset = record.shared_address & SHARED_OFFSET_MASK
@@ -589,12 +600,12 @@ def _divide_cells(sets: CellSets, rows: Iterable[Row]) -> None:
     """Choose the size of a cell by all accesses of the log."""
     seen: set[tuple[int, int]] = set()
     for row in rows:
-        if isinstance(row, Touched):
+        if isinstance(row, Access):
             key = (id(row.addresses), row.size_bytes)
             if key not in seen:
                 seen.add(key)
                 sets.divide_by(row.addresses, row.size_bytes)
-        elif isinstance(row, Copied) and row.record.bytes:
+        elif isinstance(row, CopyIssued) and row.record.bytes:
             sets.divide_by(*_copied_bytes(row))
 
 
@@ -602,18 +613,17 @@ def _issuers(rows: Iterable[Row]) -> dict[str, dict[int, set[int]]]:
     """The lanes of every warp that issue what is waited for by groups."""
     found: dict[str, dict[int, set[int]]] = {"cp.async": defaultdict(set), "bulk": defaultdict(set)}
     for row in rows:
-        if isinstance(row, Touched) and row.how == "cp.async":
-            assert not isinstance(row.lanes, slice)
+        if isinstance(row, Access) and row.how == "cp.async":
             for lane in row.lanes.tolist():
                 found["cp.async"][lane // WARP_LANES].add(lane)
-        elif isinstance(row, Copied) and row.record.barrier is None:
+        elif isinstance(row, CopyIssued) and row.record.barrier is None:
             found["bulk"][row.lane // WARP_LANES].add(row.lane)
     return found
 
 
-def _is_same_multicast(copies: list[Copied], row: Row) -> bool:
+def _is_same_multicast(copies: list[CopyIssued], row: Row) -> bool:
     """Whether a row is the part of the same copy that another block receives."""
-    if not isinstance(row, Copied) or row.record.barrier is None:
+    if not isinstance(row, CopyIssued) or row.record.barrier is None:
         return False
     first = copies[0].record
     own = row.record
@@ -628,20 +638,23 @@ def _is_same_multicast(copies: list[Copied], row: Row) -> bool:
 
 
 _ADDING: dict[type[object], Callable[[Acts, Any], None]] = {
-    Touched: Acts._touched,
-    Multiplied: Acts._multiplied,
-    Initialised: Acts._initialised,
-    Arrived: Acts._arrived,
-    ArrivedBehindCopies: Acts._arrived_behind_copies,
-    Waited: Acts._waited_for,
-    Met: Acts._met_threads,
-    MetCluster: Acts._met_cluster,
-    MetWarp: Acts._met_warp,
-    Fenced: Acts._fenced,
-    Grouped: Acts._grouped,
-    TensorWorked: Acts._tensor_worked,
-    TensorMoved: Acts._tensor_moved,
-    TensorWaited: Acts._tensor_waited,
-    TensorFreed: Acts._tensor_freed,
-    Committed: Acts._committed,
+    Access: Acts._add_access,
+    WgmmaIssued: Acts._add_wgmma,
+    MbarrierInit: Acts._add_init,
+    MbarrierInval: Acts._add_inval,
+    MbarrierArrive: Acts._add_arrive,
+    MbarrierExpect: Acts._add_expect,
+    CpAsyncArriveIssued: Acts._add_arrive_after_copies,
+    Wait: Acts._add_wait,
+    BlockSync: Acts._add_block_sync,
+    ClusterSync: Acts._add_cluster_sync,
+    WarpSync: Acts._add_warp_sync,
+    Fence: Acts._add_fence,
+    GroupCommit: Acts._add_group_commit,
+    GroupWait: Acts._add_group_wait,
+    TmemWork: Acts._add_tmem_work,
+    TmemMove: Acts._add_tmem_move,
+    TmemWait: Acts._add_tmem_wait,
+    TmemDealloc: Acts._add_dealloc,
+    TmemCommit: Acts._add_commit,
 }

@@ -16,18 +16,19 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_LANES, WARPGROUP_WARPS
+from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS
 from tilescope.machine.proof.acts import Act, Acts, CannotSayError
 from tilescope.machine.proof.folding import folded
 from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
 from tilescope.machine.proof.pieces import Pieces, tensor_address
-from tilescope.machine.proof.recorder import EventLog, Touched
+from tilescope.machine.proof.recorder import Access, Recorder
 from tilescope.pipeline.description import MAX_ROLES, Pipeline
 from tilescope.pipeline.operations import Written
 from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.ptx.syntax import Instruction
 from tilescope.rule import rule
 from tilescope.sentence import argument_said
+from tilescope.sync.cluster_shape import WARPGROUP_LANES
 from tilescope.sync.thread_limits import BARS
 
 _HEAD = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"
@@ -73,7 +74,7 @@ class Recorded(NamedTuple):
 
     entry: str
     outcome: str
-    log: EventLog | None
+    log: Recorder | None
     instructions: tuple[Instruction | None, ...]
     variables: tuple[SharedVariable, ...]
 
@@ -124,9 +125,9 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
     return None
 
 
-def _require_no_flags(recorded: Recorded, log: EventLog) -> None:
+def _require_no_flags(recorded: Recorded, log: Recorder) -> None:
     """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
-    for pc in {row.pc for row in log.rows if isinstance(row, Touched)}:
+    for pc in {row.pc for row in log.rows if isinstance(row, Access)}:
         instruction = recorded.instructions[pc]
         if instruction is None or instruction.name not in _BY_ADDRESS:
             continue

@@ -11,125 +11,85 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.address import SHARED_WINDOW, WINDOW_BYTES, Addresses, Space
-from tilescope.machine.pending import WorkKind
-from tilescope.machine.step import LaneNumbers, Lanes
-
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-    from tilescope.machine.instructions.tensor_core.wgmma import Descriptors, SmemRead
-    from tilescope.machine.records import CopyRecord
-    from tilescope.tensor_map import Copy
+from tilescope.sync.address import Addresses
+from tilescope.sync.bus import Handler
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
+from tilescope.sync.events import (
+    AsyncStoreIssued,
+    Atomic,
+    BarrierArrive,
+    BarrierComplete,
+    ClusterArrive,
+    ClusterWait,
+    CopyIssued,
+    CpAsyncArriveIssued,
+    CpAsyncIssued,
+    GroupCommit,
+    GroupWait,
+    Load,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInitFence,
+    MbarrierInval,
+    MbarrierTest,
+    ProxyFence,
+    Store,
+    TmemAlloc,
+    TmemCommit,
+    TmemDealloc,
+    TmemFence,
+    TmemMove,
+    TmemWait,
+    TmemWork,
+    WaitingLanes,
+    WarpSync,
+    WgmmaIssued,
+)
 
 ROWS_KEPT = 100_000
-AccessKind = Literal["read", "write", "agreed", "atomic", "cp.async"]
-Values = npt.NDArray[np.generic]
-Places = npt.NDArray[np.int64]  # of tensor memory: lane * 512 + column
+AccessHow = Literal["read", "write", "agreed", "atomic", "cp.async"]
+_TMEM_ADDRESS_BYTES = 4
 
 
-class Touched(NamedTuple):
-    """Shared memory that lanes reached themselves, or by cp.async: `size_bytes` from each address on."""
+class Access(NamedTuple):
+    """Shared memory that lanes access themselves, or by cp.async: `size_bytes` from each address on."""
 
     pc: int
-    lanes: Lanes
-    how: AccessKind
+    lanes: LaneNumbers
+    how: AccessHow
     addresses: Addresses
     size_bytes: int
 
 
-class Initialised(NamedTuple):
-    """mbarrier.init with the arrivals that it counts; None: mbarrier.inval."""
-
-    pc: int
-    lane: int
-    address: int
-    arrivals: int | None
-
-
-class Arrived(NamedTuple):
-    """Arrivals of lanes of one warp at an mbarrier, and the bytes that they expect; expect_tx alone has no arrivals."""
-
-    pc: int
-    lane: int
-    address: int
-    arrivals: int
-    expected_bytes: int
-    is_drop: bool = False
-
-
-class ArrivedBehindCopies(NamedTuple):
-    """cp.async.mbarrier.arrive of lanes of one warp."""
-
-    pc: int
-    lane: int
-    address: int
-    arrivals: int
-    is_counted_on: bool  # .noinc
-
-
-class Waited(NamedTuple):
+class Wait(NamedTuple):
     """Lanes whose wait for a phase of an mbarrier passed; at the end of a run that hangs, those that still wait."""
 
     pc: int
     lanes: LaneNumbers
     address: int
     parity: int
-    phase: int  # that ended, or never does, counted from 0; -1 where a fresh barrier lets a parity of 1 pass
+    phase: int  # that completed, or never does, counted from 0; -1 where a fresh barrier lets a parity of 1 pass
 
 
-class Grouped(NamedTuple):
-    """commit_group, or wait_group with the groups that may stay under way; None: wait_all."""
-
-    pc: int
-    lanes: Lanes
-    kind: WorkKind
-    is_commit: bool
-    newest: int | None = 0
-    only_read: bool = False
-
-
-class OperandRead(NamedTuple):
-    """How a wgmma reads an operand, and the descriptor of each warpgroup."""
-
-    read: SmemRead
-    descriptors: Descriptors
-
-
-class Multiplied(NamedTuple):
-    """wgmma.mma_async of warpgroups, named by their first lanes."""
-
-    pc: int
-    first_lanes: LaneNumbers
-    operands: tuple[OperandRead, ...]
-
-
-class Copied(NamedTuple):
-    """A TMA or bulk copy as it was issued, of a multicast the part of one block; `tensor_copy` is None for a bulk copy."""
-
-    pc: int
-    lane: int
-    record: CopyRecord
-    tensor_copy: Copy | None
-
-
-class Met(NamedTuple):
-    """Lanes at a barrier of threads of their block: bar.sync or bar.red once it has ended, bar.arrive at once."""
+class BlockSync(NamedTuple):
+    """Lanes at a barrier of their block: bar.sync or bar.red once it is complete, bar.arrive at once."""
 
     pc: int
     lanes: LaneNumbers
     number: int
     threads: int
     waits: bool
-    meeting: int = 0  # counts the barriers that ended
+    completion: int = 0  # counts the barriers that completed
 
 
-class MetCluster(NamedTuple):
+class ClusterSync(NamedTuple):
     """barrier.cluster.arrive or .wait; at the end of a run that hangs, those that still wait."""
 
     pc: int
@@ -138,84 +98,37 @@ class MetCluster(NamedTuple):
     has_passed: bool = True
 
 
-class MetWarp(NamedTuple):
-    """bar.warp.sync."""
-
-    pc: int
-    lanes: Lanes
-
-
-class Fenced(NamedTuple):
-    """fence.proxy.async, fence.mbarrier_init, or one of tcgen05."""
-
-    pc: int
-    lanes: Lanes
-    kind: Literal["proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"]
-
-
-class TensorWorked(NamedTuple):
-    """tcgen05.mma or cp of a thread, in one block or in two: the shared memory that it reads, and the places of tensor memory."""
-
-    pc: int
-    lane: int
-    ranks: tuple[int, ...]
-    shared: tuple[Addresses, ...]
-    read: Places
-    written: Places
-
-
-class TensorMoved(NamedTuple):
-    """tcgen05.ld or st of a warp, named by its first lane."""
-
-    pc: int
-    lane: int
-    is_load: bool
-    places: Places
-
-
-class TensorWaited(NamedTuple):
-    """tcgen05.wait::ld or wait::st."""
+class Fence(NamedTuple):
+    """A fence that a pipeline knows."""
 
     pc: int
     lanes: LaneNumbers
-    is_load: bool
-
-
-class TensorFreed(NamedTuple):
-    """tcgen05.dealloc of a warp, named by its first lane."""
-
-    pc: int
-    lane: int
-    places: Places
-
-
-class Committed(NamedTuple):
-    """tcgen05.commit of a thread: an arrival at these mbarriers when what it has issued is done."""
-
-    pc: int
-    lane: int
-    addresses: tuple[int, ...]
+    kind: Literal["proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"]
 
 
 Row = (
-    Touched
-    | Initialised
-    | Arrived
-    | ArrivedBehindCopies
-    | Waited
-    | Grouped
-    | Multiplied
-    | Copied
-    | Met
-    | MetCluster
-    | MetWarp
-    | Fenced
-    | TensorWorked
-    | TensorMoved
-    | TensorWaited
-    | TensorFreed
-    | Committed
+    Access
+    | Wait
+    | BlockSync
+    | ClusterSync
+    | Fence
+    | MbarrierInit
+    | MbarrierInval
+    | MbarrierArrive
+    | MbarrierExpect
+    | CpAsyncArriveIssued
+    | GroupCommit
+    | GroupWait
+    | WgmmaIssued
+    | CopyIssued
+    | WarpSync
+    | TmemWork
+    | TmemMove
+    | TmemWait
+    | TmemDealloc
+    | TmemCommit
 )
+"""What is kept: events as they came, and for some of them the part that matters."""
 
 
 class _Poll(NamedTuple):
@@ -227,7 +140,7 @@ class _Poll(NamedTuple):
 
 
 @dataclass(slots=True)
-class EventLog:
+class Recorder:
     """The rows of one cluster, in the order of the run: the first ROWS_KEPT of them."""
 
     rows: list[Row] = field(default_factory=list)
@@ -237,62 +150,73 @@ class EventLog:
     blocks: int = 1
     block_lanes: int = 0
     exists: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of all lanes
-    first_block: tuple[int, int, int] = (0, 0, 0)
+    first_block: BlockIndex = (0, 0, 0)
     shared_end: int = 0
     _patterns: dict[bytes, Addresses] = field(default_factory=dict)
     _failed: dict[tuple[int, int], _Poll] = field(default_factory=dict)  # by warp and address
+    _unreleased: dict[int, int] = field(
+        default_factory=dict
+    )  # mbarriers, with the lane of an init that no fence covers
+    _completed: int = 0  # barriers of blocks
 
-    def begin(self, cluster: Cluster) -> None:
-        """Take the shape of the cluster that it is about."""
+    def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
+        """What keeps the events of a cluster."""
         self.blocks = cluster.blocks
         self.block_lanes = cluster.block_lanes
         self.exists = cluster.exists
         self.first_block = cluster.first_block
-        self.shared_end = cluster.launch.shared_end
+        self.shared_end = cluster.shared_end
+        kept = (
+            MbarrierArrive,
+            CpAsyncArriveIssued,
+            GroupCommit,
+            GroupWait,
+            WgmmaIssued,
+            TmemMove,
+            TmemWait,
+            TmemCommit,
+        )
+        handlers: dict[type, Handler] = dict.fromkeys(kept, self._add)
+        return handlers | {
+            Load: self._load,
+            Store: self._store,
+            Atomic: self._atomic,
+            CpAsyncIssued: self._cp_async,
+            CopyIssued: self._copy,
+            AsyncStoreIssued: lambda event: self._refuse(event.pc, event.reason),
+            MbarrierInit: self._init,
+            MbarrierInval: self._inval,
+            MbarrierExpect: self._expect,
+            MbarrierTest: self._test,
+            MbarrierInitFence: self._fence_init,
+            ProxyFence: self._fence_proxy,
+            TmemFence: self._fence_tensor_memory,
+            BarrierArrive: self._arrive_at_block,
+            BarrierComplete: self._complete_block,
+            ClusterArrive: self._arrive_at_cluster,
+            ClusterWait: lambda event: self._add(ClusterSync(event.pc, event.lanes, waits=True)),
+            WarpSync: self._sync_warp,
+            TmemAlloc: self._allocate,
+            TmemDealloc: self._deallocate,
+            TmemWork: self._work,
+        }
 
-    def add(self, row: Row) -> None:
-        """Write a row down, unless there are too many."""
+    def _add(self, row: Row) -> None:
+        """Keep a row, unless there are too many."""
         if len(self.rows) >= ROWS_KEPT:
             self.is_cut = True
             return
         self.rows.append(row)
 
-    def refuse(self, pc: int, reason: str) -> None:
+    def _refuse(self, pc: int, reason: str) -> None:
         """Something was done that a pipeline has no step for."""
         self.refused.setdefault(reason, pc)
 
-    def touch(
-        self, pc: int, at: Lanes, how: AccessKind, addresses: Addresses, size_bytes: int, *, space: Space = "shared"
-    ) -> None:
-        """An access of lanes; of generic addresses those in shared memory."""
-        if space == "generic":
-            is_shared = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_BYTES)
-            if not is_shared.any():
-                return
-            if not is_shared.all():
-                at = np.arange(len(self.exists))[at][is_shared]
-                addresses = addresses[is_shared]
-            addresses = addresses - SHARED_WINDOW
-        elif space != "shared":
-            return
-        self.add(Touched(pc, at, how, self._kept(addresses), size_bytes))
+    def _add_access(self, event: Load | Store | Atomic | CpAsyncIssued, how: AccessHow) -> None:
+        addresses = self._same_addresses(event.addresses)
+        self._add(Access(event.pc, event.lanes, how, addresses, event.size_bytes))
 
-    def store(self, pc: int, at: Lanes, addresses: Addresses, values: Values, space: Space = "shared") -> None:
-        """A store of lanes; where some of them meet at one address and write the same there, they agree."""
-        how: AccessKind = "write"
-        if space in ("shared", "generic") and len(addresses) > 1:
-            order = np.argsort(addresses, kind="stable")
-            is_same = addresses[order][1:] == addresses[order][:-1]
-            if is_same.any():
-                ordered = values[order]
-                differs = ordered[1:] != ordered[:-1]
-                if ordered.ndim > 1:
-                    differs = differs.any(axis=1)
-                how = "write" if (differs & is_same).any() else "agreed"
-        size_bytes = values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
-        self.touch(pc, at, how, addresses, size_bytes, space=space)
-
-    def _kept(self, addresses: Addresses) -> Addresses:
+    def _same_addresses(self, addresses: Addresses) -> Addresses:
         """The same addresses, held once for all rows."""
         content = addresses.tobytes()
         kept = self._patterns.get(content)
@@ -301,31 +225,141 @@ class EventLog:
             self._patterns[content] = kept
         return kept
 
-    def polled(self, pc: int, lanes: LaneNumbers, address: int, *, parity: int, phase: int, has_passed: bool) -> None:
-        """A poll of lanes that asked the same: a row if it passed, else kept in case nothing comes behind it."""
-        warps = {int(lanes[0]) // WARP_LANES} if len(lanes) == 1 else set((lanes // WARP_LANES).tolist())
-        if has_passed:
-            for warp in warps:
-                self._failed.pop((warp, address), None)
-            self.add(Waited(pc, lanes, address, parity, phase))
-        else:
-            for warp in warps:
-                self._failed.pop((warp, address), None)  # the last one stands last
-                self._failed[warp, address] = _Poll(pc, parity, phase + 1)
+    def _load(self, event: Load) -> None:
+        if event.space == "shared" and event.access is not None:
+            self._add_access(event, "read")
 
-    def end(self, meetings: Sequence[Met], spinning: Sequence[LaneNumbers], at_cluster: Sequence[MetCluster]) -> None:
+    def _atomic(self, event: Atomic) -> None:
+        if event.space == "shared":
+            self._add_access(event, "atomic")
+
+    def _cp_async(self, event: CpAsyncIssued) -> None:
+        self._add_access(event, "cp.async")
+
+    def _store(self, event: Store) -> None:
+        """A store of lanes; where some of them share an address and write the same there, they agree."""
+        if event.space != "shared" or event.access is None:
+            return
+        how: AccessHow = "write"
+        addresses = event.addresses
+        if len(addresses) > 1:
+            order = np.argsort(addresses, kind="stable")
+            is_same = addresses[order][1:] == addresses[order][:-1]
+            if is_same.any():
+                ordered = event.values[order]
+                differs = ordered[1:] != ordered[:-1]
+                if ordered.ndim > 1:
+                    differs = differs.any(axis=1)
+                how = "write" if (differs & is_same).any() else "agreed"
+        self._add_access(event, how)
+
+    def _copy(self, event: CopyIssued) -> None:
+        if event.source is not None:
+            self._refuse(event.pc, "a bulk copy from shared memory to the shared memory of a block")
+        self._add(event)
+
+    def _init(self, event: MbarrierInit) -> None:
+        self._unreleased[event.address] = event.lane
+        self._add(event)
+
+    def _inval(self, event: MbarrierInval) -> None:
+        self._unreleased.pop(event.address, None)
+        self._add(event)
+
+    def _expect(self, event: MbarrierExpect) -> None:
+        if event.is_completion:
+            self._refuse(event.pc, "mbarrier.complete_tx by a thread")
+        else:
+            self._add(event)
+
+    def _test(self, event: MbarrierTest) -> None:
+        """A test of lanes that asked the same: a row if it passed, else kept in case nothing comes after it."""
+        for has_passed in np.unique(event.passes).tolist():
+            lanes = event.lanes[event.passes == has_passed]
+            warps = {int(lanes[0]) // WARP_LANES} if len(lanes) == 1 else set((lanes // WARP_LANES).tolist())
+            for warp in warps:
+                self._failed.pop((warp, event.address), None)  # so that the last one is the newest
+                if not has_passed:
+                    self._failed[warp, event.address] = _Poll(event.pc, event.parity, event.phase + 1)
+            if has_passed:
+                self._add(Wait(event.pc, lanes, event.address, event.parity, event.phase))
+
+    def _fence_init(self, event: MbarrierInitFence) -> None:
+        self._makers_among(event.lanes)
+        self._add(Fence(event.pc, event.lanes, "mbarrier_init"))
+
+    def _makers_among(self, lanes: LaneNumbers) -> list[int]:
+        """The lanes whose mbarrier.init no fence had covered; from now on one does."""
+        own = [address for address, maker in self._unreleased.items() if maker in lanes]
+        return sorted({self._unreleased.pop(address) for address in own})
+
+    def _fence_proxy(self, event: ProxyFence) -> None:
+        if event.is_for_shared:
+            self._add(Fence(event.pc, event.lanes, "proxy.async"))
+
+    def _fence_tensor_memory(self, event: TmemFence) -> None:
+        self._add(Fence(event.pc, event.lanes, "tcgen05.before" if event.is_before else "tcgen05.after"))
+
+    def _arrive_at_block(self, event: BarrierArrive) -> None:
+        if not event.waits:
+            self._add(BlockSync(event.pc, event.lanes, event.number, event.threads, waits=False))
+
+    def _complete_block(self, event: BarrierComplete) -> None:
+        self._completed += 1
+        self._add_waiting(event, self._completed)
+
+    def _add_waiting(self, event: BarrierComplete, completion: int) -> None:
+        for waiting in event.waiting:
+            row = BlockSync(waiting.pc, waiting.lanes, event.number, event.threads, True, completion)
+            self._add(row)
+
+    def _arrive_at_cluster(self, event: ClusterArrive) -> None:
+        """A release covers all that the threads did before it, so their mbarrier.init needs no fence."""
+        makers = [] if event.is_relaxed else self._makers_among(event.lanes)
+        if makers:
+            self._add(Fence(event.pc, np.array(makers), "mbarrier_init"))
+        self._add(ClusterSync(event.pc, event.lanes, waits=False))
+
+    def _sync_warp(self, event: WarpSync) -> None:
+        if event.pc is not None:
+            self._add(event)
+
+    def _allocate(self, event: TmemAlloc) -> None:
+        """tcgen05.alloc writes the address of its columns; copies over it need no proxy fence."""
+        lanes = event.lanes[:1]
+        addresses = self._same_addresses(np.array([event.address]))
+        self._add(Access(event.pc, lanes, "write", addresses, _TMEM_ADDRESS_BYTES))
+        self._add(Fence(event.pc, lanes, "proxy.async"))
+
+    def _deallocate(self, event: TmemDealloc) -> None:
+        if event.is_allocated:
+            self._add(event)
+
+    def _work(self, event: TmemWork) -> None:
+        if event.kind == "tcgen05.shift":
+            self._refuse(event.pc, "tcgen05.shift")
+        else:
+            self._add(event)
+
+    def end(
+        self,
+        incomplete: Sequence[BarrierComplete],
+        spinning: Sequence[LaneNumbers],
+        at_cluster: Sequence[WaitingLanes],
+    ) -> None:
         """The cluster hangs: whoever still waits gets the row of that wait, which never passed.
 
-        Lanes that spin do so at their last poll that failed; one that was not tried again is no wait.
+        Lanes that spin do so at their last test that failed; one that was not tried again is not a wait.
         """
         warps = {warp for lanes in spinning for warp in (lanes // WARP_LANES).tolist()}
         last = {warp: (address, poll) for (warp, address), poll in self._failed.items() if warp in warps}
-        self.hangs_elsewhere = not last and not meetings and not at_cluster
+        waiting = [barrier for barrier in incomplete if barrier.waiting]
+        self.hangs_elsewhere = not last and not waiting and not at_cluster
         for warp, (address, poll) in last.items():
             first_lane = np.array([warp * WARP_LANES])
-            self.add(Waited(poll.pc, first_lane, address, poll.parity, poll.phase))
-        for met in meetings:
-            self.add(met)
-        if not last and not meetings:  # those who wait for the cluster are often victims of the other waits
-            for waiting in at_cluster:
-                self.add(waiting)
+            self._add(Wait(poll.pc, first_lane, address, poll.parity, poll.phase))
+        for barrier in waiting:
+            self._add_waiting(barrier, self._completed + 1)
+        if not last and not waiting:  # those who wait for the cluster are often victims of the other waits
+            for one in at_cluster:
+                self._add(ClusterSync(one.pc, one.lanes, waits=True, has_passed=False))

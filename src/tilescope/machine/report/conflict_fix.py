@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.observers.access_cost import Instance
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.sync.address import SHARED_OFFSET_MASK
 
 Addresses = npt.NDArray[np.int64]
 HARDWARE_SWIZZLES = ("128B", "64B", "32B")

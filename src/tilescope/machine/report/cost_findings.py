@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
-from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.access_cost import SECTOR_BYTES, Instance, Tally
 from tilescope.machine.observers.costs import Costs
@@ -18,6 +17,7 @@ from tilescope.machine.report.places import instruction_named, line_facts, line_
 from tilescope.machine.report.run_costs import busiest_collision, worst_access
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.sync.address import SHARED_OFFSET_MASK
 
 _LINES_NAMED = 10  # findings of each kind; the counts of all lines are in the run
 _SECTORS_RATIO = 2  # more than this many times the fewest possible sectors are worth a note

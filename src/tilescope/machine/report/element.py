@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import Region
-from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord
+from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.places import array_named, owner_named
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.race import Conflict
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma import Trace, trace
@@ -82,14 +83,14 @@ def _shown(coords: tuple[int, ...]) -> str:
 
 def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
     """What lies where two accesses of shared memory meet, if a copy brought it, takes it or is one of the two."""
-    if conflict.address is None or launch.order is None:
+    if conflict.address is None or launch.detector is None:
         return None
     record = _copy_there(launch, conflict, conflict.address)
     if record is None:
         return None
     offset = conflict.address % launch.shared_stride
     start = record.shared_address & SHARED_OFFSET_MASK
-    last = offset + launch.order.shared_cell_bytes - 1
+    last = offset + launch.detector.shared_cell_bytes - 1
     if record.map_number is None or record.coords is None:
         return _copied_element(launch, record, offset - start)
     tensor_map = launch.maps[record.map_number]
@@ -120,14 +121,14 @@ def map_owner(launch: Launch, tensor_map: AnyMap) -> str:
 
 def _copied_element(launch: Launch, record: CopyRecord, offset: int) -> Element | None:
     """The element of global memory that a bulk copy moves to or from an offset of its bytes in shared memory."""
-    assert launch.order is not None
+    assert launch.detector is not None
     if record.other_address is None:
         return None
     address = record.other_address + offset
     region = launch.memory.region_at(address)
     if region is None or region.array.dtype.itemsize == 1:
         return None
-    return array_element(launch, region, address, launch.order.shared_cell_bytes)
+    return array_element(launch, region, address, launch.detector.shared_cell_bytes)
 
 
 def _copy_there(launch: Launch, conflict: Conflict, place: int) -> CopyRecord | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.errors import Violation
-from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
@@ -34,6 +33,7 @@ from tilescope.machine.report.swizzle_findings import swizzle_findings
 from tilescope.machine.report.tmem_report import TENSOR_ORDER
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
+from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.tma.transfer import SMEM_EXTENT
 
 _PLACES_NAMED = 4

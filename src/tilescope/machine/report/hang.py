@@ -19,13 +19,11 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
-from tilescope.machine.records import BlockIndex
 from tilescope.machine.report.places import (
     array_named,
     block_of,
@@ -38,9 +36,10 @@ from tilescope.machine.report.places import (
 )
 from tilescope.machine.report.remedy_words import of_what_ended
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable
 from tilescope.rule import rule
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
+from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
 from tilescope.sync.mbarrier import Mbarrier
 
 _GROUPS_NAMED = 20

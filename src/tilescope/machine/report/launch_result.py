@@ -12,16 +12,16 @@ from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.proof.described_pipeline import Recorded
 from tilescope.machine.proof.naming import SharedVariable
-from tilescope.machine.proof.recorder import MetCluster
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.report.findings import findings_of
 from tilescope.machine.report.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access
+from tilescope.sync.events import WaitingLanes
 
 
 def run_of(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
     """The run of a launch that has ended; `notes` come after its findings."""
-    _end_log(result)
+    _end_recording(launch, result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
     costs.finish()
@@ -117,17 +117,16 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
-def _end_log(result: GridRun) -> None:
-    """Tell the log who still waits, where its own cluster could not end."""
+def _end_recording(launch: Launch, result: GridRun) -> None:
+    """Record who still waits, where the recorded cluster could not end."""
+    recorder = launch.recorder
+    if recorder is None or result.outcome != "hang":
+        return
     for schedule in result.waiting:
-        log = schedule.cluster.log
-        if log is not None and result.outcome == "hang":
+        if schedule.cluster.first_block == recorder.first_block:
             spinning = [one.front.lanes for one in schedule.spinning]
-            at_cluster = [
-                MetCluster(one.pc - 1, one.lanes, waits=True, has_passed=False)
-                for one in schedule.barriers.cluster_waiting
-            ]
-            log.end(schedule.barriers.unfinished(), spinning, at_cluster)
+            at_cluster = [WaitingLanes(one.pc - 1, one.lanes) for one in schedule.barriers.cluster_waiting]
+            recorder.end(schedule.barriers.incomplete(), spinning, at_cluster)
 
 
 def _recorded(launch: Launch, result: GridRun) -> Recorded:
@@ -137,4 +136,4 @@ def _recorded(launch: Launch, result: GridRun) -> Recorded:
         SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
         for variable in program.shared_variables()
     ]
-    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
+    return Recorded(program.entry.name, result.outcome, launch.recorder, tuple(program.instructions), tuple(variables))

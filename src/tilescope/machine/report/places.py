@@ -13,16 +13,15 @@ from typing import TypedDict
 
 import numpy as np
 
-from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import Bytes, Region
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
-from tilescope.machine.step import LaneNumbers
 from tilescope.ptx.source_name import source_name
 from tilescope.ptx.syntax import place_in_words
 from tilescope.sentence import counted, listed
+from tilescope.sync.address import SHARED_OFFSET_MASK
+from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
 
 _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tilescope.errors import Violation, Wording
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.dataflow import is_lost_update
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
-from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.program import Program
-from tilescope.machine.records import block_index
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     array_named,
@@ -39,6 +37,8 @@ from tilescope.machine.report.tmem_report import (
     columns_named,
     tensor_place,
 )
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import block_index
 from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
 from tilescope.sync.detector.race import Conflict, How, Side
 
@@ -98,17 +98,16 @@ class WrongBytes(NamedTuple):
 
 def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
     """In a run that ended, phases that ended while a copy was under way; in clusters that hang, also phases that cannot end."""
-    if launch.order is None:
+    if launch.detector is None:
         return WrongBytes([], [])
-    spilled = [*launch.order.spilled]
+    spilled = [*launch.detector.spilled]
     stuck: list[BarrierBytes] = []
     hanging = result.waiting if result.outcome == "hang" else []
     for schedule in hanging:
         cluster = schedule.cluster
-        if cluster.order is None:
-            continue
+        detector = launch.detector.running[cluster.first_block]
         under_way = {work.barrier for work in cluster.pending.works}
-        for address, barrier in cluster.order.mbarriers.at.items():
+        for address, barrier in detector.mbarriers.at.items():
             block = block_of(cluster, address >> SHARED_RANK_SHIFT)
             offset = address & SHARED_OFFSET_MASK
             if barrier.spilled is not None:
@@ -148,11 +147,11 @@ def _byte_violations(
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
     """The unordered accesses of a run, first seen first; equal ones of the same source lines are one finding."""
-    if launch.order is None:
+    if launch.detector is None:
         return ()
     alike: dict[tuple[object, ...], list[Conflict]] = {}
-    for conflict in launch.order.conflicts.found.values():
-        if conflict.mistake == "early load" and conflict.now.pc in launch.order.polling_pcs:
+    for conflict in launch.detector.conflicts.found.values():
+        if conflict.mistake == "early load" and conflict.now.pc in launch.detector.polling_pcs:
             continue
         alike.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*alike.values()]
@@ -272,9 +271,9 @@ def _element(launch: Launch, conflict: Conflict) -> Element | None:
         return tile_element(launch, conflict)
     address = conflict.address
     region = None if address is None else launch.memory.region_at(address)
-    if address is None or region is None or launch.order is None or region.array.dtype.itemsize == 1:
+    if address is None or region is None or launch.detector is None or region.array.dtype.itemsize == 1:
         return None
-    return array_element(launch, region, address, launch.order.memory.cell_bytes)
+    return array_element(launch, region, address, launch.detector.memory.cell_bytes)
 
 
 def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:

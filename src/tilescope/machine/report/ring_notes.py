@@ -15,14 +15,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tilescope.errors import Violation
-from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
-from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, MbarrierUse
+from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.element import map_owner
 from tilescope.machine.report.places import function_of, instruction_named, line_facts, shared_variable
 from tilescope.ptx.syntax import Immediate, Label, Register
 from tilescope.rule import rule
+from tilescope.sync.address import SHARED_OFFSET_MASK
+from tilescope.sync.cluster_shape import BlockIndex
+from tilescope.sync.detector.context import MbarrierUse
 
 _BARRIER_BYTES = 8
 _POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
@@ -59,9 +61,9 @@ class _Ring(NamedTuple):
 
 def ring_notes(launch: Launch) -> Iterator[Violation]:
     """The rings of a launch that finished, of which no slot was filled twice in any block."""
-    if launch.order is None or len(launch.copies) >= RECORDS_KEPT:
+    if launch.detector is None or len(launch.copies) >= RECORDS_KEPT:
         return
-    uses = launch.order.mbarrier_uses
+    uses = launch.detector.mbarrier_uses
     loads = [copy for copy in launch.copies if copy.kind == "load" and copy.barrier is not None]
     filled = {copy.barrier & SHARED_OFFSET_MASK for copy in loads if copy.barrier is not None}
     awaited = {offset for offset in filled if _is_awaited_again(launch.program, uses.get(offset))}

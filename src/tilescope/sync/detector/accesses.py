@@ -10,24 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_semantics import Meaning
-from tilescope.machine.address import Addresses
-from tilescope.machine.step import LaneNumbers
+from tilescope.arithmetic import ceil_div
+from tilescope.sync.access import AccessSemantics
+from tilescope.sync.address import Addresses
+from tilescope.sync.bus import StaleValues
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import Witness, mistake_of
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import How, Side
-from tilescope.sync.detector.releases import CARD, Flags
-from tilescope.sync.detector.stale_reads import OlderValues
+from tilescope.sync.detector.releases import Flags
 from tilescope.sync.epoch import Stamps, columns_of, first_of_each, pcs_of, stamp_base, taken_apart
+from tilescope.sync.events import Atomic, Load, MemorySpace, Store
+from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import EXECUTED
+from tilescope.sync.scope import GPU
 from tilescope.sync.shadow.accessor import Threads
 from tilescope.sync.shadow.global_cells import Stretch, read_slots
-from tilescope.sync.shadow.shadow_cells import CellNumbers, CellTable, LaneCells, Met, ThreadReads
+from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, Met, ThreadReads
 
 Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether what it writes lies there already."""
-NO_OLDER_VALUES: OlderValues = {}
-_WEAK_READ = Meaning("read", is_strong=False, acquires=False, releases=False, reach=CARD)
+NO_STALE_VALUES: StaleValues = {}
+_MOST_RELATIVE = 2.0**-16  # by which sums of 32 numbers of 24 bits differ, unless most of them cancel
+_WEAK_READ = AccessSemantics("read", is_strong=False, acquires=False, releases=False, scope=GPU)
 
 
 class Request(NamedTuple):
@@ -79,94 +84,124 @@ class Touching:
         self._fences = fences
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have touched
 
-    def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
-        """A load (`same` is None) or a store; `places` are those in the cluster's shared memory."""
+    def load(self, event: Load) -> StaleValues:
+        """Judge a load; the lanes that get a stale value."""
+        access = event.access
+        if access is None:
+            return NO_STALE_VALUES  # asynchronous work was judged when it was issued
+        request = Request(event.lanes, event.places, event.size_bytes)
+        if event.space == "shared":
+            self._access_shared("read", request, access)
+        else:
+            self._access_memory("read", request, access)
+        if not access.is_flag:
+            return NO_STALE_VALUES
+        return self._fences.poll(self._flags(event.space), access, event.lanes, event.places, event.size_bytes)
+
+    def store(self, event: Store) -> None:
+        """Judge a store."""
+        access = event.access
+        if access is None:
+            return
+        request = Request(event.lanes, event.places, event.size_bytes, event.is_unchanged)
+        flags = self._flags(event.space)
+        if event.space == "shared":
+            self._access_shared("write", request, access)
+        else:
+            self._access_memory("write", request, access)
+        if access.is_flag:
+            self._fences.pass_on(flags, access, event.lanes, event.places)
+        if access.is_strong:
+            self._fences.early.overwritten(flags, event.places, event.held)
+        else:
+            self._judge_shared_addresses(event)
+
+    def atomic(self, event: Atomic) -> None:
+        """Judge an atomic."""
+        access = event.access
+        if access is None:
+            return
+        request = Request(event.lanes, event.places, event.size_bytes)
+        flags = self._flags(event.space)
+        if event.space == "shared":
+            self._access_shared("atomic", request, access)
+        else:
+            self._access_memory("atomic", request, access)
+        self._fences.pass_on(flags, access, event.lanes, event.places)
+        self._fences.early.overwritten(flags, event.written_places, event.held)
+
+    def _flags(self, space: MemorySpace) -> Flags:
+        return self._fences.shared_flags if space == "shared" else self._witness.launch.flags
+
+    def _access_shared(self, how: How, request: Request, access: AccessSemantics) -> None:
         witness = self._witness
-        meaning = witness.launch.meanings[witness.cluster.pc]
-        if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return NO_OLDER_VALUES  # it is told elsewhere: asynchronous work when issued, an atomic when it loads
         if witness.cluster.blocks > 1:
-            self._reach(lanes, places)
-        request = Request(lanes, places, size_bytes, same)
-        touch = self.shared_touch(meaning.kind, request, is_strong=meaning.is_strong)
+            self._reach(request.lanes, request.places)
+        touch = self.shared_touch(how, request, is_strong=access.is_strong)
         self.meet(witness.shared, touch)
-        if meaning.kind != "write":
+        if access.kind != "write":
             self._unwritten(touch)
-        stamps = self._stamps(lanes, is_strong=meaning.is_strong)
+        stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         if touch.writes:
             witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         else:
             newest = witness.knowledge.newest_stamp
-            witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps, newest))
-        return self._pass_on(self._fences.shared_flags, meaning, request) if meaning.is_flag else NO_OLDER_VALUES
-
-    def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
-        """A load (`same` is None) or a store of global memory."""
-        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
-        if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return NO_OLDER_VALUES
-        request = Request(lanes, addresses, size_bytes, same)
-        self._touch_memory(request, meaning)
-        return self._pass_on(self._witness.launch.flags, meaning, request) if meaning.is_flag else NO_OLDER_VALUES
-
-    def _pass_on(self, flags: Flags, meaning: Meaning, request: Request) -> OlderValues:
-        """Strong accesses: what they order, and which loads are early."""
-        if meaning.kind == "read":
-            return self._fences.poll(flags, meaning, request.lanes, request.places, request.size_bytes)
-        self._fences.pass_on(flags, meaning, request.lanes, request.places)
-        return NO_OLDER_VALUES
+            slots = request.lanes // WARP_LANES * 2
+            witness.shared.read_by_threads(ThreadReads(touch.at, slots, stamps, newest))
 
     def source_of_copies(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> None:
         """Threads read global memory by cp.async."""
-        self._touch_memory(Request(lanes, addresses, size_bytes, None), _WEAK_READ)
+        self._access_memory("read", Request(lanes, addresses, size_bytes), _WEAK_READ)
 
-    def _touch_memory(self, request: Request, meaning: Meaning) -> None:
+    def _access_memory(self, how: How, request: Request, access: AccessSemantics) -> None:
         memory = self._witness.launch.memory
-        count = -(-request.size_bytes // memory.cell_bytes)
+        count = ceil_div(request.size_bytes, memory.cell_bytes)
         for piece in memory.pieces(request.places // memory.cell_bytes):
             own = request if piece.positions is None else request.of(piece.positions)
             at = LaneCells(piece.cells, count)
-            if meaning.kind == "read":
-                self._read_memory(piece.stretch, own, at, meaning)
+            if how == "read":
+                self._read_memory(piece.stretch, own, at, access)
             else:
-                self._write_memory(piece.stretch, own, at, meaning)
+                self._write_memory(how, piece.stretch, own, at, access)
 
-    def _read_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
+    def _read_memory(self, stretch: Stretch, request: Request, at: LaneCells, access: AccessSemantics) -> None:
         number = self._witness.number
         newest = self._witness.knowledge.newest_stamp
         if stretch.table.is_written:
-            touch = Touch("global", "read", meaning.is_strong, request, at, at.cells, stretch.first)
+            touch = Touch("global", "read", access.is_strong, request, at, at.cells, stretch.first)
             self.meet(stretch.table, touch)
         slots = read_slots(number, request.lanes // WARP_LANES)
-        stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
+        stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         stretch.table.read_by_threads(ThreadReads(at, slots, stamps, newest, number))
 
-    def _write_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
-        touch = Touch("global", meaning.kind, meaning.is_strong, request, at, at.cells, stretch.first)
+    def _write_memory(
+        self, how: How, stretch: Stretch, request: Request, at: LaneCells, access: AccessSemantics
+    ) -> None:
+        touch = Touch("global", how, access.is_strong, request, at, at.cells, stretch.first)
         self.meet(stretch.table, touch)
-        stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
+        stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         stretch.table.write(touch.cells, stamps.repeat(at.each), self._witness.number)
 
-    def two_values(
-        self, space: Literal["shared", "global"], lane: int, address: int, *, differ_by_rounding: bool
-    ) -> None:
-        """Two threads of one store wrote different values to one place."""
-        pc = self._witness.cluster.pc
-        meaning = self._witness.launch.meanings[pc]
-        if meaning is not None and not meaning.is_strong:
-            side = Side(pc, "write", lane)
-            is_rounded_sum = differ_by_rounding and pc in self._witness.launch.stores_of_sums
-            self._witness.tell("rounded sum" if is_rounded_sum else "race", side, side, space, address)
+    def _judge_shared_addresses(self, event: Store) -> None:
+        """Lanes of one plain store that write different values to one address."""
+        index = event.overwritten_lane()
+        if index is None or event.stored is None:
+            return
+        witness = self._witness
+        side = Side(event.pc, "write", int(event.lanes[index]))
+        is_sum = event.pc in witness.launch.program.stores_of_sums
+        is_rounded_sum = is_sum and differ_by_rounding(event.stored, event.values)
+        witness.tell("rounded sum" if is_rounded_sum else "race", side, side, event.space, int(event.places[index]))
 
     def shared_touch(self, how: How, request: Request, *, is_strong: bool = False) -> Touch:
         """The cells of shared memory that lanes touch, one after another."""
         width = self._witness.cell_bytes
-        at = LaneCells(request.places // width, -(-request.size_bytes // width))
+        at = LaneCells(request.places // width, ceil_div(request.size_bytes, width))
         return Touch("shared", how, is_strong, request, at, at.cells, 0)
 
     def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
         """The stamp of what each lane does now."""
-        return self._witness.knowledge.thread_stamps[lanes] | stamp_base(self._witness.cluster.pc, is_strong=is_strong)
+        return self._witness.knowledge.thread_stamps[lanes] | stamp_base(self._witness.pc, is_strong=is_strong)
 
     def meet(self, table: CellTable, touch: Touch) -> None:
         """Tell whom threads meet without knowing that they were finished."""
@@ -194,7 +229,7 @@ class Touching:
             stamp = taken_apart(int(met.stamps[index]))
             before = witness.side(stamp, was_write=was_write)
             lane = touch.lane_at(position)
-            now = Side(witness.cluster.pc, touch.how, lane)
+            now = Side(witness.pc, touch.how, lane)
             mistake = mistake_of(before.how, now.how, was_write=was_write)
             address = self._address(touch, position)
             facts = witness.foreign(met, index)
@@ -223,7 +258,7 @@ class Touching:
         flags = self._witness.shared.unwritten(touch.cells)
         if flags.any():
             first = int(np.argmax(flags))
-            now = Side(self._witness.cluster.pc, touch.how, touch.lane_at(first))
+            now = Side(self._witness.pc, touch.how, touch.lane_at(first))
             self._witness.tell("unwritten", None, now, "shared", self._address(touch, first))
 
     def _reach(self, lanes: LaneNumbers, places: Addresses) -> None:
@@ -237,5 +272,19 @@ class Touching:
         self.reached_blocks.update(reached)
         for rank in self._witness.ended_blocks.intersection(reached):
             index = int(np.argmax(is_remote & (ranks == rank)))
-            now = Side(cluster.pc, "read", int(lanes[index]))
+            now = Side(self._witness.pc, "read", int(lanes[index]))
             self._witness.tell("block end", None, now, "shared", int(places[index]), rank=rank)
+
+
+def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> bool:
+    """Whether words are floats of 32 bits that differ from those stored in their last bits alone.
+
+    >>> sums = np.array([1.0, 1.0000001, 3.0], np.float32).view(np.uint32)
+    >>> differ_by_rounding(sums[:1], sums[1:2]), differ_by_rounding(sums[:1], sums[2:])
+    (True, False)
+    """
+    if stored.dtype.itemsize != np.dtype(np.float32).itemsize:
+        return False
+    kept = stored.view(np.float32).astype(np.float64)
+    lost = values.view(np.float32).astype(np.float64)
+    return bool((np.abs(kept - lost) <= _MOST_RELATIVE * np.abs(kept))[stored != values].all())

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_semantics import Meaning, cell_bytes, meanings
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
-from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
-from tilescope.machine.step import LaneNumbers
-from tilescope.machine.warp_sums import stores_of_sums
+from tilescope.arithmetic import ceil_div
+from tilescope.sync.access import AccessSemantics
+from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.sync.detector.releases import Flags
 from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
-from tilescope.sync.lane_clocks import (
-    BULK_READ,
-    BULK_WRITE,
-    CP_ASYNC,
-    EXECUTED,
-    KNOWN,
-    WARPGROUP_LANES,
-    Clock,
-    Knowledge,
-)
+from tilescope.sync.footprint import CellNumbers, Cells, one_row
+from tilescope.sync.lane_clocks import BULK_READ, BULK_WRITE, CP_ASYNC, EXECUTED, KNOWN, Clock, Knowledge
 from tilescope.sync.shadow.accessor import Unit
-from tilescope.sync.shadow.global_cells import GlobalCells
-from tilescope.sync.shadow.shadow_cells import CellNumbers, Cells, CellTable, Met
-
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-
-TENSOR_HOWS: dict[str, How] = {
-    "alloc": "tcgen05.alloc",
-    "ld": "tcgen05.ld",
-    "st": "tcgen05.st",
-    "mma": "tcgen05.mma",
-    "cp": "tcgen05.cp",
-    "shift": "tcgen05.shift",
-    "commit": "tcgen05.commit",
-}
+from tilescope.sync.shadow.global_cells import GlobalCells, Regions
+from tilescope.sync.shadow.shadow_cells import CellTable, Met
 
 
 class PublishedColumns(NamedTuple):
@@ -61,6 +36,13 @@ class PhaseBytes(NamedTuple):
     pcs: frozenset[int]
 
 
+class MbarrierUse(NamedTuple):
+    """What a block did with an mbarrier: the arrivals that it counts, and the instructions by which threads used it last."""
+
+    arrivals: int  # that complete a phase of it
+    pcs: frozenset[int]
+
+
 class BarrierBytes(NamedTuple):
     """An mbarrier, by its offset in a block's shared memory, and the bytes of one of its phases."""
 
@@ -69,15 +51,26 @@ class BarrierBytes(NamedTuple):
     bytes: PhaseBytes
 
 
+class ProgramFacts(NamedTuple):
+    """What the detector must know of the program text; lists are by instruction."""
+
+    accesses: Sequence[AccessSemantics | None]
+    tensor_operations: Mapping[int, How]  # of tcgen05 instructions
+    stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
+    shared_cell_bytes: int  # the narrowest access
+    global_cell_bytes: int
+
+
 class LaunchOrder:
     """What all clusters of a launch share."""
 
-    def __init__(self, program: Program, memory: GlobalMemory) -> None:
-        self.meanings: list[Meaning | None] = meanings(program)
-        self.stores_of_sums = stores_of_sums(program)
-        self.shared_cell_bytes = cell_bytes(program, "shared")
+    def __init__(self, program: ProgramFacts, regions: Regions) -> None:
+        self.program = program
+        self.shared_cell_bytes = program.shared_cell_bytes
         self.conflicts = Conflicts()
-        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
+        self.memory = GlobalCells(regions, program.global_cell_bytes)
+        self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
+        self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
         self.flags = Flags("global")
         self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
@@ -89,20 +82,23 @@ class LaunchOrder:
 class Witness:
     """The clocks and cells of one cluster."""
 
-    def __init__(self, cluster: Cluster, launch: LaunchOrder) -> None:
+    def __init__(self, cluster: ClusterShape, launch: LaunchOrder) -> None:
         launch.clusters += 1
         launch.first_blocks.append(cluster.first_block)
         self.cluster = cluster
+        self.pc = 0  # of the event that is judged
         self.launch = launch
         self.number = launch.clusters
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.has_cp_async = False  # whether any thread has issued one
         self.ended_blocks: set[int] = set()  # by rank
         self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // WARP_LANES
-        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
+        shared_bytes = cluster.blocks * cluster.shared_stride
+        self.shared = CellTable(shared_bytes // self.cell_bytes + 1, warps, self.warpgroups + 2)
 
     @property
     def bulk_unit(self) -> int:
@@ -140,27 +136,14 @@ class Witness:
         """All columns that speak of tensor memory."""
         return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
-    def place(self, address: int) -> int:
-        """The place of a shared address in the memory of the cluster."""
-        return (address >> SHARED_RANK_SHIFT) * self.cluster.shared_stride + (address & SHARED_OFFSET_MASK)
-
     def cells_at(self, address: int, size_bytes: int) -> slice:
-        """The cells of bytes that follow each other in shared memory."""
-        first = self.place(address)
-        return slice(first // self.cell_bytes, -(-(first + size_bytes) // self.cell_bytes))
+        """The cells of consecutive bytes in shared memory."""
+        first = self.cluster.place(address)
+        return slice(first // self.cell_bytes, ceil_div(first + size_bytes, self.cell_bytes))
 
     def global_cells_at(self, address: int, size_bytes: int) -> CellNumbers:
-        """The cells of global memory that lie wholly in bytes that follow each other."""
-        return self.global_cells_of_rows(np.array([address]), size_bytes)
-
-    def global_cells_of_rows(self, starts: Addresses, row_bytes: int) -> CellNumbers:
-        """The cells that lie wholly in rows of global memory."""
-        width = self.launch.memory.cell_bytes
-        first = -(-starts // width)
-        end = (starts + row_bytes) // width
-        most = int((end - first).max(initial=0))
-        cells = first[:, None] + np.arange(most)
-        return cells[cells < end[:, None]]
+        """The cells of global memory that lie wholly in consecutive bytes."""
+        return one_row(address, size_bytes).whole_cells(self.launch.memory.cell_bytes)
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""
@@ -175,16 +158,13 @@ class Witness:
             return Side(stamp.pc, "cp.async", lane)
         if kind in (BULK_READ, BULK_WRITE):
             return Side(stamp.pc, "bulk store", lane)
-        meaning = self.launch.meanings[stamp.pc]
+        meaning = self.launch.program.accesses[stamp.pc]
         how: How = "write" if was_write else "read"
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
         """Who used tensor memory: what the instruction does is in its name."""
-        instruction = self.cluster.program.instructions[pc]
-        assert instruction is not None
-        how = next(TENSOR_HOWS[word] for word in instruction.modifiers if word in TENSOR_HOWS)
-        return Side(pc, how, lane)
+        return Side(pc, self.launch.program.tensor_operations[pc], lane)
 
     def foreign(self, met: Met, index: int) -> dict[str, int]:
         """The cluster that was met, where it is another one."""
@@ -239,9 +219,9 @@ class Witness:
         """Keep a conflict."""
         cluster = self.cluster
         rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
-        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        block = cluster.block_index(rank)
         conflict = Conflict(mistake, before, now, space, address, block, facts)
-        conflict.copies_made = len(cluster.launch.copies)
+        conflict.copies_made = self.launch.copies_issued
         if space == "shared" and address is not None:
             stamp = int(self.shared.writes[address // self.cell_bytes])
             conflict.writer_pc = taken_apart(stamp).pc if stamp else None

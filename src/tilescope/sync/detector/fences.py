@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.access_semantics import Meaning
-from tilescope.machine.address import Addresses
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.access import AccessSemantics
+from tilescope.sync.address import Addresses
+from tilescope.sync.bus import StaleValues
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import Witness
-from tilescope.sync.detector.releases import CARD, Flags, Left
-from tilescope.sync.detector.stale_reads import EarlyLoads, OlderValues
+from tilescope.sync.detector.releases import Flags, Left
+from tilescope.sync.detector.stale_reads import EarlyLoads
 from tilescope.sync.lane_clocks import Clock, joined
+from tilescope.sync.scope import GPU
 
 
 class Fences:
@@ -22,15 +24,15 @@ class Fences:
         lanes = witness.cluster.lane_count
         self.shared_flags = Flags("shared")
         # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
-        self.epochs: npt.NDArray[np.int32] = np.zeros((CARD + 1, lanes), np.int32)
+        self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
         self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
         self.early = EarlyLoads(witness)
 
     def poll(
-        self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
-    ) -> OlderValues:
+        self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
+    ) -> StaleValues:
         """Strong loads of words: what is learnt from them, and which lanes are early and get the value before."""
-        older: OlderValues = {}
+        older: StaleValues = {}
         if not flags.left and not flags.before:
             return older
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
@@ -43,7 +45,7 @@ class Fences:
                 self._see(lane, left, meaning)
         return older
 
-    def pass_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def pass_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Strong stores and atomics: what is learnt from words, and what is left there."""
         if meaning.kind == "atomic":
             self.early.change(flags, lanes, addresses)
@@ -59,21 +61,21 @@ class Fences:
                         self._see(lane, left, meaning)
             self._hand_on(flags, meaning, lanes[turn], addresses[turn])
 
-    def _hand_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def _hand_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Leave at words what a release hands on; without one, what the last fence of each lane covers."""
         if meaning.releases:
-            self._leave(flags, lanes, addresses, None, meaning.reach)
+            self._leave(flags, lanes, addresses, None, meaning.scope)
             self._witness.knowledge.advance(lanes)
             return
-        for reach in range(meaning.reach, -1, -1):
+        for reach in range(meaning.scope, -1, -1):
             is_fenced = self.epochs[reach, lanes] > 0
             if is_fenced.any():
                 fenced = lanes[is_fenced]
                 self._leave(flags, fenced, addresses[is_fenced], self.epochs[reach], reach)
 
-    def _see(self, lane: int, left: Left, meaning: Meaning) -> None:
+    def _see(self, lane: int, left: Left, meaning: AccessSemantics) -> None:
         rank = int(self._witness.cluster.block_of_lane[lane])
-        if not left.is_seen_by(self._witness.number, rank, meaning.reach):
+        if not left.is_seen_by(self._witness.number, rank, meaning.scope):
             return
         if meaning.acquires:
             self._witness.knowledge.acquire(np.array([lane]), left.clock)
@@ -137,7 +139,7 @@ class Fences:
     def keep(self, lane: int, clock: Clock) -> None:
         """A relaxed wait saw the end of a phase: what it hands on is learnt at the next fence."""
         rank = int(self._witness.cluster.block_of_lane[lane])
-        self._keep_seen(lane, Left(clock, CARD, rank))
+        self._keep_seen(lane, Left(clock, GPU, rank))
 
     def fence(self, lanes: LaneNumbers, reach: int) -> None:
         """fence.acq_rel, fence.sc, membar."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilescope.machine.address import Addresses, is_in_window
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.address import is_in_window
 from tilescope.sync.detector.context import Witness
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import Stamps, columns_of, epochs_of, taken_apart
+from tilescope.sync.events import MapRead, TensormapAcquire, TensormapRelease
 from tilescope.sync.lane_clocks import KNOWN, Clock, Vector, joined
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
@@ -34,20 +34,22 @@ class MapEdits:
         self._released: Clock | None = None
         self._acquired: dict[int, list[_Acquired]] = {}  # by the map's address
 
-    def release(self, lanes: LaneNumbers) -> None:
+    def release(self, event: TensormapRelease) -> None:
         """fence.proxy.tensormap::generic.release."""
-        self._released = joined(self._released, self._witness.knowledge.release(lanes))
+        self._released = joined(self._released, self._witness.knowledge.release(event.lanes))
 
-    def acquire(self, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def acquire(self, event: TensormapAcquire) -> None:
         """fence.proxy.tensormap::generic.acquire of a map."""
         knowledge = self._witness.knowledge
-        for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+        for lane, address in zip(event.lanes.tolist(), event.addresses.tolist(), strict=True):
             self._acquired.setdefault(address, []).append(_Acquired(lane, int(knowledge.own[lane]), self._released))
-        knowledge.advance(lanes)
+        knowledge.advance(event.lanes)
 
-    def use(self, address: int, lane: int) -> None:
+    def read(self, event: MapRead) -> None:
         """A copy goes through a map: what this cluster wrote there was released, and then acquired."""
         witness = self._witness
+        address = event.address
+        lane = event.lane
         if is_in_window("param", address):
             return  # which no store changes
         for piece in witness.launch.memory.pieces(witness.global_cells_at(address, DESCRIPTOR_BYTES)):
@@ -62,7 +64,7 @@ class MapEdits:
             if any(self._covers(one, known, edits) for one in self._acquired.get(address, ())):
                 continue
             before = witness.side(taken_apart(int(edits[0])), was_write=True)
-            witness.tell("map fence", before, Side(witness.cluster.pc, "copy", lane), "global", address)
+            witness.tell("map fence", before, Side(witness.pc, "copy", lane), "global", address)
 
     def _covers(self, acquired: _Acquired, known: Vector, edits: Stamps) -> bool:
         """Whether an acquire happened before, and the release of all edits before it."""

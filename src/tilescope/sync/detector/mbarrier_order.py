@@ -8,14 +8,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
-from tilescope.machine.records import MbarrierUse
-from tilescope.machine.step import LaneNumbers
-from tilescope.sync.detector.context import PhaseBytes, Witness
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.detector.context import MbarrierUse, PhaseBytes, Witness
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import How, Side
-from tilescope.sync.detector.releases import BLOCK, CLUSTER
+from tilescope.sync.events import (
+    Flags,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInval,
+    MbarrierPhaseCompleted,
+    MbarrierTest,
+)
 from tilescope.sync.lane_clocks import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
+from tilescope.sync.scope import CLUSTER, CTA
 
 _BARRIER_BYTES = 8
 
@@ -49,6 +57,7 @@ class MbarrierOrder:
     """
 
     column: int
+    count: int | None = None  # arrivals that complete a phase; None: nobody has initialised it
     init: Side | None = None
     init_epoch: int = 0
     has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
@@ -135,13 +144,6 @@ class MbarrierOrder:
         return end if self.ended is None else joined(self.ended, end)
 
 
-class ArrivalOrder(NamedTuple):
-    """What an arrival orders: nothing where it is .relaxed, only the own block where its scope is .cta."""
-
-    releases: bool
-    only_own_block: bool
-
-
 class Mbarriers:
     """The mbarriers of one cluster, by shared address."""
 
@@ -159,17 +161,21 @@ class Mbarriers:
             found = self.at[address] = MbarrierOrder(self._witness.knowledge.new_column())
         return found
 
-    def init(self, address: int, lane: int) -> None:
+    def init(self, event: MbarrierInit) -> None:
         """mbarrier.init."""
+        address = event.address
         held = self.named(address)
-        epoch = int(self._witness.knowledge.own[lane])
-        side = Side(self._witness.cluster.pc, "init", lane)
-        self.at[address] = MbarrierOrder(held.column, side, epoch, phases=held.phases, first_phase=held.phases)
+        epoch = int(self._witness.knowledge.own[event.lane])
+        side = Side(event.pc, "init", event.lane)
+        self.at[address] = MbarrierOrder(
+            held.column, event.arrivals, side, epoch, phases=held.phases, first_phase=held.phases
+        )
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = True
 
-    def forget(self, address: int, lane: int) -> None:
+    def inval(self, event: MbarrierInval) -> None:
         """mbarrier.inval: everybody must be done with it."""
-        self._require_done(address, lane, EXECUTED)
+        address = event.address
+        self._require_done(address, event.lane, EXECUTED)
         if address in self.at:
             self._keep_use(address)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
@@ -183,7 +189,7 @@ class Mbarriers:
             return
         for index in np.flatnonzero(is_barrier).tolist():
             for address in list(self.at):
-                if 0 <= int(places[index]) - self._witness.place(address) < _BARRIER_BYTES:
+                if 0 <= int(places[index]) - self._witness.cluster.place(address) < _BARRIER_BYTES:
                     self._require_done(address, int(lanes[index]), KNOWN)
 
     def _require_done(self, address: int, lane: int, vector: int) -> None:
@@ -196,9 +202,9 @@ class Mbarriers:
         known = np.maximum(vectors[KNOWN], vectors[vector])
         for user, (epoch, pc) in self.named(address).users.items():
             if known[user] < epoch:
-                now = Side(self._witness.cluster.pc, "write", lane)
+                now = Side(self._witness.pc, "write", lane)
                 before = Side(pc, "arrival", user)
-                self._witness.tell("barrier reuse", before, now, "shared", self._witness.place(address))
+                self._witness.tell("barrier reuse", before, now, "shared", self._witness.cluster.place(address))
                 return
 
     def uses(self, rank: int) -> dict[int, MbarrierUse]:
@@ -209,11 +215,11 @@ class Mbarriers:
         return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
 
     def _keep_use(self, address: int) -> None:
-        state = self._witness.cluster.mbarriers.get(address)
-        if state is not None:
-            before = self._uses.get(address, MbarrierUse(state.count, frozenset()))
-            pcs = {pc for _, pc in self.at[address].users.values()}
-            self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
+        barrier = self.at[address]
+        if barrier.count is not None:
+            before = self._uses.get(address, MbarrierUse(barrier.count, frozenset()))
+            pcs = {pc for _, pc in barrier.users.values()}
+            self._uses[address] = MbarrierUse(barrier.count, before.pcs | pcs)
 
     def fence_init(self, lanes: LaneNumbers) -> None:
         """fence.mbarrier_init: other blocks may use what these lanes initialised, after a barrier of the cluster."""
@@ -221,17 +227,10 @@ class Mbarriers:
             barrier.has_init_fence = True
             barrier.is_released = True
 
-    def release_inits(self, lanes: LaneNumbers) -> list[int]:
-        """An arrival at the cluster's barrier that releases covers what its threads did before, mbarrier.init as well.
-
-        The answer is the lanes whose init no fence had covered.
-        """
-        makers: set[int] = set()
+    def release_inits(self, lanes: LaneNumbers) -> None:
+        """An arrival at the cluster's barrier that releases covers what its threads did before, mbarrier.init as well."""
         for barrier in self._made_by(lanes):
-            if barrier.init is not None and barrier.init.lane is not None and not barrier.is_released:
-                barrier.is_released = True
-                makers.add(barrier.init.lane)
-        return sorted(makers)
+            barrier.is_released = True
 
     def publish(self, lanes: LaneNumbers) -> None:
         """A barrier of the cluster, after the release by the threads that initialised mbarriers."""
@@ -246,14 +245,14 @@ class Mbarriers:
         """Some lanes use an mbarrier: its init must be visible to them."""
         barrier = self.named(address)
         witness = self._witness
-        pc = witness.cluster.pc
+        pc = witness.pc
         if how == "arrival":  # a copy is finished for those who know that the phase has ended
             epochs = witness.knowledge.own[lanes].tolist()
             barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
         rank = address >> SHARED_RANK_SHIFT
         if rank in witness.ended_blocks:
             side = Side(pc, how, int(lanes[0]))
-            witness.tell("block end", None, side, "shared", witness.place(address), rank=rank)
+            witness.tell("block end", None, side, "shared", witness.cluster.place(address), rank=rank)
         if barrier.init is None or barrier.init.lane is None:
             return barrier
         columns = np.full(len(lanes), barrier.init.lane)
@@ -262,27 +261,43 @@ class Mbarriers:
         is_visible = barrier.is_published | (is_known & ~is_remote)
         if not is_visible.all():
             now = Side(pc, how, int(lanes[np.argmin(is_visible)]))
-            witness.tell("barrier init", barrier.init, now, "shared", witness.place(address))
+            witness.tell("barrier init", barrier.init, now, "shared", witness.cluster.place(address))
         elif is_remote.any() and not barrier.has_init_fence:
             now = Side(pc, how, int(lanes[np.argmax(is_remote)]))
-            witness.tell("init fence", barrier.init, now, "shared", witness.place(address))
+            witness.tell("init fence", barrier.init, now, "shared", witness.cluster.place(address))
         return barrier
 
-    def arrive(self, address: int, lanes: LaneNumbers, order: ArrivalOrder) -> None:
+    def arrive(self, event: MbarrierArrive) -> None:
         """mbarrier.arrive: what the lanes know is handed on when the phase ends; if .relaxed, what fences before it cover."""
-        barrier = self.use(address, lanes)
+        barrier = self.use(event.address, event.lanes)
+        self._release_by_arrival(barrier, event)
+        if event.expected_bytes:
+            barrier.expect(event.expected_bytes, event.pc)
+        if event.is_drop and barrier.count is not None:
+            barrier.count -= event.arrivals
+
+    def _release_by_arrival(self, barrier: MbarrierOrder, event: MbarrierArrive) -> None:
+        address = event.address
+        lanes = event.lanes
+        semantics = event.semantics
         barrier.note_arrival(lanes, self._witness.knowledge.own[lanes])
         is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
-        if order.releases and not (is_remote and order.only_own_block):
+        if semantics.releases and not (is_remote and semantics.only_own_block):
             barrier.arrive(self._witness.knowledge.release(lanes))
             return
         for clock in (
-            self._fences.covered(lanes, CLUSTER if is_remote else BLOCK),
+            self._fences.covered(lanes, CLUSTER if is_remote else CTA),
             self._witness.published_tensor_work(lanes),
             self._witness.knowledge.executed(lanes),
         ):
             if clock is not None:
                 barrier.arrive(clock)
+
+    def expect(self, event: MbarrierExpect) -> None:
+        """expect_tx, or complete_tx by a thread."""
+        barrier = self.issue(event.address, event.lanes, "arrival")
+        if not event.is_completion and event.size_bytes:
+            barrier.expect(event.size_bytes, event.pc)
 
     def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
         """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
@@ -290,17 +305,28 @@ class Mbarriers:
         barrier.arrive(self._witness.knowledge.executed(lanes))
         return barrier
 
-    def end_phase(self, address: int, lane: int) -> None:
-        """The phase ends. A thread that still waits for the phase before, by its parity, may miss it now."""
+    def complete_phase(self, event: MbarrierPhaseCompleted) -> None:
+        """The phase completes. A thread that still waits for the phase before, by its parity, may miss it now."""
+        address = event.address
         barrier = self.named(address)
-        pc = self._witness.cluster.pc
-        ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", lane)
+        pc = event.pc
+        ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", event.lane)
         for wait_pc, waits in barrier.waits.items():
             wait = Side(wait_pc, "wait", int(waits.columns[0]))
-            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.place(address))
+            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.cluster.place(address))
         barrier.end_phase()
 
-    def may_pass(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+    def test(self, event: MbarrierTest) -> Flags:
+        """Lanes test a phase: who sees that it has completed."""
+        self.use(event.address, event.lanes)
+        if not event.has_completed:
+            return event.passes
+        passes = self._passing(event.address, event.lanes)
+        if passes.any():
+            self._wait(event.address, event.lanes[passes], is_relaxed=event.is_relaxed)
+        return passes
+
+    def _passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For lanes whose phase has ended: who sees that at once.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
@@ -326,8 +352,8 @@ class Mbarriers:
         if is_early.any():
             is_early &= ~self._knows_arrivals(lanes, barrier.ended_before_by)
         if is_early.any():
-            now = Side(self._witness.cluster.pc, "wait", int(lanes[np.argmax(is_early)]))
-            self._witness.tell("phase skipped", None, now, "shared", self._witness.place(address))
+            now = Side(self._witness.pc, "wait", int(lanes[np.argmax(is_early)]))
+            self._witness.tell("phase skipped", None, now, "shared", self._witness.cluster.place(address))
 
     def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
         """For each lane whether all arrivals of a phase happened before; None: a copy ended that phase."""
@@ -338,12 +364,12 @@ class Mbarriers:
         epochs = np.broadcast_to(arrivals.epochs, shape)
         return np.asarray(self._witness.knowledge.is_known(lanes, columns, epochs).all(axis=1))
 
-    def waited(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
+    def _wait(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
         """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
         barrier = self.named(address)
         knowledge = self._witness.knowledge
         knowledge.note_news(lanes)
-        barrier.note_wait(self._witness.cluster.pc, Moments(lanes, knowledge.own[lanes]))
+        barrier.note_wait(self._witness.pc, Moments(lanes, knowledge.own[lanes]))
         if not barrier.phases:
             return
         self._require_phase_before(address, lanes)

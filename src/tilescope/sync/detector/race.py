@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tilescope.machine.records import BlockIndex
+from tilescope.sync.cluster_shape import BlockIndex
 
 How = Literal[
     "read",

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tilescope.sync.lane_clocks import Clock, joined
-
-BLOCK, CLUSTER, CARD = range(3)  # how far a scope reaches
-SCOPES = {"cta": BLOCK, "cluster": CLUSTER, "gpu": CARD, "sys": CARD, "gl": CARD}
+from tilescope.sync.scope import CLUSTER, CTA, GPU
 
 
 class Left(NamedTuple):
@@ -29,9 +27,9 @@ class Left(NamedTuple):
     def is_seen_by(self, cluster: int, rank: int, reach: int) -> bool:
         """Whether a thread sees it whose own scope reaches that far."""
         if self.clock.cluster != cluster:
-            needed = CARD
+            needed = GPU
         else:
-            needed = BLOCK if self.rank == rank else CLUSTER
+            needed = CTA if self.rank == rank else CLUSTER
         return min(self.reach, reach) >= needed
 
 

@@ -16,14 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import Addresses
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.address import Addresses
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import Witness
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Flags, Overwritten
-
-OlderValues = dict[int, bytes]
-"""By the place of a lane in a load: what the word held before its last write, where the lane is early."""
 
 
 class _Word(NamedTuple):
@@ -47,7 +44,7 @@ class EarlyLoads:
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
-        self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.meanings)
+        self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.program.accesses)
         self._once: dict[_Word, _Early] = {}  # lanes that came early, and have not come again
 
     def write(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
@@ -60,14 +57,13 @@ class EarlyLoads:
             before = written.get(address)
             if before is None:
                 left = dict(flags.left.get(address, {}))
-                before = written[address] = Overwritten(left, self._witness.number, self._witness.cluster.pc)
+                before = written[address] = Overwritten(left, self._witness.number, self._witness.pc)
             before.writers[lane] = epoch
         flags.before.update(written)
 
     def overwritten(self, flags: Flags, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
         """A store or an atomic has found these values in memory, and changes them."""
-        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
-        if not self.are_possible or meaning is None or not meaning.is_strong:
+        if not self.are_possible:
             return
         for address, value in zip(addresses.tolist(), held, strict=True):
             before = flags.before.get(address)
@@ -78,7 +74,7 @@ class EarlyLoads:
         """A lane loads a word: the write that it does not see yet, where it is early."""
         word = _Word(id(flags), address, lane)
         before = flags.before.get(address)
-        pc = self._witness.cluster.pc
+        pc = self._witness.pc
         came_before = self._once.get(word)
         if came_before is not None and came_before.load_pc == pc:
             self._witness.launch.polling_pcs.add(pc)

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.step import LaneNumbers
 from tilescope.sync.detector.context import Witness
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import Side
-from tilescope.sync.detector.releases import CLUSTER, Left
+from tilescope.sync.detector.releases import Left
+from tilescope.sync.events import BarrierArrive, BarrierComplete, ClusterArrive, ClusterPass, Converge, WarpSync
 from tilescope.sync.lane_clocks import Clock, Vector, joined
+from tilescope.sync.scope import CLUSTER
 
 
 @dataclass(slots=True)
@@ -39,39 +40,46 @@ class ThreadBarriers:
         self._has_come: npt.NDArray[np.bool_] = np.zeros(witness.cluster.lane_count, np.bool_)  # and not passed since
         self.before_end: dict[int, Clock] = {}  # by rank: what was done when it passed a barrier of the cluster
 
-    def warps(self, lanes: LaneNumbers) -> None:
+    def sync_warps(self, event: WarpSync) -> None:
         """bar.warp.sync: the lanes of each warp learn what they know together."""
         knowledge = self._witness.knowledge
+        lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             own = lanes[warps == warp]
             knowledge.meet(own, knowledge.release(own))
             self._fences.share_seen(own, self._fences.seen_by(own))
 
-    def together(self, lanes: LaneNumbers, groups: npt.NDArray[np.int64], group_lanes: int) -> None:
+    def converge(self, event: Converge) -> None:
         """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
+        knowledge = self._witness.knowledge
+        if not knowledge.has_news(event.lanes, event.group_lanes):
+            return
+        groups = event.groups()
         for group in np.unique(groups).tolist():
-            self._witness.knowledge.come_together(lanes[groups == group], group_lanes)
+            knowledge.come_together(event.lanes[groups == group], event.group_lanes)
 
-    def come(self, rank: int, number: int, lanes: LaneNumbers) -> None:
+    def arrive(self, event: BarrierArrive) -> None:
         """bar.sync, bar.red or bar.arrive of some lanes of a block."""
         knowledge = self._witness.knowledge
-        barrier = self._named.get((rank, number))
+        lanes = event.lanes
+        number = event.number
+        barrier = self._named.get((event.rank, number))
         if barrier is None:
-            barrier = self._named[rank, number] = NamedBarrier(
+            barrier = self._named[event.rank, number] = NamedBarrier(
                 knowledge.new_column(), np.zeros(knowledge.lane_count, np.int32)
             )
         is_lost = knowledge.known_to(lanes, barrier.column) < barrier.came[lanes]
         if is_lost.any():
-            now = Side(self._witness.cluster.pc, "arrival", int(lanes[np.argmax(is_lost)]))
+            now = Side(self._witness.pc, "arrival", int(lanes[np.argmax(is_lost)]))
             self._witness.tell("barrier phase", None, now, "registers", None, number=number)
         barrier.came[lanes] = barrier.phases + 1
         barrier.arriving = joined(barrier.arriving, knowledge.release(lanes))
         barrier.seen += self._fences.seen_by(lanes)
 
-    def ended(self, rank: int, number: int, waiting: list[LaneNumbers]) -> None:
+    def complete(self, event: BarrierComplete) -> None:
         """All have come: the lanes that waited go on, with what all brought."""
-        barrier = self._named.get((rank, number))
+        barrier = self._named.get((event.rank, event.number))
         if barrier is None or barrier.arriving is None:
             return
         clock = barrier.arriving
@@ -79,21 +87,23 @@ class ThreadBarriers:
         seen = barrier.seen
         barrier.arriving = None
         barrier.seen = []
-        if waiting:
-            lanes = np.concatenate(waiting)
+        if event.waiting:
+            lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
             self._witness.knowledge.meet(lanes, clock)
             self._witness.knowledge.learn(lanes, barrier.column, barrier.phases)
             self._fences.share_seen(lanes, seen)
 
-    def come_to_cluster(self, phase: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
+    def arrive_at_cluster(self, event: ClusterArrive) -> None:
         """barrier.cluster.arrive: a relaxed one releases what fences before it cover."""
         knowledge = self._witness.knowledge
+        lanes = event.lanes
+        phase = event.phase
         if self._has_come[lanes].any():
-            now = Side(self._witness.cluster.pc, "arrival", int(lanes[np.argmax(self._has_come[lanes])]))
+            now = Side(self._witness.pc, "arrival", int(lanes[np.argmax(self._has_come[lanes])]))
             self._witness.tell("cluster phase", None, now, "registers", None)
         self._has_come[lanes] = True
         self._come[phase] = joined(self._come.get(phase), knowledge.clock(lanes))
-        if not is_relaxed:
+        if not event.is_relaxed:
             self._cluster[phase] = joined(self._cluster.get(phase), knowledge.release(lanes))
             return
         covered = self._fences.covered(lanes, CLUSTER)
@@ -101,8 +111,10 @@ class ThreadBarriers:
             if clock is not None:
                 self._cluster[phase] = joined(self._cluster.get(phase), clock)
 
-    def pass_cluster(self, phase: int, lanes: LaneNumbers) -> None:
+    def pass_cluster(self, event: ClusterPass) -> None:
         """barrier.cluster.wait."""
+        lanes = event.lanes
+        phase = event.phase
         self._has_come[lanes] = False
         clock = self._cluster.get(phase)
         if clock is not None:

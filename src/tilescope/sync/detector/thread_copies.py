@@ -5,16 +5,18 @@ What a thread copies is finished for itself when it has waited for the group, fo
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import Addresses
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.accesses import Request, Touching
 from tilescope.sync.detector.context import Witness
 from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import stamp_base, stamped
+from tilescope.sync.events import CpAsyncArrived, CpAsyncArriveIssued, CpAsyncIssued, GroupCommit, GroupWait
 from tilescope.sync.lane_clocks import CP_ASYNC, Vector
 
 _GROUPS_REMEMBERED = 64  # how many commits back a wait may reach
@@ -34,47 +36,60 @@ class ThreadCopies:
         self.issued: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last epoch in which each lane copied
         self._arrived: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last that an mbarrier was told of
         self._pcs: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
+        self._epochs_of_arrival: WeakKeyDictionary[CpAsyncArriveIssued, Vector] = WeakKeyDictionary()
 
-    def copy(self, lanes: LaneNumbers, places: Addresses, size_bytes: int) -> None:
+    def issue(self, event: CpAsyncIssued) -> None:
         """cp.async is issued: each lane will write its bytes at any time before it waits."""
         witness = self._witness
-        touch = self._touching.shared_touch("cp.async", Request(lanes, places, size_bytes))
+        lanes = event.lanes
+        touch = self._touching.shared_touch("cp.async", Request(lanes, event.places, event.size_bytes))
         self._touching.meet(witness.shared, touch)
-        base = stamp_base(witness.cluster.pc, is_asynchronous=True)
+        base = stamp_base(witness.pc, is_asynchronous=True)
         stamps = stamped(base, self._first_column + lanes, self._epochs[lanes])
         witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         self.issued[lanes] = self._epochs[lanes]
-        self._pcs[lanes] = witness.cluster.pc
+        witness.has_cp_async = True
+        self._pcs[lanes] = witness.pc
+        if event.is_whole.any():
+            sources = event.sources[event.is_whole]
+            self._touching.source_of_copies(event.source_lanes[event.is_whole], sources, event.size_bytes)
 
-    def commit(self, lanes: LaneNumbers, groups: LaneNumbers) -> None:
-        """cp.async.commit_group: `groups` are the numbers of the groups that end."""
-        self._committed[groups % _GROUPS_REMEMBERED, lanes] = self._epochs[lanes]
+    def commit(self, event: GroupCommit) -> None:
+        """cp.async.commit_group."""
+        lanes = event.lanes
+        self._committed[event.groups % _GROUPS_REMEMBERED, lanes] = self._epochs[lanes]
         self._epochs[lanes] += 1
 
-    def wait(self, lanes: LaneNumbers, last_groups: LaneNumbers) -> None:
-        """cp.async.wait_group: groups up to these are finished; -1: none."""
+    def wait(self, event: GroupWait) -> None:
+        """cp.async.wait_group, wait_all."""
+        lanes = event.lanes
+        if event.newest is None:
+            self._finished(lanes, self._epochs[lanes])
+            self._epochs[lanes] += 1
+            return
+        last_groups = event.completed - 1
         is_any = last_groups >= 0
         waiting = lanes[is_any]
         self._finished(waiting, self._committed[last_groups[is_any] % _GROUPS_REMEMBERED, waiting])
 
-    def wait_all(self, lanes: LaneNumbers) -> None:
-        """cp.async.wait_all."""
-        self._finished(lanes, self._epochs[lanes])
-        self._epochs[lanes] += 1
-
     def _finished(self, lanes: LaneNumbers, epochs: Vector) -> None:
         self._witness.knowledge.finish_own(self._first_column + lanes, epochs)
 
-    def arrive_behind(self, address: int, lanes: LaneNumbers) -> Vector:
-        """cp.async.mbarrier.arrive is issued: the epochs of the lanes' copies that it will tell of."""
-        self._mbarriers.issue(address, lanes, "arrival")
+    def issue_arrival(self, event: CpAsyncArriveIssued) -> None:
+        """cp.async.mbarrier.arrive is issued: it will release the copies that the lanes have issued so far."""
+        lanes = event.lanes
+        self._mbarriers.issue(event.address, lanes, "arrival")
         epochs: Vector = self._epochs[lanes].copy()
         self._epochs[lanes] += 1
         self._arrived[lanes] = epochs
-        return epochs
+        self._epochs_of_arrival[event] = epochs
 
-    def arrived(self, address: int, lanes: LaneNumbers, epochs: Vector) -> None:
+    def arrive(self, event: CpAsyncArrived) -> None:
         """The copies of the lanes are done, and their arrival is counted."""
+        issue = event.issue
+        lanes = event.lanes
+        epochs = self._epochs_of_arrival[issue][np.isin(issue.lanes, lanes)]
+        address = issue.address
         columns = self._first_column + lanes
         barrier = self._mbarriers.named(address)
         barrier.note_arrival(columns, epochs)

@@ -13,27 +13,34 @@ A cell is 16 lanes of one column: no instruction but cp.4x256b touches less.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
-from tilescope.machine.address import SHARED_RANK_SHIFT
-from tilescope.machine.step import LaneNumbers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
+from tilescope.sync.address import SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import PublishedColumns, Witness
 from tilescope.sync.detector.mbarrier_order import MbarrierOrder, Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import UNDER_WAY, Stamp, Stamps, stamp_base, stamped, taken_apart
+from tilescope.sync.events import (
+    LoadedRegisterAccess,
+    TmemAlloc,
+    TmemCommit,
+    TmemCommitArrived,
+    TmemDealloc,
+    TmemFence,
+    TmemMove,
+    TmemWait,
+    TmemWork,
+)
 from tilescope.sync.lane_clocks import FENCED_SHARED, Clock, joined
 from tilescope.sync.shadow.accessor import Unit
-
-if TYPE_CHECKING:
-    from tilescope.machine.instructions.tensor_core.pending_product import Uses
-    from tilescope.mma.tensor_memory import TensorMemory
-    from tilescope.mma.tmem_form import TmemMove
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
 Cells = npt.NDArray[np.int64]
@@ -77,16 +84,6 @@ class Committed(NamedTuple):
     pc: int
 
 
-class Moving(NamedTuple):
-    """What a warp loads or stores."""
-
-    lanes: LaneNumbers
-    rank: int
-    places: Places
-    word: int  # the address that it named
-    registers: frozenset[int]  # that a load brings
-
-
 class _Allocation(NamedTuple):
     """Columns that a block has, and who asked for them."""
 
@@ -117,6 +114,7 @@ class TensorMemoryOrder:
         self._allocations: list[_Allocation] = []
         self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that brings it
         self._shapes: dict[Shape, int] = {}
+        self._commits: WeakKeyDictionary[TmemCommit, dict[int, Committed]] = WeakKeyDictionary()
         self._writes: Stamps = np.zeros(0, np.int64)
         self._shape_of_write: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._reads: Stamps = np.zeros((0, 0), np.int64)
@@ -158,19 +156,21 @@ class TensorMemoryOrder:
     def _begin(self, actor: Actor) -> int:
         """The stamp of the next thing that somebody does."""
         actor.epoch += 1
-        actor.last_pc = self._witness.cluster.pc
+        actor.last_pc = self._witness.pc
         return int(stamped(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
 
-    def move(self, move: TmemMove, moving: Moving) -> None:
+    def move(self, event: TmemMove) -> None:
         """tcgen05.ld or st of a warp."""
-        lanes, rank, places, word, registers = moving
+        lanes = event.lanes
+        rank = event.rank
+        places = event.places
+        is_load = event.is_load
         cluster = self._witness.cluster
         warp = int(lanes[0]) // WARP_LANES
-        is_load = move.direction == "ld"
-        now = Side(cluster.pc, "tcgen05.ld" if is_load else "tcgen05.st", int(lanes[0]))
+        now = Side(event.pc, "tcgen05.ld" if is_load else "tcgen05.st", int(lanes[0]))
         actor = self._actor("ld" if is_load else "st", warp)
         access = _Access(now, lanes, actor, rank)
-        self._require_quarter(access, word)
+        self._require_quarter(access, event.word)
         self._require_allocated(access, places)
         cells = self._cells(rank, places)
         self._meet_writes(access, cells)
@@ -178,14 +178,15 @@ class TensorMemoryOrder:
             self._require_written(access, cells)
             slot = warp % (cluster.block_lanes // WARP_LANES) // QUARTERS
             self._reads[cells, slot] = self._begin(actor)
-            self._loading.setdefault(warp, {}).update(dict.fromkeys(registers, actor.epoch))
+            self._loading.setdefault(warp, {}).update(dict.fromkeys(event.registers, actor.epoch))
         else:
             self._meet_reads(access, cells)
             self._write(cells, self._begin(actor), _NO_SHAPE)
 
-    def wait(self, kind: str, lanes: LaneNumbers) -> None:
+    def wait(self, event: TmemWait) -> None:
         """tcgen05.wait::ld, wait::st: what the warps have begun is finished."""
-        how: Literal["ld", "st"] = "ld" if kind == "tcgen05.ld" else "st"
+        how: Literal["ld", "st"] = "ld" if event.is_load else "st"
+        lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             actor = self._actors.get((how, warp))
@@ -194,14 +195,15 @@ class TensorMemoryOrder:
             if how == "ld":
                 self._loading.pop(warp, None)
 
-    def touch(self, registers: frozenset[int], lanes: LaneNumbers) -> None:
+    def access_registers(self, event: LoadedRegisterAccess) -> None:
         """Threads read or write registers that a load brings: it is finished, whether or not they have waited for it."""
         if not self._loading:
             return
+        lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             loading = self._loading.get(warp, {})
-            came = {loading[register] for register in registers if register in loading}
+            came = {loading[register] for register in event.registers if register in loading}
             if came:
                 left = {register: epoch for register, epoch in loading.items() if epoch not in came}
                 self._loading[warp] = left
@@ -209,25 +211,38 @@ class TensorMemoryOrder:
                 finished = min(left.values(), default=actor.epoch + 1) - 1
                 self._witness.knowledge.learn(lanes[warps == warp], actor.column, finished)
 
-    def change(self, how: UnitHow, lane: int, uses: list[tuple[int, Places]]) -> None:
+    def work(self, event: TmemWork) -> None:
+        """tcgen05.mma, cp and shift of a thread."""
+        for rank in event.ranks:
+            for addresses, unit_bytes in zip(event.shared, event.shared_unit_bytes, strict=True):
+                self._read_shared(event.kind, event.lane, rank, addresses, unit_bytes)
+        if event.kind == "tcgen05.mma":
+            self._multiply(event)
+        else:
+            self._change(event.kind, event.lane, [(rank, event.written) for rank in event.ranks])
+
+    def _change(self, how: UnitHow, lane: int, uses: list[tuple[int, Places]]) -> None:
         """tcgen05.cp and shift: cells that a thread lets the tensor core write, by block."""
         actor = self._actor("core", lane)
         stamp = self._begin(actor)
         for rank, places in uses:
-            access = _Access(Side(self._witness.cluster.pc, how, lane), np.array([lane]), actor, rank)
+            access = _Access(Side(self._witness.pc, how, lane), np.array([lane]), actor, rank)
             self._require_allocated(access, places)
             cells = self._cells(rank, places)
             self._meet_writes(access, cells, in_order=np.ones(len(cells), np.bool_))
             self._meet_reads(access, cells)
             self._write(cells, stamp, _NO_SHAPE)
 
-    def multiply(self, lane: int, uses: list[Uses], *, adds_d: bool, shape: Shape) -> None:
+    def _multiply(self, event: TmemWork) -> None:
         """tcgen05.mma: D, and what is read of tensor memory, by block."""
+        lane = event.lane
         actor = self._actor("core", lane)
         stamp = self._begin(actor)
-        number = self._shapes.setdefault(shape, len(self._shapes) + 1)
-        for rank, d, read in uses:
-            access = _Access(Side(self._witness.cluster.pc, "tcgen05.mma", lane), np.array([lane]), actor, rank)
+        number = self._shapes.setdefault(event.shape, len(self._shapes) + 1)
+        d = event.written
+        read = event.read
+        for rank in event.ranks:
+            access = _Access(Side(self._witness.pc, "tcgen05.mma", lane), np.array([lane]), actor, rank)
             self._require_allocated(access, np.concatenate([d, read]))
             d_cells = self._cells(rank, d)
             written_by_copy = self._shape_of_write
@@ -239,7 +254,7 @@ class TensorMemoryOrder:
             same = self._shape_of_write[d_cells]
             self._meet_writes(access, d_cells, in_order=(same == number) | (same == _NO_SHAPE))
             self._meet_reads(access, d_cells)
-            if adds_d:
+            if event.adds_d:
                 self._require_written(access, d_cells)
             self._write(d_cells, stamp, number)
 
@@ -320,8 +335,11 @@ class TensorMemoryOrder:
             self._witness.tell("tensor unwritten", None, access.now, "tensor", self._address(cell))
 
     def _require_allocated(self, access: _Access, places: Places) -> None:
-        memory = self._witness.cluster.tensor_memory
-        is_allocated = memory.is_allocated(access.rank, places)
+        columns_held = np.zeros(TMEM_COLUMNS, np.bool_)
+        for held in self._allocations:
+            if held.rank == access.rank:
+                columns_held[held.first : held.first + held.columns] = True
+        is_allocated = columns_held[places % TMEM_COLUMNS]
         if not is_allocated.all():
             columns = places[~is_allocated] % TMEM_COLUMNS
             place = int(places[np.argmin(is_allocated)])
@@ -337,7 +355,7 @@ class TensorMemoryOrder:
             own = warp % QUARTERS * QUARTER_LANES + lane % QUARTER_LANES
             self._witness.tell("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
 
-    def read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
+    def _read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
         """Operands in a block's shared memory, which the tensor core reads until a commit says that it is done."""
         witness = self._witness
         first_byte = rank * witness.cluster.shared_stride
@@ -348,18 +366,22 @@ class TensorMemoryOrder:
             return  # a fault when it is performed
         knowledge = witness.knowledge
         unit = Unit(knowledge, knowledge.view(lane), {}, FENCED_SHARED)
-        now = Side(witness.cluster.pc, how, lane)
+        now = Side(witness.pc, how, lane)
         met = witness.shared.unknown_writes(cells, unit)
         if met is not None:
             witness.tell_of_unit(met, cells, now, unit, "shared")
         witness.tell_of_unwritten(cells, now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
-        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
+        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
         witness.shared.read_by_unit(cells, witness.tensor_unit, stamp)
 
-    def commit(self, lane: int, address: int) -> Committed:
-        """tcgen05.commit: the arrival will tell that all that the thread has issued is finished."""
+    def commit(self, event: TmemCommit) -> None:
+        """tcgen05.commit: the arrivals will tell that all that the thread has issued is finished."""
+        for address in event.addresses:
+            self._commits.setdefault(event, {})[address] = self._commit(event.lane, address)
+
+    def _commit(self, lane: int, address: int) -> Committed:
         knowledge = self._witness.knowledge
         actor = self._actor("core", lane)
         barrier = self._mbarriers.use(address, np.array([lane]), "tcgen05.commit")
@@ -367,18 +389,26 @@ class TensorMemoryOrder:
             np.array([actor.column, actor.fenced, actor.issued]), np.full(3, actor.epoch, np.int32)
         )
         clock = joined(knowledge.clock(np.array([lane])), finished)
-        pc = self._witness.cluster.pc
+        pc = self._witness.pc
         barrier.last_commit = (UNDER_WAY, pc)
         return Committed(barrier, clock, actor, actor.epoch, pc)
 
-    def arrived(self, committed: Committed) -> None:
-        """The arrival of a commit; its mbarrier is told next."""
+    def arrive(self, event: TmemCommitArrived) -> None:
+        """The arrival of a commit; its mbarrier counts it next."""
+        committed = self._commits[event.issue].pop(event.address)
         barrier = committed.barrier
         barrier.note_arrival(np.array([committed.actor.column]), np.array([committed.epoch], np.int32))
         barrier.arrive(committed.clock)
         barrier.last_commit = (barrier.phases + 1, committed.pc)
 
-    def fence_before(self, lanes: LaneNumbers) -> None:
+    def fence(self, event: TmemFence) -> None:
+        """tcgen05.fence::before_thread_sync or after_thread_sync."""
+        if event.is_before:
+            self._fence_before(event.lanes)
+        else:
+            self._fence_after(event.lanes)
+
+    def _fence_before(self, lanes: LaneNumbers) -> None:
         """tcgen05.fence::before_thread_sync: what these lanes have finished, and issued, is published."""
         knowledge = self._witness.knowledge
         warps = lanes // WARP_LANES
@@ -394,7 +424,7 @@ class TensorMemoryOrder:
                 own = lanes[is_of_warp[actor.number]]
                 knowledge.learn(own, actor.fenced, int(knowledge.known_to(own, actor.column).max()))
 
-    def fence_after(self, lanes: LaneNumbers) -> None:
+    def _fence_after(self, lanes: LaneNumbers) -> None:
         """tcgen05.fence::after_thread_sync: what these lanes know by now is in order with what they issue from now on."""
         knowledge = self._witness.knowledge
         for actor in self._actors.values():
@@ -406,17 +436,19 @@ class TensorMemoryOrder:
                 held = self._behind_fence[actor.fenced] = np.zeros(knowledge.lane_count, np.int32)
             held[lanes] = np.maximum(held[lanes], known)
 
-    def allocate(self, lanes: LaneNumbers, address: int, before: TensorMemory, after: TensorMemory) -> None:
+    def allocate(self, event: TmemAlloc) -> None:
         """tcgen05.alloc of a warp: the right to allocate, and the address that it leaves in shared memory.
 
         The warp knows that address at once. Copies over it need no proxy fence: Triton's kernels have none.
         """
         witness = self._witness
-        now = Side(witness.cluster.pc, "tcgen05.alloc", int(lanes[0]))
+        lanes = event.lanes
+        before = event.before
+        now = Side(event.pc, "tcgen05.alloc", int(lanes[0]))
         rank = int(witness.cluster.block_of_lane[lanes[0]])
-        first, columns = after.allocations[-1]
+        first, columns = event.after.allocations[-1]
         actor = self._actor("alloc", int(lanes[0]) // WARP_LANES)
-        witness.shared.write(witness.cells_at(address, _ADDRESS_BYTES), self._begin(actor))
+        witness.shared.write(witness.cells_at(event.address, _ADDRESS_BYTES), self._begin(actor))
         witness.knowledge.learn(lanes, actor.column, actor.epoch)
         self._allocations.append(_Allocation(rank, first, columns, now))
         if not before.may_allocate:
@@ -425,23 +457,26 @@ class TensorMemoryOrder:
             last = before.allocations[-1][1]
             self._witness.tell("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
 
-    def free(self, lane: int, rank: int, first: int, columns: int) -> None:
+    def deallocate(self, event: TmemDealloc) -> None:
         """tcgen05.dealloc: nothing may still touch the columns."""
+        lane = event.lane
+        rank = event.rank
+        first = event.first_column
+        columns = event.columns
+        if not event.is_allocated:
+            now = Side(event.pc, "tcgen05.dealloc", lane)
+            self._witness.tell("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
+            return
         self._allocations = [held for held in self._allocations if (held.rank, held.first) != (rank, first)]
         warp_lanes = lane // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
         actor = self._actor("st", lane // WARP_LANES)
-        access = _Access(Side(self._witness.cluster.pc, "tcgen05.dealloc", lane), warp_lanes, actor, rank)
+        access = _Access(Side(self._witness.pc, "tcgen05.dealloc", lane), warp_lanes, actor, rank)
         lanes = np.arange(0, TMEM_LANES, _CELL_LANES)
         places = (lanes[:, None] * TMEM_COLUMNS + first + np.arange(columns)).ravel()
         cells = self._cells(rank, places)
         self._meet_writes(access, cells)
         self._meet_reads(access, cells)
         self._write(cells, 0, _NO_SHAPE)
-
-    def free_nothing(self, lane: int, rank: int, first: int, columns: int) -> None:
-        """tcgen05.dealloc of what is no allocation of the block."""
-        now = Side(self._witness.cluster.pc, "tcgen05.dealloc", lane)
-        self._witness.tell("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
 
     def end(self, rank: int, clock: Clock) -> None:
         """A block has ended: what may still read its shared memory or come to its mbarriers, and columns not freed."""

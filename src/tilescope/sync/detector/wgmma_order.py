@@ -7,23 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import Witness
 from tilescope.sync.detector.race import Side
-from tilescope.sync.detector.thread_copies import ThreadCopies
 from tilescope.sync.epoch import columns_of, epochs_of, stamp_base, stamped, taken_apart
+from tilescope.sync.events import GroupWait, RegisterAccess, WgmmaFence, WgmmaIssued
+from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import CP_ASYNC, FENCED_SHARED, Clock, Vector
 from tilescope.sync.shadow.accessor import Unit
-from tilescope.sync.shadow.shadow_cells import CellNumbers
-
-
-class RegisterUse(NamedTuple):
-    """What an instruction does to registers of wgmma, or to others that their values are moved from or to."""
-
-    settled: frozenset[int]  # those of wgmma: products that use them are finished first
-    read: frozenset[int]
-    written: frozenset[int]
-    is_move: bool
 
 
 class Product(NamedTuple):
@@ -36,35 +27,42 @@ class Product(NamedTuple):
 class Products:
     """The wgmma of one cluster, by warpgroup."""
 
-    def __init__(self, witness: Witness, copies: ThreadCopies) -> None:
+    def __init__(self, witness: Witness) -> None:
         self._witness = witness
-        self._copies = copies
         self._last: dict[int, Product] = {}
         self._under_way: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
         self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
         self._fenced: set[int] = set()  # warpgroups that have come to a wgmma.fence
 
-    def issue(self, lanes: LaneNumbers, operands: list[CellNumbers], group: int) -> None:
-        """A wgmma of one warpgroup reads its operands until wait_group."""
+    def issue(self, event: WgmmaIssued) -> None:
+        """A wgmma of one warpgroup reads its operands, and uses registers, until wait_group."""
+        self._read_operands(event)
+        self._use_registers(event)
+
+    def _read_operands(self, event: WgmmaIssued) -> None:
         witness = self._witness
+        lanes = event.lanes
+        group = event.group
         warpgroup = int(witness.warpgroup_of_lane[lanes[0]])
         vectors = witness.knowledge.warpgroup_view(lanes, WARP_LANES)
         unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
-        now = Side(witness.cluster.pc, "wgmma", int(lanes[0]))
+        now = Side(witness.pc, "wgmma", int(lanes[0]))
         column = witness.knowledge.first_warpgroup + warpgroup
-        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), column, group + 1))
-        for cells in operands:
+        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), column, group + 1))
+        for operand in event.operands:
+            cells = operand.bytes.cells(witness.cell_bytes)
+            assert not isinstance(cells, slice)
             met = witness.shared.unknown_writes(cells, unit)
             if met is not None:
                 witness.tell_of_unit(met, cells, now, unit, "shared")
             witness.tell_of_unwritten(cells, now)
             self._note_unfenced_copies(cells, vectors[FENCED_SHARED], now)
             witness.shared.read_by_unit(cells, warpgroup, stamp)
-        self._last[warpgroup] = Product(group + 1, witness.cluster.pc)
+        self._last[warpgroup] = Product(group + 1, witness.pc)
 
     def _note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
         """Operands that cp.async wrote, and no proxy fence since: documents ask for one, public kernels have none."""
-        if not self._copies.issued.any():
+        if not self._witness.has_cp_async:
             return
         witness = self._witness
         stamps = witness.shared.writes[cells]
@@ -76,11 +74,14 @@ class Products:
             before = witness.side(taken_apart(int(stamps[place])), was_write=True)
             witness.tell("cp.async fence", before, now, "shared", int(cells[place]) * witness.cell_bytes)
 
-    def wait(self, lanes: LaneNumbers, groups_done: int) -> None:
-        """wgmma.wait_group of one warpgroup: its first `groups_done` groups are finished."""
+    def wait(self, event: GroupWait) -> None:
+        """wgmma.wait_group: the groups of each warpgroup but the newest ones have completed."""
         knowledge = self._witness.knowledge
-        column = knowledge.first_warpgroup + int(self._witness.warpgroup_of_lane[lanes[0]])
-        knowledge.learn(lanes, column, groups_done)
+        warpgroups = self._witness.warpgroup_of_lane[event.lanes]
+        for warpgroup in np.unique(warpgroups).tolist():
+            is_own = warpgroups == warpgroup
+            completed = int(event.completed[is_own][0])
+            knowledge.learn(event.lanes[is_own], knowledge.first_warpgroup + warpgroup, completed)
 
     def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
         """A block has ended: products that nobody waited for may still read its shared memory."""
@@ -90,24 +91,28 @@ class Products:
             if last is not None and clock.known[first + warpgroup] < last.epoch:
                 self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
 
-    def fence(self, lanes: LaneNumbers) -> None:
+    def fence(self, event: WgmmaFence) -> None:
         """wgmma.fence."""
-        for warpgroup in self._witness.warpgroups_of(lanes):
+        for warpgroup in self._witness.warpgroups_of(event.lanes):
             self._dirty.pop(warpgroup, None)
             self._fenced.add(warpgroup)
 
-    def use(self, lanes: LaneNumbers, read: frozenset[int], used: frozenset[int], group: int) -> None:
-        """A wgmma of one warpgroup uses registers: a fence must come after what wrote them, and before the first wgmma."""
+    def _use_registers(self, event: WgmmaIssued) -> None:
+        """A fence must come after what wrote the registers, and before the first wgmma."""
+        lanes = event.lanes
         warpgroup = int(self._witness.warpgroup_of_lane[lanes[0]])
-        pc = self._witness.cluster.pc
-        is_dirty = not read.isdisjoint(self._dirty.get(warpgroup, ()))
+        pc = event.pc
+        is_dirty = not event.read_registers.isdisjoint(self._dirty.get(warpgroup, ()))
         if is_dirty or warpgroup not in self._fenced:
             now = Side(pc, "wgmma", int(lanes[0]))
             self._witness.tell("accumulator fence", None, now, "registers", None)
-        self._under_way.setdefault(warpgroup, {}).update(dict.fromkeys(used, Product(group + 1, pc)))
+        self._under_way.setdefault(warpgroup, {}).update(
+            dict.fromkeys(event.used_registers, Product(event.group + 1, pc))
+        )
 
-    def touch(self, lanes: LaneNumbers, use: RegisterUse) -> None:
+    def access_registers(self, use: RegisterAccess) -> None:
         """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
+        lanes = use.lanes
         for warpgroup in self._witness.warpgroups_of(lanes):
             under_way = self._under_way.get(warpgroup, {})
             dirty = self._dirty.setdefault(warpgroup, set())
@@ -120,7 +125,7 @@ class Products:
                 self._require_finished(warpgroup, own, under_way, use)
 
     def _require_finished(
-        self, warpgroup: int, lanes: LaneNumbers, under_way: dict[int, Product], use: RegisterUse
+        self, warpgroup: int, lanes: LaneNumbers, under_way: dict[int, Product], use: RegisterAccess
     ) -> None:
         """Registers of a product may be touched when its group has been waited for."""
         knowledge = self._witness.knowledge
@@ -130,11 +135,11 @@ class Products:
             product = under_way.pop(number, None)
             if product is not None and product.epoch > done:
                 how = "read" if number in use.read else "write"
-                now = Side(self._witness.cluster.pc, how, int(lanes[0]))  # type: ignore[arg-type]
+                now = Side(self._witness.pc, how, int(lanes[0]))  # type: ignore[arg-type]
                 self._witness.tell("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
 
 
-def _move(under_way: dict[int, Product], dirty: set[int], use: RegisterUse) -> None:
+def _move(under_way: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:
     """A mov gives a value another name: what holds for the one holds for the other."""
     if dirty.isdisjoint(use.read):
         dirty.difference_update(use.written)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.step import LaneNumbers
+from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.epoch import Stamp, columns_of, epochs_of, settled_end
+from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import KNOWN, Knowledge, Vector, Vectors
-from tilescope.sync.shadow.shadow_cells import CellNumbers, Seen
+from tilescope.sync.shadow.shadow_cells import Seen
 
 Flags = npt.NDArray[np.bool_]
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tilescope.machine.memory import GlobalMemory
 from tilescope.sync.epoch import Stamps
-from tilescope.sync.shadow.shadow_cells import CellNumbers, CellTable, Clusters
+from tilescope.sync.footprint import CellNumbers
+from tilescope.sync.shadow.shadow_cells import CellTable, Clusters
 
 _STRETCH_CELLS = 1 << 18
 _READ_PAIRS = 4  # slots for readers: by the last bits of their cluster's and their warp's number
+
+
+class Region(Protocol):
+    """An array in global memory."""
+
+    @property
+    def address(self) -> int:
+        """Its first byte."""
+
+    @property
+    def end(self) -> int:
+        """The first byte after it."""
+
+
+class Regions(Protocol):
+    """Global memory, as far as the shadow must know it: where arrays are placed."""
+
+    def region_at(self, address: int) -> Region | None:
+        """The array that holds a byte; None where nothing is placed."""
 
 
 class Stretch(NamedTuple):
@@ -68,7 +87,7 @@ class LastWrites:
 class GlobalCells:
     """All cells of global memory that were touched, in stretches of arrays."""
 
-    def __init__(self, memory: GlobalMemory, cell_bytes: int) -> None:
+    def __init__(self, memory: Regions, cell_bytes: int) -> None:
         self.cell_bytes = cell_bytes
         self._memory = memory
         self._stretches: dict[int, Stretch] = {}  # by first cell

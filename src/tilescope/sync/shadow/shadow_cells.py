@@ -17,15 +17,14 @@ then put into their slots together: arrays that a kernel only reads cost little.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, taken_apart
+from tilescope.sync.footprint import CellNumbers, Cells
 
-CellNumbers = npt.NDArray[np.intp]
-Cells: TypeAlias = slice | CellNumbers
 ClusterNumbers = npt.NDArray[np.int32]
 _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
 

@@ -19,7 +19,7 @@ from tilescope.machine.instructions.tensor_core.metadata_operand import metadata
 from tilescope.machine.instructions.tensor_core.narrow_mma import decode_narrow_mma
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, RegisterTile, lane_groups
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.step import Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
 from tilescope.mma.instruction import INSTRUCTIONS, SPARSE_INSTRUCTIONS
@@ -28,6 +28,7 @@ from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import Nibbles
 from tilescope.ptx.syntax import Instruction
 from tilescope.sentence import counted
+from tilescope.sync.cluster_shape import Lanes
 
 Summed: TypeAlias = Callable[[Cluster, Elements, Elements, Elements], Elements]  # D of A, B and C
 

@@ -24,13 +24,14 @@ from tilescope.machine.fault import fault_of
 from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.program import Assembler
-from tilescope.machine.step import Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
 from tilescope.mma.scale_lanes import ScaleLanes
 from tilescope.mma.scale_packing import SCALE_FORMATS, ScaleFormat
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.ptx.syntax import Instruction, Operand
+from tilescope.sync.cluster_shape import Lanes
 
 _BYTE_TYPES = tuple(KINDS["f8f6f4"].codes)
 _TYPES_OF_KIND = {

@@ -26,10 +26,13 @@ from tilescope.machine.instructions.tensor_core.product_places import (
     metadata_cells,
     scale_cells,
 )
-from tilescope.machine.instructions.tensor_core.smem_operand import SmemRead, note_operand, smem_places, stored_codes
+from tilescope.machine.instructions.tensor_core.smem_operand import (
+    SmemRead,
+    emit_operand_read,
+    smem_places,
+    stored_codes,
+)
 from tilescope.machine.pending import Work
-from tilescope.machine.proof.recorder import TensorWorked
-from tilescope.machine.step import LaneNumbers
 from tilescope.machine.tmem_state import Places
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
@@ -40,6 +43,8 @@ from tilescope.mma.sparsity import Nibbles, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import Tcgen05Kind
 from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS
 from tilescope.mma.tmem_copy import padded_codes
+from tilescope.sync.cluster_shape import LaneNumbers
+from tilescope.sync.events import TmemWork
 from tilescope.tma.elements import unpacked
 
 Matrix = npt.NDArray[np.generic]
@@ -68,14 +73,6 @@ class ProductForm(NamedTuple):
             return _SCALES_OF_WORD[self.scale_word]
         block = 32 if self.scale_word is None else _BLOCK_OF_WORD[self.scale_word]
         return k // block
-
-
-class Uses(NamedTuple):
-    """The cells of one block's tensor memory that a product touches."""
-
-    rank: int
-    d: Places
-    read: Places  # A, its metadata and the scale factors
 
 
 class TensorProduct(NamedTuple):
@@ -130,10 +127,8 @@ class TensorProduct(NamedTuple):
         """Check what can be checked now, and leave the rest to be done later."""
         self._require_form()
         accumulator_places(self.d_key)
-        if cluster.order is not None:
-            self._tell_order(cluster)
-        if cluster.log is not None:
-            cluster.log.add(self._logged())
+        if cluster.bus.is_heard:
+            cluster.emit(self._event())
 
         def perform(lanes: LaneNumbers) -> None:
             cluster.pc = self.pc
@@ -171,26 +166,21 @@ class TensorProduct(NamedTuple):
                 raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
         metadata_cells(self._metadata_key())
 
-    def _tell_order(self, cluster: Cluster) -> None:
-        assert cluster.order is not None
-        tensor = cluster.order.tensor
-        for rank in self.ranks:
-            for read, word in self._smem_reads():
-                addresses = smem_places(read, word, self.lane).addresses
-                tensor.read_shared("tcgen05.mma", self.lane, rank, addresses, read.stored_bytes)
-        d = np.unique(accumulator_places(self.d_key))
-        read_cells = self._tmem_reads()
-        tensor.multiply(
+    def _event(self) -> TmemWork:
+        """What it reads and writes; of tensor memory the same in each block of a pair."""
+        reads = self._smem_reads()
+        return TmemWork(
+            self.pc,
             self.lane,
-            [Uses(rank, d, read_cells) for rank in self.ranks],
+            "tcgen05.mma",
+            self.ranks,
+            tuple(smem_places(read, word, self.lane).addresses for read, word in reads),
+            tuple(read.stored_bytes for read, _ in reads),
+            read=self._tmem_reads(),
+            written=np.unique(accumulator_places(self.d_key)),
             adds_d=self.adds_d,
             shape=(self.d, self.descriptor.m, self.descriptor.n),
         )
-
-    def _logged(self) -> TensorWorked:
-        shared = tuple(smem_places(read, word, self.lane).addresses for read, word in self._smem_reads())
-        d = np.unique(accumulator_places(self.d_key))
-        return TensorWorked(self.pc, self.lane, self.ranks, shared, self._tmem_reads(), d)
 
     def _smem_reads(self) -> list[tuple[SmemRead, int]]:
         reads = [(self.b_read, self.b_word)]
@@ -314,8 +304,8 @@ class TensorProduct(NamedTuple):
         read = self.a_read if is_a else self.b_read
         smem_word = self.a_word if is_a else self.b_word
         stored = stored_codes(cluster, read, smem_word, rank, self.lane)
-        if cluster.costs is not None:
-            note_operand(cluster, operand, read, smem_word, rank)
+        if cluster.bus.is_heard:
+            emit_operand_read(cluster, operand, read, smem_word, rank)
         element = word.a_type if is_a else word.b_type
         if self.form.kind.is_dense_4_bit:
             stored = unpacked(stored.astype(np.uint8), element.bits)

@@ -22,11 +22,12 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.program import Assembler
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError
+from tilescope.machine.step import RefusedError
 from tilescope.mma.fragment import REGISTER_BITS, Fragment, fragment
 from tilescope.mma.instruction import Operand as MatrixOperand
 from tilescope.ptx.syntax import Operand, Register
 from tilescope.sentence import counted
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.tma.elements import packed, unpacked
 
 Elements = npt.NDArray[Any]  # codes of elements: unsigned integers

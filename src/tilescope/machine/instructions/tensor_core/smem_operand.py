@@ -6,6 +6,7 @@ once, from the first pattern of shared memory on, and moved. Elements narrower t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -16,11 +17,12 @@ from tilescope.errors import RuleError
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
-from tilescope.machine.observers.operand_reads import ReadShape
-from tilescope.machine.observers.thread_tiles import WORD_BYTES
+from tilescope.machine.operand_shape import ReadShape
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.descriptor_form import TCGEN05_FORM
 from tilescope.swizzle import SWIZZLE
+from tilescope.sync.events import OperandRead
+from tilescope.sync.footprint import CellNumbers
 
 _START = TCGEN05_FORM.word.field("start_address")
 _IS_ADDRESS = TCGEN05_FORM.word.field("leading_is_address").mask
@@ -101,25 +103,33 @@ def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: i
     return codes
 
 
-def note_operand(cluster: Cluster, operand: Literal["A", "B"], read: SmemRead, word: int, rank: int) -> None:
-    """An operand was read: who wrote it, and under which swizzle, is asked where costs are counted."""
-    assert cluster.costs is not None
+def emit_operand_read(cluster: Cluster, operand: Literal["A", "B"], read: SmemRead, word: int, rank: int) -> None:
+    """An operand is read, as far as one descriptor says where it lies."""
     if word & _IS_ADDRESS:
-        return  # its two parts are tiles of their own
+        return  # its two parts are separate tiles
     moved = word & _HIGH_START_MASK
     pattern = _pattern(read, word & ~moved)
     base = _START.extract(moved)
     shape = ReadShape(operand, read.rows, read.k, read.element_bits, read.major, "tcgen05")
-    cluster.costs.operands.read(cluster, shape, rank, word, base + int(pattern.offsets[0, 0]))
-    if cluster.store_marks is not None:
-        first_word = (rank * cluster.shared_stride + base) // WORD_BYTES
-        words = _pattern_words(read, word & ~moved) + first_word
-        cluster.costs.tiles.multiplied(cluster, shape, rank, shape.descriptor(word), words)
+    operand_bytes = OperandBytes(read, word & ~moved, rank * cluster.shared_stride + base)
+    cluster.emit(OperandRead(cluster.pc, shape, rank, word, base + int(pattern.offsets[0, 0]), operand_bytes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperandBytes:
+    """The bytes that a descriptor reads from one block: a footprint."""
+
+    read: SmemRead
+    word: int  # the descriptor, its start in the first pattern of shared memory
+    first_byte: int  # of that pattern, in the cluster's shared memory
+
+    def cells(self, cell_bytes: int) -> CellNumbers:
+        """The cells that hold any of the bytes, each once, in ascending order."""
+        return _pattern_cells(self.read, self.word, cell_bytes) + self.first_byte // cell_bytes
 
 
 @lru_cache(maxsize=_CACHED_READS)
-def _pattern_words(read: SmemRead, word: int) -> Addresses:
-    """The 4-byte words that a descriptor reads, each once, in ascending order."""
+def _pattern_cells(read: SmemRead, word: int, cell_bytes: int) -> CellNumbers:
     offsets = _pattern(read, word).offsets
-    reached = offsets[..., None] + np.arange(0, read.stored_bytes, min(read.stored_bytes, WORD_BYTES))
-    return np.unique(reached // WORD_BYTES)
+    reached = offsets[..., None] + np.arange(0, read.stored_bytes, min(read.stored_bytes, cell_bytes))
+    return np.unique(reached // cell_bytes)

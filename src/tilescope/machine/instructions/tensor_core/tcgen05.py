@@ -5,7 +5,7 @@
     cp, shift                                   tmem_copies.py
     mma                                         tensor_products.py
     commit                                      an arrival at an mbarrier after all of these that the thread has issued
-    fence::before_thread_sync, after_…          nothing to do: only the order is told
+    fence::before_thread_sync, after_…          order accesses, and change no value
 
 Products and copies of a block, or of a pair of blocks, are done in the order in which they were issued, as late as a commit allows.
 """
@@ -19,7 +19,6 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.address import SHARED_WINDOW
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.fault import fault_of
@@ -34,13 +33,14 @@ from tilescope.machine.instructions.tensor_core.tmem_copies import decode_copy, 
 from tilescope.machine.instructions.tensor_core.tmem_moves import decode_move, decode_wait
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.recorder import Committed, Fenced, TensorFreed
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.machine.tmem_state import pair_ranks, split_address
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.address import SHARED_WINDOW
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import TmemAlloc, TmemCommit, TmemCommitArrived, TmemDealloc, TmemFence
 
 _GROUPS = {"cta_group::1": 1, "cta_group::2": 2}
 _WORD = np.dtype(np.uint32)
@@ -92,11 +92,7 @@ class AllocTurn:
         target = self.target(cluster, at)
         cluster.store("shared", at, target, np.array([first], _WORD))
         cluster.version += 1
-        if cluster.order is not None:
-            cluster.order.tensor.allocate(lanes, int(target[0]), before, memory.books[rank])
-        if cluster.log is not None:
-            cluster.log.touch(cluster.pc, at, "write", target, _WORD.itemsize)
-            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))  # copies over the address need no fence
+        cluster.emit(TmemAlloc(cluster.pc, lanes, int(target[0]), before, memory.books[rank]))
         return True
 
 
@@ -136,16 +132,9 @@ def _free(cluster: Cluster, lane: int, word: int, columns: int) -> None:
         memory.books[rank] = memory.books[rank].dealloc(word, columns)
         cluster.version += 1  # a warp may wait for these columns
     except RuleError:
-        first = split_address(word)[1]
-        if cluster.order is not None:
-            cluster.order.tensor.free_nothing(lane, rank, first, columns)
+        cluster.emit(TmemDealloc(cluster.pc, lane, rank, split_address(word)[1], columns, is_allocated=False))
         return
-    first = split_address(word)[1]
-    if cluster.order is not None:
-        cluster.order.tensor.free(lane, rank, first, columns)
-    if cluster.log is not None:
-        lanes_of_tmem = np.arange(TMEM_LANES)[:, None] * TMEM_COLUMNS
-        cluster.log.add(TensorFreed(cluster.pc, lane, (lanes_of_tmem + first + np.arange(columns)).ravel()))
+    cluster.emit(TmemDealloc(cluster.pc, lane, rank, split_address(word)[1], columns, is_allocated=True))
 
 
 def _relinquish(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
@@ -184,17 +173,18 @@ def _commit(assembler: Assembler, instruction: Instruction, words: Words, cta_gr
             targets = [address]
             if mask is not None:
                 targets = cast_to(cluster, lane, address, int(cluster.registers[mask][lane]))
-            if cluster.log is not None:
-                cluster.log.add(Committed(cluster.pc, lane, tuple(targets)))
+            commit = TmemCommit(cluster.pc, lane, tuple(targets))
+            cluster.emit(commit)
             for target in targets:
-                _add_arrival(cluster, lane, target, cta_group)
+                _add_arrival(cluster, commit, target, cta_group)
 
     return issue
 
 
-def _add_arrival(cluster: Cluster, lane: int, address: int, cta_group: int) -> None:
+def _add_arrival(cluster: Cluster, commit: TmemCommit, address: int, cta_group: int) -> None:
     """An arrival when all that was issued before it for these blocks is done."""
     pc = cluster.pc
+    lane = commit.lane
     pending = cluster.pending
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     barrier_at(cluster, address, lane)
@@ -202,16 +192,13 @@ def _add_arrival(cluster: Cluster, lane: int, address: int, cta_group: int) -> N
     before = [
         work for work in pending.works if work.kind == "tcgen05" and int(cluster.block_of_lane[work.lanes[0]]) in ranks
     ]
-    order = cluster.order
-    committed = None if order is None else order.tensor.commit(lane, address)
 
     def perform(lanes: LaneNumbers) -> None:
         for work in before:
             if work in pending.works:
                 pending.finish(work)
         cluster.pc = pc
-        if order is not None and committed is not None:
-            order.tensor.arrived(committed)
+        cluster.emit(TmemCommitArrived(pc, commit, address))
         change(cluster, address, lane, lambda state: state.arrive(1))
 
     pending.add(Work("arrival", pc, np.array([lane]), perform, barrier=address))
@@ -219,14 +206,7 @@ def _add_arrival(cluster: Cluster, lane: int, address: int, cta_group: int) -> N
 
 def _fence(*, is_before: bool) -> Step:
     def fence(cluster: Cluster, at: Lanes) -> None:
-        if cluster.log is not None:
-            cluster.log.add(Fenced(cluster.pc, at, "tcgen05.before" if is_before else "tcgen05.after"))
-        if cluster.order is None:
-            return
-        if is_before:
-            cluster.order.tensor.fence_before(cluster.lanes(at))
-        else:
-            cluster.order.tensor.fence_after(cluster.lanes(at))
+        cluster.emit(TmemFence(cluster.pc, cluster.lanes(at), is_before))
 
     return fence
 

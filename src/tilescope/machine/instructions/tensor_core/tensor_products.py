@@ -20,11 +20,12 @@ from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.pending_product import ProductForm, TensorProduct
 from tilescope.machine.program import Assembler
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.machine.tmem_state import pair_ranks
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Vector
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 
 _CACHED_DESCRIPTORS = 64
 _SCALE_WORDS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")

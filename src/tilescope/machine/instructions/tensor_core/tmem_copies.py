@@ -18,13 +18,14 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.smem_operand import SmemRead, smem_places, stored_codes
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
-from tilescope.machine.proof.recorder import TensorWorked
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.step import RefusedError, Step
 from tilescope.machine.tmem_state import Places, pair_ranks, split_address
 from tilescope.mma.tensor_memory import SHIFT_COLUMNS, SHIFT_ROWS
 from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_copy import CP_SHAPES, DECOMPRESSIONS, CpShape, Decompression, cp_shape, spread_bytes
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import TmemWork
 
 _MULTICASTS = ("warpx2::02_13", "warpx2::01_23", "warpx4")
 _SHAPES = tuple(dict.fromkeys(name.partition(".")[0] for name in CP_SHAPES))
@@ -80,14 +81,8 @@ def _issue_copy(cluster: Cluster, lane: int, ranks: tuple[int, ...], target: Pla
     read, word, spread = source
     pc = cluster.pc
     places = smem_places(read, word, lane)
-    if cluster.order is not None:
-        used = np.unique(target)
-        for rank in ranks:
-            cluster.order.tensor.read_shared("tcgen05.cp", lane, rank, places.addresses, 1)
-        cluster.order.tensor.change("tcgen05.cp", lane, [(rank, used) for rank in ranks])
-    if cluster.log is not None:
-        nothing = np.zeros(0, np.int64)
-        cluster.log.add(TensorWorked(pc, lane, ranks, (places.addresses,), nothing, np.unique(target)))
+    nothing = np.zeros(0, np.int64)
+    cluster.emit(TmemWork(pc, lane, "tcgen05.cp", ranks, (places.addresses,), (1,), nothing, np.unique(target)))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
@@ -128,11 +123,8 @@ def _issue_shift(cluster: Cluster, lane: int, ranks: tuple[int, ...], word: int)
     columns = first_column + np.arange(SHIFT_COLUMNS)
     source = np.asarray(rows[:, None] * TMEM_COLUMNS + columns, np.int64)
     target = source + TMEM_COLUMNS
-    if cluster.order is not None:
-        used = np.unique(np.concatenate([source, target]))
-        cluster.order.tensor.change("tcgen05.shift", lane, [(rank, used) for rank in ranks])
-    if cluster.log is not None:
-        cluster.log.refuse(pc, "tcgen05.shift")
+    used = np.unique(np.concatenate([source, target]))
+    cluster.emit(TmemWork(pc, lane, "tcgen05.shift", ranks, (), (), np.zeros(0, np.int64), used))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

@@ -26,15 +26,16 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import lane_groups
 from tilescope.machine.pending import Work, WorkKind
 from tilescope.machine.program import Assembler
-from tilescope.machine.proof.recorder import TensorMoved, TensorWaited
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.machine.tmem_state import Places, split_address
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tensor_memory import reduced_registers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS
 from tilescope.mma.tmem_form import TmemMove, named_move
 from tilescope.ptx.syntax import Immediate, Instruction, Operand
-from tilescope.sync.detector.tmem_order import Moving
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import TmemMove as TmemMoveEvent
+from tilescope.sync.events import TmemWait
 
 Registers = npt.NDArray[np.uint32]
 _CACHED_PLACES = 256
@@ -75,11 +76,8 @@ class TmemAccess(NamedTuple):
         registers: frozenset[int] = frozenset()
         if self.move.direction == "ld":
             registers = frozenset(self.registers if self.reduced is None else (*self.registers, self.reduced))
-        if cluster.order is not None:
-            cluster.order.tensor.move(self.move, Moving(lanes, rank, places.used, word, registers))
-        if cluster.log is not None:
-            is_load = self.move.direction == "ld"
-            cluster.log.add(TensorMoved(cluster.pc, first_lane, is_load, places.used))
+        is_load = self.move.direction == "ld"
+        cluster.emit(TmemMoveEvent(cluster.pc, lanes, rank, is_load, places.used, word, registers))
         cells = cluster.tensor_memory.cells[rank]
         stored = None if self.move.direction == "ld" else self._stored(cluster, lanes)
         pc = cluster.pc
@@ -183,9 +181,6 @@ def decode_wait(kind: WorkKind, words: Words) -> Turn:
     def wait(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         cluster.pending.wait_all(kind, lanes)
-        if cluster.order is not None:
-            cluster.order.tensor.wait(kind, lanes)
-        if cluster.log is not None:
-            cluster.log.add(TensorWaited(cluster.pc, lanes, kind == "tcgen05.ld"))
+        cluster.emit(TmemWait(cluster.pc, lanes, is_load=kind == "tcgen05.ld"))
 
     return Collective(wait)

@@ -13,6 +13,7 @@ warpgroup without one of its warps an illegal instruction.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -28,21 +29,19 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.metadata_operand import MetadataOperand, metadata_operand
 from tilescope.machine.instructions.tensor_core.mma import Product, decode_product
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
-from tilescope.machine.observers.operand_reads import ReadShape
-from tilescope.machine.observers.thread_tiles import WORD_BYTES
+from tilescope.machine.operand_shape import ReadShape
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.recorder import Grouped, Multiplied, OperandRead
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.descriptor_form import WGMMA_FORM
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
 from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
-from tilescope.sync.detector.context import Witness
-from tilescope.sync.detector.detector import Order
-from tilescope.sync.shadow.shadow_cells import CellNumbers
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import GroupCommit, GroupWait, OperandRead, WgmmaFence, WgmmaIssued, WgmmaOperand
+from tilescope.sync.footprint import CellNumbers
 
 WARPGROUP_LANES = 128
 WARPGROUP_WARPS = WARPGROUP_LANES // WARP_LANES
@@ -81,16 +80,10 @@ class SmemRead(NamedTuple):
         pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
         return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
 
-    def cells(self, cluster: Cluster, witness: Witness, lane: int, word: int) -> CellNumbers:
-        """The cells of shared memory that one descriptor reads, each once."""
-        places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
-        base = _START.extract(word & _HIGH_START_MASK)
-        first_byte = lane // cluster.block_lanes * cluster.shared_stride + base
-        end = (lane // cluster.block_lanes + 1) * cluster.shared_stride
-        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), witness.cell_bytes)
-        if first_byte + places.end > end:
-            return cells[:0]  # a fault when it is performed
-        return cells + first_byte // witness.cell_bytes
+    def smem_operand(self, cluster: Cluster, lane: int, word: int) -> WgmmaOperand:
+        """The operand that a descriptor of a lane's warpgroup names."""
+        first_byte = lane // cluster.block_lanes * cluster.shared_stride
+        return WgmmaOperand(OperandBytes(self, word, first_byte, first_byte + cluster.shared_stride), self, word)
 
     def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
         """The codes that one descriptor reads from the block of a lane."""
@@ -102,25 +95,36 @@ class SmemRead(NamedTuple):
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
-        if cluster.costs is not None:
+        rank = lane // cluster.block_lanes
+        first_byte = rank * cluster.shared_stride
+        if cluster.bus.is_heard:
             first_element = base + int(places.units[0, 0]) * self.stored_bytes
-            cluster.costs.operands.read(cluster, self.shape, lane // cluster.block_lanes, word, first_element)
-        first_byte = lane // cluster.block_lanes * cluster.shared_stride
-        if cluster.costs is not None and cluster.store_marks is not None:
-            words = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), WORD_BYTES)
-            descriptor = WgmmaDescriptor.decode(word & ~_UNUSED_MASK)
-            cluster.costs.tiles.multiplied(
-                cluster,
-                self.shape,
-                lane // cluster.block_lanes,
-                descriptor,
-                words + (first_byte + base) // WORD_BYTES,
-            )
+            read_bytes = OperandBytes(self, word, first_byte, first_byte + cluster.shared_stride)
+            cluster.emit(OperandRead(cluster.pc, self.shape, rank, word, first_element, read_bytes))
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]
         if self.element_bits == 1:
             codes = codes.view(np.uint32)  # as registers hold them
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperandBytes:
+    """The bytes that a descriptor reads from one block: a footprint."""
+
+    read: SmemRead
+    word: int
+    first_byte: int  # of the block, in the cluster's shared memory
+    end_byte: int
+
+    def cells(self, cell_bytes: int) -> CellNumbers:
+        """The cells that hold any of the bytes, each once; none where the operand runs past the block: it faults."""
+        plain = self.word & ~(_HIGH_START_MASK | _UNUSED_MASK)
+        base = self.first_byte + _START.extract(self.word & _HIGH_START_MASK)
+        cells = _cells_of(self.read, plain, cell_bytes)
+        if base + _places(self.read, plain).end > self.end_byte:
+            return cells[:0]
+        return cells + base // cell_bytes
 
 
 def operand_bytes(read: SmemRead, descriptor: int) -> npt.NDArray[np.int64]:
@@ -210,28 +214,24 @@ class Multiplication(NamedTuple):
         def perform(lanes: LaneNumbers) -> None:
             issued.perform(cluster, lanes)
 
-        if cluster.log is not None:
-            cluster.log.add(issued.row())
         registers = frozenset((*self.d, *self.read_registers))
-        if cluster.order is not None:
-            self._tell_order(cluster, cluster.order, issued)
+        if cluster.bus.is_heard:
+            self._emit(cluster, issued)
         cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
 
-    def _tell_order(self, cluster: Cluster, order: Order, issued: Issued) -> None:
+    def _emit(self, cluster: Cluster, issued: Issued) -> None:
         """The operands in shared memory, and the registers, of every warpgroup that multiplies."""
         open_groups = cluster.pending.open_groups["wgmma"]
+        own = self.read_registers
+        used = frozenset((*own, *self.d))
         for number, first_lane in enumerate(issued.first_lanes.tolist()):
-            lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
-            operands = [self.b_read.cells(cluster, order.witness, first_lane, int(issued.b_descriptors[number]))]
+            operands = [self.b_read.smem_operand(cluster, first_lane, int(issued.b_descriptors[number]))]
             if not self.a:
-                operands.append(
-                    self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
-                )
-            order.products.issue(lanes, operands, int(open_groups[first_lane]))
-            own = self.read_registers
-            read = (*own, *self.d) if issued.adds_d[number] else own
+                operands.append(self.a_read.smem_operand(cluster, first_lane, int(issued.a_descriptors[number])))
+            lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
+            read = used if issued.adds_d[number] else frozenset(own)
             group = int(open_groups[first_lane])
-            order.products.use(lanes, frozenset(read), frozenset((*own, *self.d)), group)
+            cluster.emit(WgmmaIssued(cluster.pc, lanes, tuple(operands), group, read, used))
 
 
 class Issued(NamedTuple):
@@ -243,13 +243,6 @@ class Issued(NamedTuple):
     a_descriptors: Descriptors
     b_descriptors: Descriptors
     adds_d: npt.NDArray[np.bool_]
-
-    def row(self) -> Multiplied:
-        """What the log says of it."""
-        operands = [OperandRead(self.multiplication.b_read, self.b_descriptors)]
-        if not self.multiplication.a:
-            operands.append(OperandRead(self.multiplication.a_read, self.a_descriptors))
-        return Multiplied(self.pc, self.first_lanes, tuple(operands))
 
     def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
@@ -354,9 +347,8 @@ def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn
     _take_sync(words)
 
     def fence(cluster: Cluster, at: Lanes) -> None:
-        """Registers are read and written when the product is made: only the order is told."""
-        if cluster.order is not None:
-            cluster.order.products.fence(cluster.lanes(at))
+        """Registers are read and written when the product is made: the fence orders accesses alone."""
+        cluster.emit(WgmmaFence(cluster.pc, cluster.lanes(at)))
 
     return Collective(fence, group_lanes=WARPGROUP_LANES)
 
@@ -365,9 +357,9 @@ def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) 
     _take_sync(words)
 
     def commit(cluster: Cluster, at: Lanes) -> None:
-        cluster.pending.commit("wgmma", cluster.lanes(at))
-        if cluster.log is not None:
-            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=True))
+        lanes = cluster.lanes(at)
+        cluster.emit(GroupCommit(cluster.pc, lanes, "wgmma", cluster.pending.open_groups["wgmma"][lanes]))
+        cluster.pending.commit("wgmma", lanes)
 
     return Collective(commit, group_lanes=WARPGROUP_LANES)
 
@@ -382,14 +374,8 @@ def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) ->
     def wait(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         cluster.pending.wait_group("wgmma", lanes, newest)
-        if cluster.order is not None:
-            groups = cluster.grouping(WARPGROUP_LANES).of_lane[lanes]
-            for group in np.unique(groups).tolist():
-                own = lanes[groups == group]
-                done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
-                cluster.order.products.wait(own, done)
-        if cluster.log is not None:
-            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=False, newest=newest))
+        completed = cluster.pending.open_groups["wgmma"][lanes] - newest
+        cluster.emit(GroupWait(cluster.pc, lanes, "wgmma", newest, only_read=False, completed=completed))
 
     return Collective(wait, group_lanes=WARPGROUP_LANES)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.machine.address import Addresses, Space
+from tilescope.machine.access_kind import AccessKind, access_kind, matrix_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.collective import Collective
@@ -25,9 +25,8 @@ from tilescope.machine.fault import MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups
-from tilescope.machine.observers.access_cost import AccessKind, access_kind, matrix_kind
 from tilescope.machine.program import Assembler
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.instruction import WMMA_INSTRUCTIONS
 from tilescope.mma.instruction import Instruction as Row
 from tilescope.mma.instruction import Operand as MatrixOperand
@@ -35,6 +34,8 @@ from tilescope.mma.matrix_form import ROW_BYTES
 from tilescope.mma.wmma_access import LaneAccess, Order, wmma_accesses
 from tilescope.ptx.syntax import Instruction, Operand
 from tilescope.sentence import counted
+from tilescope.sync.address import Addresses, Space
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.tma.elements import unpacked
 
 WMMA_TYPES = {
@@ -134,16 +135,6 @@ class _Transfer:
             )
             raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(lanes.flat[first]))
 
-    def charge(self, cluster: Cluster, at: _Places) -> None:
-        """Count what an access costs."""
-        if cluster.costs is None:
-            return
-        lanes, addresses = at.taking_part
-        if at.access.is_ldmatrix:
-            cluster.costs.charge_matrices(cluster, at.access.kind, self.space, lanes, addresses)
-        else:
-            cluster.costs.charge(cluster, at.access.kind, self.space, lanes, addresses)
-
 
 class _Places(NamedTuple):
     """An access, and where lanes go in it; not all of them may take part."""
@@ -225,10 +216,7 @@ def decode_load(assembler: Assembler, instruction: Instruction) -> Turn:
         for place in transfer.places(cluster, warps):
             access = place.access
             lanes, addresses = place.taking_part
-            loaded = cluster.load(transfer.space, lanes, addresses, transfer.word, access.words)
-            transfer.charge(cluster, place)
-            if cluster.log is not None:
-                cluster.log.touch(cluster.pc, lanes, "read", addresses, access.size_bytes, space=transfer.space)
+            loaded = cluster.load(transfer.space, lanes, addresses, transfer.word, access.words, cost=access.kind)
             words = np.zeros((len(place.lanes), access.words), transfer.word)
             words[place.is_live] = loaded.reshape(len(lanes), access.words)
             taken = unpacked(words, transfer.bits) if transfer.bits == 4 else words
@@ -253,9 +241,6 @@ def decode_store(assembler: Assembler, instruction: Instruction) -> Turn:
             values: Values = elements[:, place.access.elements].reshape(len(place.lanes), -1)[place.is_live]
             if place.access.words == 1:
                 values = values[:, 0]
-            cluster.store(transfer.space, lanes, addresses, values)
-            transfer.charge(cluster, place)
-            if cluster.log is not None:
-                cluster.log.store(cluster.pc, lanes, addresses, values, transfer.space)
+            cluster.store(transfer.space, lanes, addresses, values, cost=place.access.kind)
 
     return Collective(store)

@@ -1,0 +1,160 @@
+"""What registers hold, as the program text says: values made of others, compared, summed over a warp, or stored back.
+
+cvt.rn.f16x2.f32 %r1, %f2, %f1       made of %f1 and %f2, each lane from its own values
+shfl.sync.idx.b32 %r2, %r1, …        dealt to other lanes: not made of %r1 in this sense
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register
+from tilescope.sync.detector.race import Conflict
+
+_DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
+
+
+def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
+    """The registers themselves, and all that is made of them, whatever the path through the program."""
+    users: dict[int, list[int]] = {}
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is not None and instruction.name not in _DEALT_ANEW:
+            for number in program.registers_named[pc]:
+                users.setdefault(number, []).append(pc)
+    waiting = list(registers)
+    found = set(waiting)
+    while waiting:
+        for pc in users.get(waiting.pop(), ()):
+            made = [number for number in program.targets[pc] if number not in found]
+            found.update(made)
+            waiting.extend(made)
+    return frozenset(found)
+
+
+class _Swap(NamedTuple):
+    """An atom.cas: where it swaps, how many bits, and the register with the value that it expects there."""
+
+    address: Operand
+    bits: int
+    expected: int
+
+
+def compared_loads(program: Program) -> frozenset[int]:
+    """Plain loads whose value an atom.cas at the same address expects: they do not race with atomics of other threads.
+
+        old = *p;                                           a guess: another thread may change *p meanwhile
+        do {
+            expected = old;
+            old = atomicCAS(p, expected, f(expected));      stores f(expected) only if *p is still what was guessed
+        } while (old != expected);
+
+    A stale value costs one more round of the loop. CUDA C++ programs make atomics this way that the card does not have, such as
+    a maximum of floats. With a plain store of another thread such a load still races.
+    """
+    swaps = list(_swaps(program))
+    found = set()
+    for pc, instruction in enumerate(program.instructions):
+        if not swaps or instruction is None or instruction.name != "ld":
+            continue
+        place = (instruction.operands[1], _bits(instruction))
+        expected = {swap.expected for swap in swaps if (swap.address, swap.bits) == place}
+        if expected and not made_of(program, program.targets[pc]).isdisjoint(expected):
+            found.add(pc)
+    return frozenset(found)
+
+
+def _swaps(program: Program) -> Iterator[_Swap]:
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name != "atom" or "cas" not in instruction.modifiers:
+            continue
+        _, address, expected = instruction.operands[:3]
+        if isinstance(expected, Register):
+            number = program.register_numbers[_function_at(program, pc), expected.number]
+            yield _Swap(address, _bits(instruction), number)
+
+
+def _function_at(program: Program, pc: int) -> str:
+    """The function that an instruction belongs to."""
+    starts = {start: name for name, start in program.functions.items()}
+    return starts[max(start for start in starts if start <= pc)]
+
+
+def _bits(instruction: Instruction) -> int:
+    """How many bits one element of an access has; 0 where the instruction names no type."""
+    return next((BITS_OF_TYPE[word] for word in instruction.modifiers if word in BITS_OF_TYPE), 0)
+
+
+def stores_of_sums(program: Program) -> frozenset[int]:
+    """The instructions that store what a butterfly of shuffles and float additions has left in a register.
+
+        mul.f32            p, x, x;
+        shfl.sync.bfly.b32 q, p, 16, 31, -1;
+        fma.rn.f32         s, x, x, q;        in lane 0 x0 * x0 is exact and x16 * x16 is rounded, in lane 16 the reverse
+        st.shared.b32      [sums], s;         Triton stores the sum of a warp by all lanes: which of the two stays?
+
+    The last bits of such sums differ between lanes, and nobody who adds floats relies on those.
+    """
+    shuffled: set[int] = set()
+    sums: set[int] = set()
+    stores = set()
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None:
+            continue
+        named = program.registers_named[pc]
+        written = program.targets[pc]
+        if instruction.name == "st" and not sums.isdisjoint(named):
+            stores.add(pc)
+        is_shuffled = instruction.name == "shfl" and "bfly" in instruction.modifiers
+        is_sum = _adds_floats(instruction) and not shuffled.isdisjoint(named)
+        if instruction.name == "mov":  # between registers of bits and of floats
+            is_shuffled = not shuffled.isdisjoint(named)
+            is_sum = not sums.isdisjoint(named)
+        shuffled.difference_update(written)
+        sums.difference_update(written)
+        if is_shuffled:
+            shuffled.update(written)
+        if is_sum:
+            sums.update(written)
+    return frozenset(stores)
+
+
+def _adds_floats(instruction: Instruction) -> bool:
+    return instruction.name in ("add", "fma") and "f32" in instruction.modifiers
+
+
+def is_lost_update(program: Program, conflict: Conflict) -> bool:
+    """Whether both sides of a conflict belong to an update of a word: its load and its store, or its store twice.
+
+        ld.shared.u32 x, [bin];
+        add.u32       x, x, 1;        two threads load 7, both store 8
+        st.shared.u32 [bin], x;
+
+    A barrier would order the accesses, and still lose an update.
+    """
+    before = conflict.before
+    if before is None or conflict.space == "registers":
+        return False
+    first, store = sorted((before.pc, conflict.now.pc))
+    if first < store:
+        return _is_update(program, first, store)
+    return any(_is_update(program, load, store) for load in range(store))
+
+
+def _is_update(program: Program, load: int, store: int) -> bool:
+    """Whether one instruction loads a word, and another stores something made from it to the same address."""
+    loaded = program.instructions[load]
+    stored = program.instructions[store]
+    if loaded is None or stored is None:  # the end of a body accesses nothing
+        return False
+    if (loaded.name, stored.name) != ("ld", "st") or loaded.operands[1] != stored.operands[0]:
+        return False
+    changed = set(program.targets[load])
+    address = program.registers_named[load] - changed
+    for pc in range(load + 1, store):
+        if not address.isdisjoint(program.targets[pc]):
+            return False  # it is stored elsewhere
+        if not changed.isdisjoint(program.registers_named[pc]):
+            changed.update(program.targets[pc])
+    return not changed.isdisjoint(program.registers_named[store])

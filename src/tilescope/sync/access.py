@@ -1,0 +1,38 @@
+"""What a memory instruction means to happens-before, decoded once from its modifiers."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+AccessKind = Literal["read", "write", "atomic"]
+
+
+class AccessSemantics(NamedTuple):
+    """A load, store or atomic: whether it is strong, what it acquires and releases, and at which scope.
+
+    Two strong accesses of one word never race; a plain access races with any unordered conflicting one.
+    """
+
+    kind: AccessKind
+    is_strong: bool
+    acquires: bool
+    releases: bool
+    scope: int
+    is_compared: bool = False  # a plain load whose value atom.cas checks: no race with atomics, and it orders nothing
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether threads may synchronize through the word it accesses."""
+        return self.is_strong and not self.is_compared
+
+    @property
+    def is_flag_load(self) -> bool:
+        """Whether it loads a word through which other threads may synchronize with this one."""
+        return self.kind == "read" and self.is_flag
+
+
+class ArrivalSemantics(NamedTuple):
+    """What an arrival at an mbarrier releases."""
+
+    releases: bool  # False: .relaxed
+    only_own_block: bool  # .cta
