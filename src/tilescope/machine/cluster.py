@@ -89,7 +89,7 @@ class Cluster:
             return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
-        return special_values(self, content.name)
+        return special_values(self.launch, self.shape, content.name)
 
     def _addresses_of(self, content: VariableAddress) -> Words:
         """An address in a variable, in its own space, for every lane: that of shared memory has the block's rank."""

@@ -237,7 +237,6 @@ class Kernel:
             detector=launch_detector(self.program, contents_of(own_memory)) if findings else None,
             costs=Costs() if findings else None,
             recorder=Recorder() if flag("record", record) else None,
-            watch=watch,
         )
         wanted = _wanted(blocks, shape.grid)
         wants_remedies = flag("remedies", remedies)
@@ -246,7 +245,7 @@ class Kernel:
         untouched = launch.memory.copied(COPIED_BYTES) if is_tried_again and findings else None
         before = None if untouched is None else Before(untouched, seed, wanted)
         with np.errstate(all="ignore"):
-            result = run_grid(launch, cluster_starts(launch, wanted))
+            result = run_grid(launch, cluster_starts(launch, wanted), watch)
         smem = None if watch is None else watch.picture(launch)
         if before is not None and wants_remedies:
             try_remedies(self.ptx, launch, result, before)

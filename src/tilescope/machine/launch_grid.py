@@ -13,6 +13,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.observe import observe
+from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.report.run import Outcome
 from tilescope.machine.schedule import Schedule
 from tilescope.sync.detector.race import Remedy
@@ -71,8 +72,11 @@ def _order(launch: Launch, count: int) -> Iterator[int]:
         yield (first + turn * step) % count
 
 
-def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
-    """Run the clusters. One that can only wait for others stays, and goes on when memory has changed."""
+def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | None = None) -> GridRun:
+    """Run the clusters. One that can only wait for others stays, and goes on when memory has changed.
+
+    `watch` looks at the shared memory of one block meanwhile.
+    """
     result = GridRun()
     size = len(launch.program.steps) + 1
     result.thread_counts = np.zeros(size, np.int64)
@@ -80,7 +84,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     launch.to_start = iter(starts)
     waiting = result.waiting
     while True:
-        schedule = _next(launch, waiting)
+        schedule = _next(launch, waiting, watch)
         if schedule is None:
             break
         try:
@@ -105,7 +109,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     return result
 
 
-def _next(launch: Launch, waiting: list[Schedule]) -> Schedule | None:
+def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None) -> Schedule | None:
     """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
     for schedule in waiting:
         if schedule.wake_for_others():
@@ -117,7 +121,7 @@ def _next(launch: Launch, waiting: list[Schedule]) -> Schedule | None:
         if start is not None:
             launch.steps_left -= CLUSTER_START_STEPS
             cluster = Cluster(launch, start)
-            observe(cluster)
+            observe(cluster, watch)
             return Schedule(cluster)
     for schedule in waiting:
         if schedule.pass_time():

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
+from tilescope.machine.launch.launch import Versions
 from tilescope.machine.pending import IN_ORDER, Work
-from tilescope.machine.step import Versions
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BlockEnd, ClusterEnd, InstructionReached, WarpSync
 
@@ -52,6 +51,18 @@ class Spinning:
     front: Front
     versions: Versions
     reads_clock: bool
+
+
+@runtime_checkable
+class Rendezvous(Protocol):
+    """An instruction that waits for all lanes of its mask."""
+
+    @property
+    def meets_elsewhere(self) -> bool:
+        """Whether lanes may come to another instruction of the kind, as to two __syncwarp() in two branches."""
+
+    def complete(self, cluster: Cluster, lanes: LaneNumbers, present: LaneNumbers) -> npt.NDArray[np.bool_]:
+        """For each lane whether everyone it waits for is among those present."""
 
 
 @dataclass(slots=True)
@@ -249,10 +260,10 @@ class Schedule:
     def _meet_elsewhere(self) -> bool:
         """Let lanes go on that wait for each other at different bar.warp.sync. False if there are none."""
         turns = self.cluster.program.turns
-        meeting: dict[int, Collective] = {}
+        meeting: dict[int, Rendezvous] = {}
         for pc in self.gathering:
             turn = turns[pc]
-            if isinstance(turn, Collective) and turn.meets_elsewhere:
+            if isinstance(turn, Rendezvous) and turn.meets_elsewhere:
                 meeting[pc] = turn
         if len(meeting) < 2:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,9 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.step import RefusedError
 from tilescope.sync.address import SHARED_RESERVED_BYTES
+from tilescope.sync.cluster_shape import ClusterShape
 
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-
+Extents = tuple[int, int, int]
 AXES = "xyz"
 MULTIPROCESSOR_WARPS = 64  # %nwarpid; this and the sizes of shared memory as an H200 gives them
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
@@ -62,13 +61,29 @@ def require_held(name: str) -> None:
         raise RefusedError(f"{name} changes while the kernel runs: only mov reads it")
 
 
-def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
+class LaunchFacts(Protocol):
+    """What special registers say of a launch."""
+
+    grid: Extents
+    block: Extents
+    cluster: Extents
+    is_clustered: bool
+    smem_bytes: int
+    multiprocessors: int
+    variable_addresses: dict[str, int]
+
+    @property
+    def shared_end(self) -> int:
+        """Where a block's shared memory ends."""
+
+
+def special_values(launch: LaunchFacts, cluster: ClusterShape, name: str) -> npt.NDArray[np.generic]:
     """The value of a special register for every lane."""
     stem, _, axis = name.partition(".")
     if stem in _PER_AXIS:
         if axis == "w":
             return _everywhere(cluster, 0)
-        return _by_axis(cluster, stem, AXES.index(axis)).astype(np.uint32)
+        return _by_axis(launch, cluster, stem, AXES.index(axis)).astype(np.uint32)
     lane = np.arange(cluster.lane_count, dtype=np.uint32) % WARP_LANES
     if name in _LANE_MASKS:
         return _lane_mask(name.removeprefix("%lanemask_"), lane)
@@ -79,21 +94,20 @@ def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
     if name == "%cluster_ctarank":
         return cluster.block_of_lane.astype(np.uint32)
     if name == "%is_explicit_cluster":
-        return np.full(cluster.lane_count, cluster.launch.is_clustered)
+        return np.full(cluster.lane_count, launch.is_clustered)
     if name in GRID_WORKSPACE_REGISTERS:
-        address = cluster.launch.variable_addresses[GRID_WORKSPACE]
+        address = launch.variable_addresses[GRID_WORKSPACE]
         return _everywhere(cluster, address >> GRID_WORKSPACE_REGISTERS[name] & 0xFFFFFFFF)
     if name == "%gridid":
         return np.zeros(cluster.lane_count, np.uint64)
-    return _everywhere(cluster, _single(cluster, name))
+    return _everywhere(cluster, _single(launch, cluster, name))
 
 
-def _everywhere(cluster: Cluster, value: int) -> npt.NDArray[np.generic]:
+def _everywhere(cluster: ClusterShape, value: int) -> npt.NDArray[np.generic]:
     return np.broadcast_to(np.array(value, np.uint32), (cluster.lane_count,))
 
 
-def _single(cluster: Cluster, name: str) -> int:
-    launch = cluster.launch
+def _single(launch: LaunchFacts, cluster: ClusterShape, name: str) -> int:
     first = cluster.first_block
     block_number = first[0] + launch.grid[0] * (first[1] + launch.grid[1] * first[2])
     values = {
@@ -112,9 +126,8 @@ def _single(cluster: Cluster, name: str) -> int:
     return values[name]
 
 
-def _by_axis(cluster: Cluster, stem: str, axis: int) -> npt.NDArray[np.intp]:
+def _by_axis(launch: LaunchFacts, cluster: ClusterShape, stem: str, axis: int) -> npt.NDArray[np.intp]:
     """A register that has x, y and z."""
-    launch = cluster.launch
     lane = np.arange(cluster.lane_count)
     if stem == "%tid":
         return _unravelled(lane % cluster.block_lanes, launch.block, axis)

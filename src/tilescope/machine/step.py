@@ -1,37 +1,28 @@
 """An instruction of a kernel, decoded: a step that all threads at this instruction take together, or a turn.
 
-Step      straight: computes for the lanes it is given; they all go on to the next instruction
-Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
+    Step      straight: computes for the lanes it is given; they all go on to the next instruction
+    Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
+
+The cluster that a step changes, and the schedule that a turn moves its front in, are typed where they are defined: both
+import this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tilescope.sync.cluster_shape import Lanes
 
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-    from tilescope.machine.front import Front
-    from tilescope.machine.schedule import Schedule
-
-Step: TypeAlias = Callable[["Cluster", Lanes], None]
+Step: TypeAlias = Callable[[Any, Lanes], None]  # of a Cluster
 EVERYONE = slice(None)
-
-
-class Versions(NamedTuple):
-    """Counts of what changed in a cluster, and in global memory."""
-
-    cluster: int
-    memory: int
 
 
 class Turn(Protocol):
     """An instruction after which lanes do not simply go on."""
 
-    def take(self, schedule: Schedule, front: Front) -> None:
-        """Move, split, park or end the front, which stands at this instruction."""
+    def take(self, schedule: Any, front: Any) -> None:
+        """Move, split, park or end the front of a Schedule, which is at this instruction."""
 
 
 class RefusedError(Exception):

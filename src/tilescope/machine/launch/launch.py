@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,10 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, float_swaps
-from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
-from tilescope.machine.step import Versions
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.detector.context import LaunchOrder
@@ -36,6 +35,13 @@ MAPS_KEPT = 10_000
 COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
 _GRID_WORKSPACE_BYTES = 8
 QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
+
+
+class Versions(NamedTuple):
+    """Counts of what changed in a cluster, and in global memory."""
+
+    cluster: int
+    memory: int
 
 
 @dataclass(slots=True)
@@ -71,7 +77,6 @@ class Launch:
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     detector: LaunchOrder | None = None  # None: nobody asks what is wrong
-    watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
     max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False

@@ -6,6 +6,7 @@ from tilescope.machine.access_semantics import cell_bytes, decode_accesses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.program import Program
 from tilescope.sync.detector.context import LaunchOrder, ProgramFacts
 from tilescope.sync.detector.detector import Order
@@ -40,8 +41,8 @@ def launch_detector(program: Program, memory: GlobalMemory) -> LaunchOrder:
     return LaunchOrder(facts, memory)
 
 
-def observe(cluster: Cluster) -> None:
-    """Let the observers of its launch listen to a cluster, from its first event on."""
+def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
+    """Let the observers of its launch, and a watch, listen to a cluster, from its first event on."""
     launch = cluster.launch
     bus = cluster.bus
     bus.subscribe(launch.float_adds.handlers(cluster.shape))
@@ -54,8 +55,8 @@ def observe(cluster: Cluster) -> None:
         detector = Order(cluster.shape, launch.detector)
         bus.answer_by(detector)
         bus.subscribe(detector.handlers())
-        if launch.watch is not None:
-            bus.subscribe(launch.watch.handlers(cluster, detector.witness))
+        if watch is not None:
+            bus.subscribe(watch.handlers(cluster, detector.witness))
         cluster.accesses = launch.detector.program.accesses
     elif bus.is_heard:
         cluster.accesses = decode_accesses(cluster.program)
