@@ -25,6 +25,7 @@ from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.launch.launch import Versions
 from tilescope.machine.pending import IN_ORDER, Work
+from tilescope.machine.step import Turn
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BlockEnd, ClusterEnd, InstructionReached, WarpSync
 
@@ -54,7 +55,7 @@ class Spinning:
 
 
 @runtime_checkable
-class Rendezvous(Protocol):
+class Rendezvous(Turn, Protocol):
     """An instruction that waits for all lanes of its mask."""
 
     @property
@@ -270,9 +271,9 @@ class Schedule:
         present = np.concatenate([self.gathering[pc] for pc in meeting])
         moved = False
         met: list[LaneNumbers] = []
-        for pc, turn in meeting.items():
+        for pc, rendezvous in meeting.items():
             lanes = self.gathering.pop(pc)
-            complete = turn.complete(self.cluster, lanes, present)
+            complete = rendezvous.complete(self.cluster, lanes, present)
             if complete.any():
                 moved = True
                 met.append(lanes[complete])
