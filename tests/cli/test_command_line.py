@@ -13,7 +13,7 @@ from tilescope import __version__
 from tilescope.cli import COMMANDS, OWN_MODULES, run, watch
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 from tilescope.gpu.verify.suites import SUITE_NAMES
-from tilescope.pipeline.template import template_names
+from tilescope.pipeline.toml_text import template_names
 from tilescope.questions import swizzles
 from tilescope.questions.refusal import OF_INPUT
 from tilescope.rule import RULES

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.role_program import Program
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 
 ARCH = "sm_90a"
 INTEGERS = 8  # of an action
@@ -242,7 +242,7 @@ class Encoding:
 
     def __init__(self, pipeline):
         self.pipeline = pipeline
-        self.program = Program(pipeline)
+        self.program = UnrolledPipeline(pipeline)
         self.blocks = pipeline.blocks
         slots = self.program.slots[: len(self.program.slots) // self.blocks]
         self.per_block = max(1, len(slots))
@@ -383,7 +383,7 @@ def carry_out(pipeline, *, jitter=0, stay=True, wait_ns=WAIT_NS):
         found.per_block,
         found.slot_bytes,
         jitter,
-        int(not found.program.initialises),
+        int(not found.program.role_program.initialises),
         int(stay),
         wait_ns,
     )

@@ -15,7 +15,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.role_program import Program
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.search import Run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "pipeline"))
@@ -26,7 +26,7 @@ JITTERS = (0, 1, 2)
 
 
 def multiplies_with(data):
-    program = Program(Pipeline.from_dict(data))
+    program = UnrolledPipeline(Pipeline.from_dict(data))
     return {action.choice for agent in program.agents for action in program.actions(agent) if action.op == "multiply"}
 
 
@@ -134,11 +134,11 @@ def on_the_card(data, **options):
 def predicted(data):
     """What the simulation says the kernel will report."""
     simulation = ts.simulate(data)
-    run = Run(Program(Pipeline.from_dict(data)))
+    run = Run(UnrolledPipeline(Pipeline.from_dict(data)).role_program)
     run()
-    machine = run.machine
+    state = run.state
     if simulation.verdict == "proven":
-        return {"fault": 0, "outcome": [1] * machine.agents}
+        return {"fault": 0, "outcome": [1] * state.agents}
     assert simulation.verdict == "mistake", simulation.sentence
     if simulation.mistake.outcome == "launch failure":
         return {"fault": 719}
@@ -148,15 +148,15 @@ def predicted(data):
     words = [
         hex(
             ts.Mbarrier(
-                machine.expected[number],
-                phase=machine.phase[number] % 2,
-                pending=machine.pending[number],
-                tx_bytes=machine.tx[number],
+                state.expected[number],
+                phase=state.phase[number] % 2,
+                pending=state.pending[number],
+                tx_bytes=state.tx[number],
             ).encode()
         )
-        for number in range(machine.barriers)
+        for number in range(state.mbarriers)
     ]
-    return {"fault": 0, "outcome": [1 if left else 2 for left in machine.left], "words": words}
+    return {"fault": 0, "outcome": [1 if exited else 2 for exited in state.exited], "words": words}
 
 
 def agrees(reported, expected):

@@ -19,8 +19,8 @@ from tilescope.cli import run as command
 from tilescope.machine.proof import recorder as event_log
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, flattened
-from tilescope.pipeline.role_program import Program
 from tilescope.pipeline.toml_text import toml_text
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 
 RING = Path(__file__).with_name("ring.ptx").read_text()
 HEAD = ".version 8.0 .target sm_90 .address_size 64"
@@ -95,7 +95,7 @@ def run_body(body, threads=64):
 
 def actions(pipeline):
     """What every agent does, without the steps that say so."""
-    program = Program(pipeline)
+    program = UnrolledPipeline(pipeline)
     return [[action._replace(step=None) for action in program.actions(agent)] for agent in program.agents]
 
 

@@ -6,8 +6,8 @@ from naive import naive
 import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.role_program import Program
-from tilescope.sync.all_orders.recurrence import shortened
+from tilescope.pipeline.long_loops import shorten_loops
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.search import search
 
 FENCE = {"fence": "proxy.async"}
@@ -22,6 +22,10 @@ def pipeline(*roles, barriers=(), slots=(), **more):
     counts = {name: {"count": 1} for name in barriers} | (barriers if isinstance(barriers, dict) else {})
     held = {name: {"bytes": 16} for name in slots} | (slots if isinstance(slots, dict) else {})
     return {"barriers": counts, "slots": held, "roles": list(roles), **more}
+
+
+def unrolled(data):
+    return UnrolledPipeline(Pipeline.from_dict(data))
 
 
 def wait(barrier, parity=0):
@@ -234,7 +238,7 @@ def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
     assert ts.simulate(right).verdict == "proven"
     found = ts.simulate(wrong)
     assert found.verdict == "mistake"
-    monkeypatch.setattr(simulation, "shortened", lambda _: None)
+    monkeypatch.setattr(simulation, "shorten_loops", lambda _: None)
     assert ts.simulate(wrong).mistake == found.mistake
 
 
@@ -242,8 +246,8 @@ def test_a_loop_that_is_shorter_in_one_block_is_not_cut():
     """It would lose rounds of which the others know nothing."""
     data = multicast("rank")
     data["roles"][1]["steps"][0]["count"] = f"{ROUNDS} - 600 * rank"
-    assert shortened(Pipeline.from_dict(multicast("rank"))) is not None
-    assert shortened(Pipeline.from_dict(data)) is None
+    assert shorten_loops(unrolled(multicast("rank"))) is not None
+    assert shorten_loops(unrolled(data)) is None
 
 
 # ---- warps of a role that are not together ----
@@ -285,7 +289,7 @@ def test_the_search_remembers_a_store_that_one_warp_has_waited_for_behind_a_read
     steps = {"write": ["a"]}, FENCE, meeting, *stored, {"read": ["a"]}, {"write": ["a"]}
     data = pipeline(role("p", *steps, threads=64), slots="a")
     assert naive(data) == "race"
-    assert search(Program(Pipeline.from_dict(data)), 1_000).mistake.rule == "pipeline-warps"
+    assert search(unrolled(data).role_program, 1_000).mistake.kind == "store warps"
     assert ts.simulate(data).mistake.rule == "pipeline-warps"
 
 
@@ -326,7 +330,7 @@ def test_no_warp_touches_what_other_warps_copy_before_they_have_met(between, tou
     data = copied_and_touched(NOT_MET[between], TOUCHES[touch])
     assert naive(data) == "race"
     assert ts.simulate(data).mistake.rule == "pipeline-warps"
-    assert search(Program(Pipeline.from_dict(data)), 1_000).mistake.rule == "pipeline-warps"
+    assert search(unrolled(data).role_program, 1_000).mistake.kind == "cp.async warps"
 
 
 @pytest.mark.parametrize("touch", TOUCHES)
@@ -335,7 +339,7 @@ def test_warps_that_have_met_know_what_all_of_them_copied(between, touch):
     data = copied_and_touched(MET[between], TOUCHES[touch])
     assert naive(data) == ""
     assert ts.simulate(data).verdict == "proven"
-    found = search(Program(Pipeline.from_dict(data)), 1_000)
+    found = search(unrolled(data).role_program, 1_000)
     assert (found.mistake, found.is_complete) == (None, True)
 
 

@@ -9,8 +9,9 @@ from tilescope import view
 from tilescope.cli import run
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.role_program import Program
-from tilescope.pipeline.simulation import shortened
+from tilescope.pipeline.long_loops import shorten_loops
+from tilescope.pipeline.messages import describe_path
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.search import search
 
 
@@ -204,7 +205,8 @@ def test_ten_thousand_steps_are_proven_by_a_round(cluster, stages):
     """benchmarks/pipeline.py has the seconds; what makes them few is that a short run stands for the whole loop."""
     plans = [ts.plan((64, 64), "bf16").best] * 2
     pipeline = ts.plan_pipeline(plans, stages=stages, consumers=2, cluster=cluster, steps=10_000)
-    assert shortened(pipeline).steps < 350
+    short = shorten_loops(UnrolledPipeline(pipeline))
+    assert (short.rounds + 1) * short.period < 350
     found = ts.simulate(pipeline)
     assert found.verdict == "proven"
     assert found.actions > cluster[0] * cluster[1] * 3 * 10_000
@@ -306,7 +308,7 @@ def test_long_loops_proven_by_a_round_equal_the_whole_run(name, monkeypatch):
             if "start" in step:
                 step["start"] = 611
     quick = ts.simulate(data)
-    monkeypatch.setattr(simulation, "shortened", lambda _: None)
+    monkeypatch.setattr(simulation, "shorten_loops", lambda _: None)
     whole = ts.simulate(data)
     assert (quick.verdict, quick.actions, quick.barriers) == (whole.verdict, whole.actions, whole.barriers)
     assert (quick.verdict, quick.aliasing, quick.warnings) == ("proven", (), ())
@@ -328,7 +330,7 @@ def test_the_period_of_a_loop(expression, period):
     data = ring() | {"barriers": {"full": {"count": 1, "stages": 12}, "empty": {"count": 1, "stages": 12}}}
     for role in data["roles"]:
         role["steps"] = [{"loop": "i", "count": 1000, "steps": [{"wait": f"full[{expression}]", "parity": 0}]}]
-    short = shortened(Pipeline.from_dict(data))
+    short = shorten_loops(UnrolledPipeline(Pipeline.from_dict(data)))
     assert (short and short.period) == period
 
 
@@ -351,7 +353,9 @@ def test_the_search_follows_every_order_to_its_end():
     steps = {"leaver": [{"arrive": "done"}], "waiter": [{"wait": "done", "parity": 0}, {"wait": "done", "parity": 1}]}
     roles = [{"name": name, "steps": listed} for name, listed in steps.items()]
     pipeline = Pipeline.from_dict({"barriers": {"done": {"count": 1}}, "slots": {}, "roles": roles})
-    mistake, *_ = search(Program(pipeline), 1000)
-    assert mistake.outcome == "hang"
-    assert "leaver: leaves" in mistake.way
-    assert mistake.way[-1] == "waiter: wait done, parity 1: never passes"
+    unrolled = UnrolledPipeline(pipeline)
+    found = search(unrolled.role_program, 1000)
+    way = describe_path(unrolled, found.path, found.blocked)
+    assert found.mistake.outcome == "hang"
+    assert "leaver: leaves" in way
+    assert way[-1] == "waiter: wait done, parity 1: never passes"

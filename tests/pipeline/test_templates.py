@@ -10,8 +10,7 @@ import tilescope as ts
 from tilescope.cli import run
 from tilescope.errors import RuleError
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.template import template_names, template_text
-from tilescope.pipeline.toml_text import toml_text
+from tilescope.pipeline.toml_text import template_names, template_text, toml_text
 
 NAMES = (
     "cooperative-store",

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from tilescope.errors import Violation, argument_range, argument_type, raise_all, unknown_name
-from tilescope.pipeline.demands import GRAMMAR, PLANNED, Plain, example
 from tilescope.pipeline.expression import Expression, Reference, reference
 from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Written
 from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
+from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, Plain, example
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed

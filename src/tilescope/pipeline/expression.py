@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.pipeline.demands import GRAMMAR, PLANNED, example
+from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, example
 from tilescope.reading import plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed, shortened

@@ -1,4 +1,4 @@
-"""The barriers, slots and roles of all blocks, numbered.
+"""The barriers, slots and roles of all blocks, numbered as the search over all orders numbers them.
 
 Barriers and slots are numbered through all blocks: number = block x barriers of a block + place in the block. Behind the
 mbarriers come the barriers of threads (those of every block, and that of the cluster), then flags in global memory:
@@ -28,7 +28,7 @@ class InstanceOf(NamedTuple, Generic[Of_co]):
     number: int  # its stage; of a role which group
     block: int
     name: str  # in its block: full[2], consumer 1
-    title: str  # as messages call it: full[2] of block 1
+    title: str  # in messages: full[2] of block 1
     home: int = 0  # its block among those of all grids: this grid's come first, then the earlier grid's
 
     @property
@@ -57,10 +57,9 @@ class Instances:
         grids = 2 if any(role.earlier for role in pipeline.roles) else 1
         self.blocks = pipeline.blocks * grids
         self.agents = self._agents()
-        self.earlier = [agent.of.earlier for agent in self.agents]
         self.slots = self._stages(pipeline.slots)
         mbarriers = self._stages(pipeline.barriers)
-        self.counts = [barrier.of.count for barrier in mbarriers]
+        self.counts = [barrier.of.count for barrier in mbarriers]  # arrivals that end a phase
         self.mbarriers = len(mbarriers)
         self.barriers: list[BarrierInstance] = [*mbarriers]
         for home in range(self.blocks):
@@ -105,10 +104,6 @@ class Instances:
         if grid and not isinstance(of, Role):  # roles have names of their own
             title = f"{title} of the grid before"
         return InstanceOf(of, number, block, name, title, home)
-
-    def cluster_of(self, agent: int) -> int:
-        """The cluster barrier of an agent's grid."""
-        return self.cluster + int(self.earlier[agent])
 
 
 def _stage_names(row: Barrier | Slot | Flag) -> list[str]:

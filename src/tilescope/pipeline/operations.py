@@ -2,8 +2,8 @@
 
     wait    {wait = "full[i % 4]", parity = "(i / 4) % 2"}    mbarrier.try_wait.parity    "wait full[2], parity 1"
 
-A step is written as its name with what it acts on, and its arguments beside it. `said` is the template of the sentence for a
-step that was done (`tilescope.sentence` has the language); `wording.said` fills in its facts.
+A step is written as its name with what it acts on, and its arguments beside it. `sentence` is the template for a
+step that was done (`tilescope.sentence` has the language); `messages.describe_action` fills in its facts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.errors import Wording
-from tilescope.pipeline.demands import PLANNED, example
+from tilescope.pipeline.pipeline_rules import PLANNED, example
 from tilescope.rule import Rule, rule
 from tilescope.sync.mbarrier import ARRIVALS_END
 from tilescope.sync.thread_limits import (
@@ -63,12 +63,12 @@ class Argument(NamedTuple):
         within = (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
         if within and number % self.step == 0:
             return number
-        told: Rule | Wording = NUMBER
+        wording: Rule | Wording = NUMBER
         if self.name == "parity":
-            told = PARITY
+            wording = PARITY
         elif self.most is None:
-            told = UNBOUNDED_NUMBER
-        raise told.error(
+            wording = UNBOUNDED_NUMBER
+        raise wording.error(
             name=self.name,
             number=number,
             least=self.least,
@@ -89,7 +89,7 @@ class Operation(NamedTuple):
     name: str
     target: Argument
     arguments: tuple[Argument, ...]
-    said: str
+    sentence: str
 
 
 _BARRIER = Argument("", "barrier", "barriers")
@@ -115,17 +115,17 @@ _THREADS = Argument("threads", "number", "times", 0, least=0, most=BLOCK_THREADS
 _SCOPE = Argument("scope", "choice", "scope", "", ("cta", "cluster"))  # "": as far as the barrier is
 
 
-def _operation(name: str, target: Argument, *arguments: Argument, said: str) -> Operation:
+def _operation(name: str, target: Argument, *arguments: Argument, sentence: str) -> Operation:
     """A row of the table. The key of a step's target is the step's name: {wait = "full"}."""
-    return Operation(name, target._replace(name=name), arguments, said)
+    return Operation(name, target._replace(name=name), arguments, sentence)
 
 
 _ROWS = (
     # mbarrier.init of all stages; without any such step barriers are ready at the start
-    _operation("init", Argument("", "barriers", "barriers", many=True), said="init {barriers}"),
+    _operation("init", Argument("", "barriers", "barriers", many=True), sentence="init {barriers}"),
     # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
-    _operation("wait", _BARRIER, _PARITY, said="wait {barriers}, parity {number}"),
-    _operation("tail", _BARRIER, _PARITY, said="tail {barriers}, parity {number}"),
+    _operation("wait", _BARRIER, _PARITY, sentence="wait {barriers}, parity {number}"),
+    _operation("tail", _BARRIER, _PARITY, sentence="tail {barriers}, parity {number}"),
     # mbarrier.arrive.expect_tx, or expect_tx
     _operation(
         "expect",
@@ -134,7 +134,7 @@ _ROWS = (
         Argument("arrive", "flag", "flag", True),
         _OWN,
         _SCOPE,
-        said="[[{only} ]]expect {number} bytes on {barriers}",
+        sentence="[[{only} ]]expect {number} bytes on {barriers}",
     ),
     # mbarrier.arrive; a release is the same: the slot may be filled again
     _operation(
@@ -144,9 +144,9 @@ _ROWS = (
         _OWN,
         Argument("drop", "flag", "flag", False),
         _SCOPE,
-        said="arrive {barriers}[[, {arrivals} arrivals]]",
+        sentence="arrive {barriers}[[, {arrivals} arrivals]]",
     ),
-    _operation("release", _BARRIER, _COUNT, _OWN, _SCOPE, said="release {barriers}[[, {arrivals} arrivals]]"),
+    _operation("release", _BARRIER, _COUNT, _OWN, _SCOPE, sentence="release {barriers}[[, {arrivals} arrivals]]"),
     # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier. `lanes` threads issue it
     _operation(
         "copy",
@@ -160,7 +160,7 @@ _ROWS = (
         Argument("offset", "number", "offset", "", least=0),  # "": after the other copies of the same phase
         Argument("lanes", "number", "times", 1, least=1, most=BLOCK_THREADS),
         Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
-        said="copy into {slots}, {number} bytes[[ on {barriers}]]",
+        sentence="copy into {slots}, {number} bytes[[ on {barriers}]]",
     ),
     # when the role's cp.async have landed
     _operation(
@@ -168,10 +168,10 @@ _ROWS = (
         _BARRIER,
         _COUNT,
         Argument("noinc", "flag", "flag", False),
-        said="cp_arrive {barriers}[[, {arrivals} arrivals]]",
+        sentence="cp_arrive {barriers}[[, {arrivals} arrivals]]",
     ),
-    _operation("read", _SLOTS, _TILE, said="read {slots}"),  # ld.shared, tcgen05.ld
-    _operation("write", _SLOTS, _OWN, _TILE, said="write {slots}"),  # st.shared, st.shared::cluster
+    _operation("read", _SLOTS, _TILE, sentence="read {slots}"),  # ld.shared, tcgen05.ld
+    _operation("write", _SLOTS, _OWN, _TILE, sentence="write {slots}"),  # st.shared, st.shared::cluster
     # a tensor core reads until a group or a commit is waited for
     _operation(
         "multiply",
@@ -180,30 +180,30 @@ _ROWS = (
         _INTO,
         _OWN,
         _TILE,
-        said="multiply {slots}[[ into {into}]]",
+        sentence="multiply {slots}[[ into {into}]]",
     ),
     # cp.async.bulk.tensor.global: TMA reads
-    _operation("store", _SLOTS, _BYTES._replace(default=0), _INTO, said="store {slots}[[ into {into}]]"),
+    _operation("store", _SLOTS, _BYTES._replace(default=0), _INTO, sentence="store {slots}[[ into {into}]]"),
     # closes a group; on a barrier tcgen05.commit
-    _operation("commit", _BARRIER_OR_GROUP, _OWN, said="commit {choice}[[to {barriers}]]"),
+    _operation("commit", _BARRIER_OR_GROUP, _OWN, sentence="commit {choice}[[to {barriers}]]"),
     _operation(
         "wait_group",
         _GROUP,
         Argument("pending", "number", "number", 0, least=0),
         Argument("read", "flag", "flag", False),
-        said="wait_group {choice} {number}[[ {read}]]",
+        sentence="wait_group {choice} {number}[[ {read}]]",
     ),
-    _operation("fence", _FENCE, said="fence {choice}"),
+    _operation("fence", _FENCE, sentence="fence {choice}"),
     # bar.sync of `threads` threads; 0: all of the block. bar.arrive does not wait
-    _operation("sync", _BAR, _THREADS, said="sync {number}[[, {threads} threads]]"),
-    _operation("bar_arrive", _BAR, _THREADS, said="bar_arrive {number}[[, {threads} threads]]"),
-    _operation("cluster", _CLUSTER, said="cluster {choice}"),  # barrier.cluster
+    _operation("sync", _BAR, _THREADS, sentence="sync {number}[[, {threads} threads]]"),
+    _operation("bar_arrive", _BAR, _THREADS, sentence="bar_arrive {number}[[, {threads} threads]]"),
+    _operation("cluster", _CLUSTER, sentence="cluster {choice}"),  # barrier.cluster
     # red.release.gpu.add on a flag in global memory; ld.acquire.gpu until it has a value
-    _operation("signal", _FLAG, _COUNT, said="signal {barriers}"),
-    _operation("poll", _FLAG, Argument("value", "number", "number", least=0), said="poll {barriers} for {number}"),
+    _operation("signal", _FLAG, _COUNT, sentence="signal {barriers}"),
+    _operation("poll", _FLAG, Argument("value", "number", "number", least=0), sentence="poll {barriers} for {number}"),
     # wait: until the grid before has ended; launch: the next grid may start
-    _operation("griddepcontrol", _GRID, said="griddepcontrol {choice}"),
+    _operation("griddepcontrol", _GRID, sentence="griddepcontrol {choice}"),
     # setmaxnreg
-    _operation("registers", _REGISTERS, said="registers {number}"),
+    _operation("registers", _REGISTERS, sentence="registers {number}"),
 )
 OPERATIONS = {row.name: row for row in _ROWS}

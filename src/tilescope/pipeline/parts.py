@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tilescope.arithmetic import rounded_up
-from tilescope.pipeline.demands import Plain
 from tilescope.pipeline.operations import OPERATIONS, Argument, Written
+from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import WARP_THREADS
 from tilescope.value import Value
 

@@ -1,11 +1,11 @@
 """ts.simulate: whether a pipeline is right in every order of its roles.
 
-    one run, everything certain of its phase, no mistake   ──▶  proven
-    a hang, a fault, a race, wrong data                    ──▶  mistake, one sentence and the way into it
-    something that could meet two phases                   ──▶  other orders are tried, then all of them
+    one run, every phase determined, no mistake            ──▶  proven
+    a deadlock, a fault, a data race, wrong data           ──▶  mistake, one sentence and the path into it
+    an operation that could meet two phases                ──▶  other orders are tried, then all of them
 
-Roles do not branch on data. So one run with vector clocks (see `clocks`) decides for every order, unless a wait could
-pass in two phases of equal parity or an arrival count in two phases; that aliasing is reported, and searched.
+Roles do not branch on data. So one run with vector clocks (see `tilescope.sync.role_clocks`) decides for every order, unless
+a wait could pass in two phases of equal parity or an arrival count in two phases; that aliasing is reported, and searched.
 """
 
 from __future__ import annotations
@@ -17,17 +17,26 @@ from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type
-from tilescope.pipeline.assumptions import limits
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.pipeline_fixes import remedies
-from tilescope.pipeline.role_program import Program
-from tilescope.pipeline.wording import said, told
+from tilescope.pipeline.expression import reference
+from tilescope.pipeline.instances import Instances
+from tilescope.pipeline.long_loops import shorten_loops
+from tilescope.pipeline.messages import (
+    Mistake,
+    describe_action,
+    describe_ambiguity,
+    describe_mistake,
+    describe_path,
+)
+from tilescope.pipeline.parts import Role, Step
+from tilescope.pipeline.pipeline_fixes import propose_fixes
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.reading import integer
 from tilescope.sentence import counted
-from tilescope.sync.all_orders.action import NONE, Flight
-from tilescope.sync.all_orders.mistake import Mistake, MistakeFoundError
-from tilescope.sync.all_orders.recurrence import shortened
-from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Run, search, with_way
+from tilescope.sync.all_orders.mistake import MistakeFoundError
+from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Move, Run, search
+from tilescope.sync.all_orders.state import PendingOperation
+from tilescope.sync.happens_before import NONE
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
@@ -35,20 +44,21 @@ MAX_STATES = 20_000
 _SUSPECTS = 8  # roles with ambiguities that are delayed in turn
 _SLOW_ROLES = 16  # among which the others are delayed after them
 _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
-_SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
+_SHORT_STATES = 400  # searched for the shortest path into a mistake that is known already
 _SHORT_ACTIONS = 1_000
-_WAY_STEPS = 16
-_MAX_REMEDIES = 24
-_REMEDY_STATES = 2_000
-_NO_CURE = (
+_PATH_STEPS = 16
+_MAX_FIXES = 24
+_FIX_STATES = 2_000
+_NO_FIX = (
     "Follow the steps that lead to it: no single change of a count, of bytes, of a parity or of a step cures it, "
     "of those that were tried."
 )
+_ARRIVING = ("arrive", "release", "expect", "commit")
 
 
 @dataclass(frozen=True, slots=True)
 class Event(Value):
-    """A piece of the timeline, in nominal ticks: what a role did, or bytes in flight."""
+    """A piece of the timeline, in nominal ticks: what a role did, or a pending copy."""
 
     start: int
     end: int
@@ -135,59 +145,60 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         raise RuleError(
             [argument_type("pipeline", pipeline, "a Pipeline, or its plain data", "Use ts.plan_pipeline(…).")]
         )
-    decided = _decide(pipeline, integer("max_states", max_states, least=0))
-    run = decided.run
-    mistake = decided.mistake
-    machine = run.machine
+    decision = _decide(pipeline, integer("max_states", max_states, least=0))
+    run = decision.run
+    unrolled = decision.unrolled
+    mistake = decision.mistake
     if mistake is not None:
         verdict: Verdict = "mistake"
-        mistake = _with_remedy(machine.program, mistake, decided.error)
+        mistake = _with_fix(decision, mistake)
     else:
-        verdict = "proven" if decided.is_complete else "undecided"
+        verdict = "proven" if decision.is_complete else "undecided"
+    aliasing = dict.fromkeys(describe_ambiguity(unrolled, ambiguity) for ambiguity in run.clocks.ambiguities)
     return Simulation(
         verdict=verdict,
         pipeline=pipeline,
         mistake=mistake,
-        warnings=tuple(machine.warnings.values()),
-        aliasing=tuple(run.clocks.doubts),
-        actions=machine.actions_done + decided.actions_cut,
-        states=decided.states,
-        barriers=tuple(_barrier_facts(run)),
-        events=tuple(_event(machine.program, mark) for mark in run.marks()),
-        limits=tuple(limits(pipeline)),
+        warnings=tuple(describe_mistake(unrolled, warning) for warning in run.state.warnings.values()),
+        aliasing=tuple(aliasing),
+        actions=run.state.actions_done + decision.actions_cut,
+        states=decision.states,
+        barriers=tuple(_barrier_facts(unrolled, run)),
+        events=tuple(_event(unrolled, mark) for mark in run.marks()),
+        limits=tuple(find_assumptions(pipeline)),
     )
 
 
-def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | None) -> Mistake:
-    """The mistake with a remedy that was tried; best is one after which the pipeline is proven."""
-    if error is None:
-        return mistake
-    tried = [*islice(remedies(program, error), _MAX_REMEDIES)]
+def _with_fix(decision: _Decision, mistake: Mistake) -> Mistake:
+    """The mistake with a fix that was tried; best is one after which the pipeline is proven."""
+    assert decision.error is not None
+    tried = [*islice(propose_fixes(decision.unrolled, decision.error), _MAX_FIXES)]
     helping = ""
-    for remedy in tried:
+    for fix in tried:
         try:
-            left = _decide(remedy.pipeline, _REMEDY_STATES)
+            fixed = _decide(fix.pipeline, _FIX_STATES)
         except RuleError:
             continue
-        if left.mistake is None and left.is_complete:
-            return replace(mistake, fix=remedy.sentence)
-        if not helping and left.mistake is not None and not _is_same(left.mistake, mistake):
-            helping = f"{remedy.sentence} Then another mistake shows: {left.mistake.found} ({left.mistake.rule})."
+        if fixed.mistake is None and fixed.is_complete:
+            return replace(mistake, fix=fix.sentence)
+        if not helping and fixed.mistake is not None and not _is_same(fixed.mistake, mistake):
+            helping = f"{fix.sentence} Then another mistake shows: {fixed.mistake.found} ({fixed.mistake.rule})."
     if helping:
         return replace(mistake, fix=helping)
     if tried:
-        return replace(mistake, fix=_NO_CURE)
+        return replace(mistake, fix=_NO_FIX)
     return mistake
 
 
-def _is_same(one: Mistake, other: Mistake) -> bool:
+def _is_same(mistake: Mistake, other: Mistake) -> bool:
     """Whether two mistakes break the same rule in the same place."""
-    return one.rule == other.rule and one.subject == other.subject
+    return mistake.rule == other.rule and mistake.subject == other.subject
 
 
-class _Decided(NamedTuple):
+class _Decision(NamedTuple):
     """A run with what it, or a search after it, decided."""
 
+    unrolled: UnrolledPipeline
     run: Run
     mistake: Mistake | None = None
     states: int = 0
@@ -196,113 +207,169 @@ class _Decided(NamedTuple):
     error: MistakeFoundError | None = None  # of the mistake
 
 
-def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -> _Decided:
-    """Run a pipeline once; where that leaves doubts, try other orders."""
-    short = shortened(pipeline)
+def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -> _Decision:
+    """Run a pipeline once; if phases are not determined, try other orders."""
+    unrolled = UnrolledPipeline(pipeline)
+    short = shorten_loops(unrolled)
     if short is not None and short.proves():  # a short run whose state recurs proves a long loop
-        return _Decided(short, actions_cut=short.actions_cut)
-    run = Run(Program(pipeline), copy_ticks=copy_ticks)
-    mistake = run()
-    doubts = run.clocks.doubts
-    if mistake is not None:
-        if not doubts or mistake.outcome in ("hang", "launch failure"):
-            return _Decided(run, _shortest(run, mistake), error=run.error)
-        found = search(run.machine.program, max_states)  # what clocks cannot order may still be in order
+        return _Decision(unrolled, short, actions_cut=short.actions_cut)
+    program = unrolled.role_program
+    run = Run(program, copy_ticks=copy_ticks)
+    error = run()
+    ambiguities = run.clocks.ambiguities
+    if error is not None:
+        if not ambiguities or error.outcome in ("hang", "launch failure"):
+            return _Decision(unrolled, run, _shortest(unrolled, run, error), error=error)
+        found = search(program, max_states)  # what clocks cannot order may still be ordered
         if found.mistake is None and found.is_complete:
-            return _Decided(run, states=found.states, is_complete=not run.machine.program.has_weak_arrivals)
-        return _Decided(run, _shortest(run, mistake), found.states, error=run.error)
+            return _Decision(unrolled, run, states=found.states, is_complete=not program.has_weak_arrivals)
+        return _Decision(unrolled, run, _shortest(unrolled, run, error), found.states, error=error)
     if run.queue:  # too many actions
-        return _Decided(run, is_complete=False)
-    if doubts:
-        found = _other_orders(run, max_states)
-        certain = found.is_complete and not run.machine.program.has_weak_arrivals
-        return _Decided(run, found.mistake, found.states, certain, error=found.error)
-    return _Decided(run)
+        return _Decision(unrolled, run, is_complete=False)
+    if ambiguities:
+        return _try_other_orders(unrolled, run, max_states)
+    return _Decision(unrolled, run)
 
 
-class _Touched(NamedTuple):
-    """The title of a barrier, empty where there is none, and those of slots."""
-
-    barrier: str
-    slots: tuple[str, ...]
-
-
-def _touched(program: Program, mark: Mark) -> _Touched:
-    """The barrier and the slots of what was done; the end of a phase touches no slots."""
-    slots = () if mark.op in ("phase", "stuck") else mark.done.slots
-    barrier = "" if mark.barrier == NONE else program.barriers[mark.barrier].title
-    return _Touched(barrier, tuple(program.slots[slot].title for slot in slots))
-
-
-def _touches(program: Program, mark: Mark, title: str) -> bool:
-    touched = _touched(program, mark)
-    return title == touched.barrier or title in touched.slots
-
-
-def _event(program: Program, mark: Mark) -> Event:
-    touched = _touched(program, mark)
-    moves_bytes = mark.op in ("copy", "expect") or (mark.op == "flight" and touched.slots)
-    agent = program.agents[mark.agent]
-    block = program.barriers[mark.done.barrier].block if isinstance(mark.done, Flight) else agent.block
-    return Event(
-        start=mark.start,
-        end=mark.end,
-        role=agent.title,
-        op=mark.op,
-        said=said(program, mark.done, block),
-        barrier=touched.barrier,
-        phase=mark.phase,
-        slots=touched.slots,
-        bytes=mark.done.number if moves_bytes else 0,
-    )
-
-
-def _other_orders(run: Run, max_states: int) -> Found:
-    """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
-    machine = run.machine
-    suspects = list(dict.fromkeys(run.clocks.doubts.values()))[:_SUSPECTS]
-    others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
-    program = machine.program
+def _try_other_orders(unrolled: UnrolledPipeline, run: Run, max_states: int) -> _Decision:
+    """Try orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
+    program = unrolled.role_program
+    suspects = list(dict.fromkeys(ambiguity.agent for ambiguity in run.clocks.ambiguities))[:_SUSPECTS]
+    others = [agent for agent in range(run.state.agents)[:_SLOW_ROLES] if agent not in suspects]
     runs = chain(
         (Run(program, slow=agent) for agent in suspects),
         (Run(program, copy_ticks=ticks) for ticks in (_NEVER_TICKS, 0)),
         (Run(program, slow=agent) for agent in others),
     )
     for other in runs:
-        mistake = other()
-        if mistake is not None and mistake.outcome in ("hang", "launch failure"):
-            return Found(_shortest(other, mistake), 0, is_complete=False, error=other.error)
-    return search(program, max_states)
+        error = other()
+        if error is not None and error.outcome in ("hang", "launch failure"):
+            return _Decision(unrolled, run, _shortest(unrolled, other, error), is_complete=False, error=error)
+    found = search(program, max_states)
+    is_complete = found.is_complete and not program.has_weak_arrivals
+    return _Decision(unrolled, run, _found_mistake(unrolled, found), found.states, is_complete, error=found.mistake)
 
 
-def _shortest(run: Run, mistake: Mistake) -> Mistake:
-    """The mistake with the shortest way into it; in a long run, with the last steps that touch its barrier or slot."""
-    program = run.machine.program
-    if mistake.outcome != "hang" and run.machine.actions_done <= _SHORT_ACTIONS:
-        other = search(program, _SHORT_STATES).mistake
+def _found_mistake(unrolled: UnrolledPipeline, found: Found) -> Mistake | None:
+    """The mistake of a search, with the path into it."""
+    if found.mistake is None:
+        return None
+    return describe_mistake(unrolled, found.mistake, describe_path(unrolled, found.path, found.blocked))
+
+
+def _shortest(unrolled: UnrolledPipeline, run: Run, error: MistakeFoundError) -> Mistake:
+    """The mistake with the shortest path into it; in a long run, with the last steps that use its barrier or slot."""
+    mistake = describe_mistake(unrolled, error)
+    if mistake.outcome != "hang" and run.state.actions_done <= _SHORT_ACTIONS:
+        other = _found_mistake(unrolled, search(unrolled.role_program, _SHORT_STATES))
         if other is not None and _is_same(other, mistake):
             return replace(mistake, way=other.way)
     done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
-    touching = [mark for mark in done if _touches(program, mark, mistake.subject)]
-    steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
-    return with_way(mistake, run.machine, steps)
+    using = [mark for mark in done if _uses(unrolled, mark, mistake.subject)]
+    path = [Move(mark.agent, mark.done) for mark in (using or done)[-_PATH_STEPS:]]
+    blocked = run.state.find_blocked() if mistake.outcome == "hang" else []
+    return replace(mistake, way=describe_path(unrolled, path, blocked))
 
 
-def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
-    machine = run.machine
-    pipeline = machine.program.pipeline
+# ---- the timeline and the facts of barriers
+
+
+class _UsedParts(NamedTuple):
+    """The title of a barrier, empty if there is none, and those of slots."""
+
+    barrier: str
+    slots: tuple[str, ...]
+
+
+def _used_parts(parts: Instances, mark: Mark) -> _UsedParts:
+    """The barrier and the slots of a mark; the end of a phase uses no slots."""
+    slots = () if mark.op in ("phase", "stuck") else mark.done.slots
+    barrier = "" if mark.barrier == NONE else parts.barriers[mark.barrier].title
+    return _UsedParts(barrier, tuple(parts.slots[slot].title for slot in slots))
+
+
+def _uses(parts: Instances, mark: Mark, title: str) -> bool:
+    used = _used_parts(parts, mark)
+    return title == used.barrier or title in used.slots
+
+
+def _event(parts: Instances, mark: Mark) -> Event:
+    used = _used_parts(parts, mark)
+    moves_bytes = mark.op in ("copy", "expect") or (mark.op == "flight" and used.slots)
+    agent = parts.agents[mark.agent]
+    block = parts.barriers[mark.done.barrier].block if isinstance(mark.done, PendingOperation) else agent.block
+    return Event(
+        start=mark.start,
+        end=mark.end,
+        role=agent.title,
+        op=mark.op,
+        said=describe_action(parts, mark.done, block),
+        barrier=used.barrier,
+        phase=mark.phase,
+        slots=used.slots,
+        bytes=mark.done.number if moves_bytes else 0,
+    )
+
+
+def _barrier_facts(parts: Instances, run: Run) -> Iterator[BarrierFacts]:
+    state = run.state
+    pipeline = parts.pipeline
+    parities: dict[tuple[str, str], int] = {}  # of the first wait of each role at any stage of a barrier
+    for (number, agent), parity in run.parities.items():
+        parities.setdefault((parts.barriers[number].row_name, parts.agents[agent].row_name), parity)
     for barrier in pipeline.barriers:
-        firsts = [at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0]
-        counted_there = [machine.first_notes.get(at) or machine.notes[at] for at in firsts]
-        notes = counted_there[: pipeline.blocks]
-        of_earlier_grid = counted_there[pipeline.blocks :]
-        if any(of_earlier_grid) and not any(notes):
-            notes = of_earlier_grid
-        sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)
+        firsts = [at for at, part in enumerate(parts.barriers) if part.of == barrier and part.number == 0]
+        in_blocks = [state.first_operations.get(at) or state.operations[at] for at in firsts]
+        operations = in_blocks[: pipeline.blocks]
+        of_earlier_grid = in_blocks[pipeline.blocks :]
+        if any(of_earlier_grid) and not any(operations):
+            operations = of_earlier_grid
+        sizes = tuple(
+            sum(operation.amount for operation in in_block if operation.op == "expect") for in_block in operations
+        )
         arrivals: Counter[str] = Counter()
-        for note in next((noted for noted in notes if noted), ()):
-            if note.op == "arrive":
-                arrivals[machine.program.agents[note.agent].of.name] += note.amount
-        waits = ((role.name, run.parities.get((barrier.name, role.name))) for role in pipeline.roles)
-        parities = tuple((role, parity) for role, parity in waits if parity is not None)
-        yield BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), parities)
+        for operation in next((in_block for in_block in operations if in_block), ()):
+            if operation.op == "arrive":
+                arrivals[parts.agents[operation.agent].of.name] += operation.amount
+        waits = ((role.name, parities.get((barrier.name, role.name))) for role in pipeline.roles)
+        first_parities = tuple((role, parity) for role, parity in waits if parity is not None)
+        yield BarrierFacts(barrier.name, barrier.stages, barrier.count, sizes, tuple(arrivals.items()), first_parities)
+
+
+# ---- the limits of the model
+
+
+def find_assumptions(pipeline: Pipeline) -> Iterator[str]:
+    """What the simulation of this pipeline assumes, in sentences.
+
+    >>> wait, read = {"wait": "full", "parity": 0}, {"read": ["a"]}
+    >>> role = {"name": "consumer", "threads": 128, "steps": [wait, read]}
+    >>> data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 64}}, "roles": [role]}
+    >>> print(*find_assumptions(Pipeline.from_dict(data)))
+    The warps of a role are assumed to pass a wait together.
+    """
+    steps = [(role, step) for role in pipeline.roles for step in role.all_steps()]
+    if any(role.warps > 1 and step.op in ("wait", "tail") for role, step in steps):
+        yield "The warps of a role are assumed to pass a wait together."
+    if any(_reads_own_writes(role) for role in pipeline.roles):
+        yield "The threads of a role are assumed to read only what they wrote themselves, or to meet before they read."
+    if pipeline.blocks > 1 and any(step.op in _ARRIVING and "mask" in step.arguments for _, step in steps):
+        yield "An arrival at the barriers of several blocks is assumed to reach all of them at once."
+    if any(not _slot_bytes(pipeline, step) for _, step in steps if step.op == "copy"):
+        yield "Slots without `bytes` are assumed to be filled whole by their copies."
+    if any(step.arguments.get("unit") == "tcgen05" for _, step in steps):
+        yield "What tcgen05 does follows the documents; it was not measured on a card."
+
+
+def _reads_own_writes(role: Role) -> bool:
+    """Whether a role of several warps reads slots that it has written."""
+    accessed: dict[str, set[str]] = {"read": set(), "write": set()}
+    for step in role.all_steps():
+        if step.op in accessed:
+            accessed[step.op] |= {reference(step.op, target)[0] for target in step.targets}
+    return role.warps > 1 and bool(accessed["read"] & accessed["write"])
+
+
+def _slot_bytes(pipeline: Pipeline, step: Step) -> int:
+    name = reference("copy", step.target)[0]
+    return next(slot.bytes for slot in pipeline.slots if slot.name == name)

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tilescope.pipeline.demands import BARRIER_RANK, MASK_OF_CP_ASYNC, PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.instances import Agent, Instances
 from tilescope.pipeline.operations import OPERATIONS, Argument, Written
 from tilescope.pipeline.parts import Barrier, Flag, Slot, Step
+from tilescope.pipeline.pipeline_rules import BARRIER_RANK, MASK_OF_CP_ASYNC, PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.sync.all_orders.action import Action
+from tilescope.sync.role_program import Action
 from tilescope.sync.thread_limits import BARS, MAX_BLOCKS
 
 Names: TypeAlias = Mapping[str, int]  # the values of names

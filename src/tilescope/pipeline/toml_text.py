@@ -11,7 +11,9 @@
         ]},
     ]
 
-What a reader takes by default is left out. `Pipeline.from_text` gives back an equal pipeline.
+Fields with their default values are left out. `Pipeline.from_text` gives back an equal pipeline.
+
+Templates are such files, with comments that name CUTLASS's and CuTe DSL's words: descriptions to start from.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 
-from tilescope.pipeline.demands import Plain
+from tilescope.errors import RuleError, unknown_name
 from tilescope.pipeline.description import Pipeline, field_defaults
 from tilescope.pipeline.parts import Barrier, Flag, Loop, Role, Slot, Step
+from tilescope.pipeline.pipeline_rules import Plain
 
+_TEMPLATES = files(__package__) / "templates"
+_TEMPLATE_ENDING = ".toml"
 _INDENT = "    "
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -57,12 +63,12 @@ def toml_text(pipeline: Pipeline) -> str:
 
 
 def _stated(row: Plain, defaults: Plain) -> Plain:
-    """The fields of a row that are not what a reader takes by default."""
+    """The fields of a row without those that have their default values."""
     return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
 def _steps(steps: Iterable[Step | Loop], indent: str) -> Iterator[str]:
-    """A line for each step; those of a loop stand below it."""
+    """A line for each step; those of a loop are below it."""
     for step in steps:
         if isinstance(step, Loop):
             fields = [f"{_key(name)} = {toml_value(value)}" for name, value in step.plain().items() if name != "steps"]
@@ -94,3 +100,20 @@ def _quoted(text: str) -> str:
     """A basic string: JSON's escapes are TOML's; TOML has one more, and no halves of surrogate pairs."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def template_names() -> tuple[str, ...]:
+    """The names of all templates, sorted.
+
+    >>> template_names()[:2]
+    ('cooperative-store', 'flash-attention-3')
+    """
+    names = (file.name for file in _TEMPLATES.iterdir())
+    return tuple(sorted(name.removesuffix(_TEMPLATE_ENDING) for name in names if name.endswith(_TEMPLATE_ENDING)))
+
+
+def template_text(name: str) -> str:
+    """The text of a template; an unknown name is refused with a list of the known ones."""
+    if name not in template_names():
+        raise RuleError([unknown_name("template", "template", name, template_names())])
+    return (_TEMPLATES / f"{name}{_TEMPLATE_ENDING}").read_text("utf-8")

@@ -19,7 +19,7 @@ from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
 from tilescope.sentence import counted
-from tilescope.sync.barrier_reading import barrier_readings
+from tilescope.sync.mbarrier import barrier_readings
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.text.map_log import lines_in_words
 from tilescope.tensor_map.text.pasted_source import MapSource

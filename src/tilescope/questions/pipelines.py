@@ -9,10 +9,9 @@ from itertools import chain, islice
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.role_program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import simulate
-from tilescope.pipeline.template import template_names, template_text
-from tilescope.pipeline.toml_text import toml_text
+from tilescope.pipeline.toml_text import template_names, template_text, toml_text
+from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline, agent_names, loop_values
 from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.questions.call import Call
@@ -178,7 +177,7 @@ def _require_small(asked: Asked, pipeline: Pipeline) -> None:
     most = (asked.limit("steps of one tile") if is_one_tile else None) or asked.limit("steps")
     if most is None:
         return
-    agents = Program(pipeline).agents
+    agents = UnrolledPipeline(pipeline).agents
     asked.require_at_most(
         "roles in all blocks", len(agents), argument="roles", fix="Describe fewer consumers or blocks."
     )

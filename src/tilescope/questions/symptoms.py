@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from tilescope.errors import RuleError
-from tilescope.pipeline.template import template_text
+from tilescope.pipeline.toml_text import template_text
 from tilescope.questions import banks, copies, decoding, maps, operands, pipelines, plans, swizzles
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.topics import of_topic

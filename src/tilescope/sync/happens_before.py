@@ -1,173 +1,189 @@
-"""What a run reports and asks about the order of events: the calls that `Clocks` and `Sight` answer.
+"""Happens-before, as a run of roles reports and asks about it.
 
-    Machine ── copy begins, phase ends, warp waits … ──▶ Clocks: what is certain in every order of the roles
-            ◀── is that access finished? ───────────────  Sight: what is under way in the one order that a search tries
+    Interpreter ── begin_access, release, pass_wait … ──▶ RoleClocks: what holds in every order of the roles (vector clocks)
+                ◀── is_ordered? is_fenced? ─────────────  OneOrder: what is pending in the one order that a search tries
 
-Clocks hears all reports. A search sees the phases of its one order as they are, and needs fewer.
+An access of one agent happens-before an action of another if a chain of releases and acquires leads from its end to
+that action: an arrival releases the agent's clock to a phase of a barrier, and a wait that passes acquires (joins) it.
+`RoleClocks` follows that chain. `OneOrder` sees one interleaving as it is, and needs fewer reports.
+
+Two more conditions come on top of happens-before: the scope of an arrival (`is_ordered_out_of_scope`), and the fences
+that accesses through different proxies need (`is_fenced`; `proxies` has the table).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
-from tilescope.sync.all_orders.action import Clock, Key
-from tilescope.sync.all_orders.contents import Fill
+import numpy as np
+import numpy.typing as npt
+
+NONE = -1  # no barrier, agent, phase or group
+# identifies an access or a pending operation: its agent, the number of the action in its role, its number in the action
+Key: TypeAlias = tuple[int, int, int]
+# rows for control and data; a column for every agent and barrier (see `role_clocks`)
+Clock: TypeAlias = npt.NDArray[np.int64]
+# which phase or group brought bytes: a barrier, its phase and NONE; of cp.async NONE, the agent and its groups before; of
+# threads NONE, the agent and NONE
+Fill: TypeAlias = tuple[int, int, int]
 
 
 class Access(NamedTuple):
-    """One access to a slot, from its action until it is known to be finished."""
+    """One access to a slot, from its action until it is finished for everybody."""
 
     key: Key
     agent: int
     write: bool
-    how: str  # a row of memory.HOW
+    how: str  # one of `proxies.AccessKind`
     start: int  # bytes of the slot; of a slot that does not state its bytes 0 and 1
     end: int
     fill: Fill | None = None  # of a copy
     tile: int | None = None
 
 
-class Reports:
-    """What a run reports of phases, blocks and registers: one order alone has no use for it, so nothing is done here."""
+class OrderReports:
+    """What a run reports of phases, blocks and registers. `OneOrder` has no use for it, so nothing is done here."""
 
-    def past(self, agent: int) -> Clock | None:
-        """What an agent knows now, for what it sends on its way; None where one order alone is looked at."""
+    def snapshot(self, agent: int) -> Clock | None:
+        """An agent's vector clock, for what it issues now; None if one order alone is looked at."""
         return None
 
-    def counts(self, barrier: int, phase: int, agent: int, past: Clock | None, *, weak: bool = False) -> None:
-        """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
+    def release(
+        self, barrier: int, phase: int, agent: int, issued_at: Clock | None, *, without_data: bool = False
+    ) -> None:
+        """Release a clock to a phase: that of the agent, or with `issued_at` that of something it issued before."""
 
-    def raises(self, barrier: int, agent: int) -> None:
-        """An agent raises what a phase waits for without arriving."""
+    def raise_count(self, barrier: int, agent: int) -> None:
+        """Raise what a phase waits for, without arriving."""
 
-    def arrives(self, barrier: int, agent: int, past: Clock | None) -> None:
-        """An arrival that the phase needs."""
+    def count_arrival(self, barrier: int, agent: int, issued_at: Clock | None) -> None:
+        """Count an arrival that the phase needs."""
 
-    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
-        """An agent leaves: the cluster barrier takes it as arrived from now on."""
+    def release_at_exit(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
+        """An agent exits: the cluster barrier counts it as arrived from now on."""
 
-    def is_late(self, barriers: Sequence[int], phases: Sequence[int], blocks: Sequence[int], agent: int) -> None:
-        """The arrival that an agent makes now, at barriers of some blocks, may be late by a warp."""
+    def delay_arrival(self, barriers: Sequence[int], phases: Sequence[int], blocks: Sequence[int], agent: int) -> None:
+        """The last warp of the arrival that an agent makes now, at barriers of some blocks, may come later."""
 
-    def warps_meet(self, agent: int) -> None:
-        """All warps of an agent meet."""
+    def synchronize_warps(self, agent: int) -> None:
+        """All warps of an agent synchronize with each other."""
 
-    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
-        """All warps of an agent arrive somewhere and go on."""
+    def arrive_with_all_warps(self, agent: int, barrier: int, phase: int) -> None:
+        """All warps of an agent arrive in a phase, and do not wait for it."""
 
-    def mixes(self, barrier: int, phase: int, agent: int) -> None:
+    def mix_tiles(self, barrier: int, phase: int, agent: int) -> None:
         """Copies of several agents fill a slot one after another, and bring different tiles."""
 
-    def time(self, agent: int) -> int:
+    def epoch(self, agent: int) -> int:
         """How many actions an agent has begun."""
         return 0
 
-    def hears_of_itself(self, barrier: int, agent: int) -> int:
-        """The last of an agent's own actions that certainly came before the last phase of a barrier ended."""
+    def released_epoch(self, barrier: int, agent: int) -> int:
+        """The agent's last own epoch that happens-before the end of the barrier's last phase."""
         return 0
 
-    def ends(self, barrier: int, phase: int) -> None:
+    def end_phase(self, barrier: int, phase: int) -> None:
         """A phase ends."""
 
-    def passes(self, barrier: int, phase: int, agent: int) -> None:
-        """A wait passes."""
+    def pass_wait(self, barrier: int, phase: int, agent: int) -> None:
+        """A wait on an mbarrier passes: the agent acquires what was released to the phase before."""
 
-    def polls(self, flag: int, phase: int, agent: int) -> None:
-        """A poll passes."""
+    def pass_poll(self, flag: int, phase: int, agent: int) -> None:
+        """A poll of a flag passes: the agent acquires what was released up to the value."""
 
-    def overshoots(self, flag: int, phase: int, agent: int) -> None:
+    def overshoot(self, flag: int, phase: int, agent: int) -> None:
         """A flag reaches more than somebody polls for."""
 
-    def meets(self, barrier: int, agent: int) -> None:
-        """An agent passes a barrier of threads, or starts after the grid before."""
+    def acquire(self, barrier: int, agent: int) -> None:
+        """An agent passes a barrier of threads, or starts after the grid before: it joins the last phase's clock."""
 
-    def reaches(self, block: int, agent: int) -> None:
-        """An agent reaches into another block, which must not have left."""
+    def access_block(self, block: int, agent: int) -> None:
+        """An agent accesses another block, which must not have exited."""
 
-    def lands_in(self, block: int, barrier: int, phase: int, *, harmless: bool) -> None:
-        """Something lands in a block, which must not have left; an arrival by a commit or cp.async there is harmless."""
+    def land_in_block(self, block: int, barrier: int, phase: int, *, harmless: bool) -> None:
+        """Something lands in a block, which must not have exited; an arrival of a commit or of cp.async is harmless."""
 
-    def takes_registers(self, agent: int, block: int, registers: int) -> None:
+    def take_registers(self, agent: int, block: int, registers: int) -> None:
         """Setmaxnreg takes registers from the block's pool, or gives some back."""
 
-    def is_out_of_scope(self, access: Access, agent: int) -> bool:
-        """Whether an access is over, but what ordered it was an arrival whose scope ends at the other block."""
+    def is_ordered_out_of_scope(self, access: Access, agent: int) -> bool:
+        """Whether an access is finished for an agent, but only through an arrival whose scope is the other block."""
         return False
 
 
-class Order(Reports, ABC):
-    """The reports, and what every kind of order has to keep and to answer."""
+class HappensBefore(OrderReports, ABC):
+    """The reports, and the questions that every kind of order has to answer."""
 
-    tries_orders: bool  # one order of many is looked at, and what may happen in others is not asked
+    is_one_order: bool  # one order of many is looked at; what may happen in others is not asked
 
     @abstractmethod
     def clone(self) -> Self:
         """An independent copy."""
 
     @abstractmethod
-    def begin(self, agent: int) -> None:
-        """An agent begins its next action."""
+    def advance(self, agent: int) -> None:
+        """An agent begins its next action: its own epoch advances."""
 
     # accesses
 
     @abstractmethod
-    def starts(self, access: Access, *, ends_at_once: bool) -> None:
-        """An access begins; one that ends at once is over when its agent begins the next action."""
+    def begin_access(self, access: Access, *, ends_at_once: bool) -> None:
+        """An access begins; one that ends at once is finished when its agent begins the next action."""
 
     @abstractmethod
-    def finishes(self, key: Key, agent: int) -> None:
-        """An access is finished for whoever knows of the agent's action."""
+    def finish_access(self, key: Key, agent: int) -> None:
+        """An access is finished for whoever comes after the agent's action."""
 
     @abstractmethod
-    def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
-        """An access is finished for whoever knows that the phase has ended."""
+    def finish_with_phase(self, key: Key, barrier: int, phase: int) -> None:
+        """An access is finished for whoever comes after the end of the phase."""
 
     @abstractmethod
-    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
-        """All warps arrive in a phase, and go on: their access is finished for whoever knows that it has ended."""
+    def finish_after_arrivals(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase, and go on: their access is finished for whoever comes after its end."""
 
     @abstractmethod
-    def forgets(self, key: Key) -> None:
+    def forget_access(self, key: Key) -> None:
         """An access no longer matters."""
 
     @abstractmethod
-    def is_alive(self, key: Key) -> bool:
+    def is_tracked(self, key: Key) -> bool:
         """Whether an access may still matter."""
 
     @abstractmethod
-    def knows(self, access: Access, agent: int) -> bool:
-        """Whether an access is finished for an agent."""
+    def is_ordered(self, access: Access, agent: int) -> bool:
+        """Whether the end of an access happens-before the agent's current action."""
 
     @abstractmethod
-    def needs_later(self, access: Access) -> bool:
-        """Whether an access must be kept for what comes."""
+    def must_keep(self, access: Access) -> bool:
+        """Whether later accesses have to be compared with this one."""
 
     # fences
 
     @abstractmethod
-    def fences(self, agent: int, kind: str, accesses: Iterable[Access], own: Container[Key]) -> None:
-        """A fence: it counts for what the agent's warps did themselves, and for what is finished."""
+    def fence(self, agent: int, kind: str, accesses: Iterable[Access], own: Container[Key]) -> None:
+        """A fence: it covers the accesses of the agent's own threads, and those that happen-before it."""
 
     @abstractmethod
     def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
-        """Whether a fence lies between an access and the agent's; `by` says whose fences count, None all."""
+        """Whether a fence is between an access and the agent's; `by` says whose fences count, None all."""
 
     # init
 
     @abstractmethod
-    def initialises(self, barrier: int, agent: int) -> None:
+    def initialise(self, barrier: int, agent: int) -> None:
         """An agent initialises a barrier."""
 
     @abstractmethod
-    def shows_init(self, agent: int) -> None:
+    def fence_inits(self, agent: int) -> None:
         """A fence.mbarrier_init: other blocks see what the agent has initialised."""
 
     @abstractmethod
-    def is_ready(self, barrier: int, agent: int, past: Clock | None) -> bool:
-        """Whether an agent knows that a barrier is initialised."""
+    def is_initialised(self, barrier: int, agent: int, issued_at: Clock | None) -> bool:
+        """Whether the init of a barrier happens-before the agent's action."""
 
     @abstractmethod
-    def is_shown(self, barrier: int, agent: int, past: Clock | None) -> bool:
-        """Whether a fence has made the init of a barrier known to other blocks."""
+    def is_init_fenced(self, barrier: int, agent: int, issued_at: Clock | None) -> bool:
+        """Whether a fence has made the init of a barrier visible to other blocks."""

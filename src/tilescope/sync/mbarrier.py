@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arithmetic import ceil_div
-from tilescope.errors import Violation, Wording, raise_all
+from tilescope.errors import RuleError, Violation, Wording, raise_all
 from tilescope.reading import attempted, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import counted, printed, printed_hex
@@ -299,18 +299,18 @@ def _tx_bytes(field: int) -> int:
 
 
 class _Range(NamedTuple):
-    """The integers that an argument may be, and how another one is refused."""
+    """The integers that an argument may be, and the wording of its error."""
 
     least: int
     most: int
-    told: Wording
+    wording: Wording
 
     def read(self, name: str, value: object) -> int:
         """The argument `name`."""
         number = plain_int(value)
         if number is None or not self.least <= number <= self.most:
             facts: dict[str, Any] = {name: value}
-            raise self.told.error(name=name, shown=printed(value), least=self.least, most=self.most, **facts)
+            raise self.wording.error(name=name, shown=printed(value), least=self.least, most=self.most, **facts)
         return number
 
 
@@ -329,3 +329,33 @@ def _word(value: object) -> int:
         shown = printed(value) if number is None else printed_hex(number)
         raise NO_WORD.error(shown=shown, word=value)
     return number
+
+
+def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
+    """A word found in memory as an mbarrier and as a token, for those that a kernel's barrier can be.
+
+    >>> [*barrier_readings(0x000003F0001FFFFE)], [*barrier_readings(0x4000004000010040)]
+    (['mbarrier'], [])
+    """
+    readings: dict[str, Mbarrier | MbarrierToken] = {}
+    barrier = _decoded_barrier(word)
+    if barrier is not None and barrier.plausible:
+        readings["mbarrier"] = barrier
+    token = _decoded_token(word)
+    if token is not None and token.plausible:
+        readings["mbarrier token"] = token
+    return readings
+
+
+def _decoded_barrier(word: int) -> Mbarrier | None:
+    try:
+        return Mbarrier.decode(word)
+    except RuleError:  # not an mbarrier
+        return None
+
+
+def _decoded_token(word: int) -> MbarrierToken | None:
+    try:
+        return Mbarrier.decode_token(word)
+    except RuleError:
+        return None

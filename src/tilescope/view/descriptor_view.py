@@ -17,8 +17,7 @@ from tilescope.mma.readings import WordReadings, inspect_descriptor
 from tilescope.mma.smem_agreement import Agreement
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.sync.barrier_reading import barrier_readings
-from tilescope.sync.mbarrier import Mbarrier, MbarrierToken
+from tilescope.sync.mbarrier import Mbarrier, MbarrierToken, barrier_readings
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Header
 from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes, memory_grid

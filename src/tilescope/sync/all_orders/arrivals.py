@@ -1,130 +1,141 @@
 """Arrivals of roles at barriers, and of their warps.
 
-A role of several warps is one agent here, but its warps do not wait for each other: what threads read or wrote is known to
-others when all warps have met (sync), or when a phase has ended at which all of them arrive (a count of at least the
-warps). It is not known when one of them arrives or stores.
+    warp 0   write a ── arrive ─────────────▶ goes on
+    warp 1   write a ────────────── arrive ─▶ the phase ends: both writes are finished
+
+A role of several warps is one agent here, but its warps do not wait for each other. The accesses of all its threads are
+finished when all warps have synchronized (sync), or when a phase has ended at which all of them arrive (a count of at
+least the warps). They are not finished when one of them arrives or stores.
 """
 
 from __future__ import annotations
 
-from tilescope.pipeline.wording import mistake_error
-from tilescope.sync.all_orders.action import Action, Flight, Key
-from tilescope.sync.all_orders.slots import Memory
+from tilescope.sync.all_orders.mistake import MistakeFoundError
+from tilescope.sync.all_orders.slots import SlotAccesses
+from tilescope.sync.all_orders.state import PendingOperation
+from tilescope.sync.happens_before import Key
+from tilescope.sync.role_program import Action
 
 
-class Arrivals(Memory):
-    """The state of a run whose barriers are reached."""
+class Arrivals(SlotAccesses):
+    """The state of a run in which agents arrive at barriers."""
 
     def _arrive(self, agent: int, action: Action) -> None:
         arrivals = int(action.flag) if action.op == "expect" else action.times
         dropped = arrivals if action.flag and action.op == "arrive" else 0
-        by_all_warps = arrivals >= self.program.agents[agent].of.warps
+        is_by_all_warps = arrivals >= self.program.agents[agent].warps
         tx = action.number if action.op == "expect" else 0
-        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
-        if by_all_warps and keys and not dropped:  # the last warp may be late
-            self._arrive_late(agent, action, keys)
+        keys = self._tracked_unsynced(agent)
+        if is_by_all_warps and keys and not dropped:  # the last warp may be late
+            self._arrive_delayed(agent, action, keys)
             return
         for barrier in action.barriers:
-            self._reach(barrier, agent)
-            if by_all_warps:
-                self._cover_with(agent, barrier)
-            weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
-            self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
+            self._reach_barrier(barrier, agent)
+            if is_by_all_warps:
+                self._finish_with_arrivals(agent, barrier)
+            without_data = action.scope == "cta" and self._is_remote(barrier, agent)
+            self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, without_data=without_data)
 
-    def _arrive_late(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
-        """Several warps arrive after accesses of their own: one may go on before the last has come.
+    def _tracked_unsynced(self, agent: int) -> tuple[Key, ...]:
+        """Accesses of an agent's warps since these last synchronized that may still matter."""
+        return tuple(filter(self.ordering.is_tracked, self.unsynced.get(agent, ())))
 
-        Where orders are tried one by one, the arrival comes by itself; else it counts now, and whoever needs it must know
-        of a phase in which it counted, or that the warps have met.
+    def _arrive_delayed(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
+        """Several warps arrive after accesses of their own: one may go on before the last has arrived.
+
+        If orders are tried one by one, the arrival comes by itself. Otherwise it counts now, and orders what follows a
+        phase in which it counted, or a synchronization of the warps.
         """
-        self.uncovered[agent] = keys
+        self.unsynced[agent] = keys
         phases = [self.phase[barrier] for barrier in action.barriers]
         blocks = [self.program.barriers[barrier].home for barrier in action.barriers]
-        if not self.order.tries_orders:
-            self.order.is_late(action.barriers, phases, blocks, agent)
+        if not self.ordering.is_one_order:
+            self.ordering.delay_arrival(action.barriers, phases, blocks, agent)
         for number, barrier in enumerate(action.barriers):
-            self._reach(barrier, agent)
-            self._require_met(barrier, agent)
-            if self.order.tries_orders:
+            self._reach_barrier(barrier, agent)
+            self._require_init_synced(barrier, agent)
+            if self.ordering.is_one_order:
                 key = self._key(agent, number)
-                self._send(Flight("late", barrier, action.times, (), agent, None, keys, key))
+                self._issue(PendingOperation("late", barrier, action.times, (), agent, None, keys, key))
                 continue
-            weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
-            self.count(barrier, agent, arrivals=action.times, weak=weak, step=action.step)
+            without_data = action.scope == "cta" and self._is_remote(barrier, agent)
+            self.count(barrier, agent, arrivals=action.times, without_data=without_data)
             for key in keys:
-                self.order.finishes_after(key, barrier, phases[number])
+                self.ordering.finish_after_arrivals(key, barrier, phases[number])
 
-    def _late_arrivals(self, agent: int) -> list[Flight]:
-        """Arrivals whose last warp is not there yet."""
-        return [flight for flight in self.flights.values() if flight.op == "late" and flight.agent == agent]
+    def _delayed_arrivals(self, agent: int) -> list[PendingOperation]:
+        """Arrivals whose last warp has not arrived yet."""
+        return [
+            operation for operation in self.outstanding.values() if operation.op == "late" and operation.agent == agent
+        ]
 
-    def can_land(self, flight: Flight) -> bool:
-        """Whether something under way may land now: a warp arrives in the order of its steps."""
-        if flight.op != "late":
+    def can_land(self, operation: PendingOperation) -> bool:
+        """Whether a pending operation may land now: a warp arrives in the order of its steps."""
+        if operation.op != "late":
             return True
-        return all(other.key[1] >= flight.key[1] for other in self._late_arrivals(flight.agent))
+        return all(other.key[1] >= operation.key[1] for other in self._delayed_arrivals(operation.agent))
 
-    def _meet_threads(self, agent: int, action: Action) -> bool:
-        """Come to a barrier of threads; whether the action is over: a meeting takes two, arriving and leaving."""
-        if not action.meets:  # the warps go on, one sooner than the other
-            return self._come_and_go_on(agent, action)
+    def _synchronize_threads(self, agent: int, action: Action) -> bool:
+        """Come to a barrier of threads; whether the action is over: waiting there takes two, arriving and passing."""
+        if not action.is_thread_wait:  # the warps go on, one sooner than the other
+            return self._arrive_at_thread_barrier(agent, action)
         if action.choice != "wait":
-            self._cover(agent)
-        is_over = self.meet(agent, action)
-        if is_over:  # what one warp knew all of them know
-            self.unmet_stores.pop(agent, None)
-            self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
+            self._synchronize_warps(agent)
+        is_over = self.synchronize(agent, action)
+        if is_over:  # what happens-before one warp now happens-before all of them
+            self.unsynced_stores.pop(agent, None)
+            self.unsynced_inits = {barrier: maker for barrier, maker in self.unsynced_inits.items() if maker != agent}
         return is_over
 
-    def _come_and_go_on(self, agent: int, action: Action) -> bool:
-        """Arrive at a barrier of threads, and do not wait there. Where orders are tried one by one, the last warp may be late."""
+    def _arrive_at_thread_barrier(self, agent: int, action: Action) -> bool:
+        """Arrive at a barrier of threads, and do not wait. If orders are tried one by one, the last warp may be late."""
         barrier = action.barriers[0]
-        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
-        if not self.order.tries_orders or not (keys or self._late_arrivals(agent)):
-            self._cover_with(agent, barrier)
-            return self.meet(agent, action)
+        keys = self._tracked_unsynced(agent)
+        if not self.ordering.is_one_order or not (keys or self._delayed_arrivals(agent)):
+            self._finish_with_arrivals(agent, barrier)
+            return self.synchronize(agent, action)
         threads = self.threads_at(barrier, agent)
-        self._send(Flight("late", barrier, threads, (), agent, None, keys, self._key(agent, 0)))
-        return self.meet(agent, action, counts=False)
+        self._issue(PendingOperation("late", barrier, threads, (), agent, None, keys, self._key(agent, 0)))
+        return self.synchronize(agent, action, counts=False)
 
-    def _cover_with(self, agent: int, barrier: int) -> None:
-        """All warps of an agent arrive, and go on: what they did before is over when the phase ends."""
-        self._require_met(barrier, agent)
-        self.order.warps_arrive(agent, barrier, self.phase[barrier])
-        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+    def _finish_with_arrivals(self, agent: int, barrier: int) -> None:
+        """All warps of an agent arrive, and go on: their accesses are finished when the phase ends."""
+        self._require_init_synced(barrier, agent)
+        self.ordering.arrive_with_all_warps(agent, barrier, self.phase[barrier])
+        keys = self._tracked_unsynced(agent)
         for key in keys:
-            self.order.finishes_after(key, barrier, self.phase[barrier])
+            self.ordering.finish_after_arrivals(key, barrier, self.phase[barrier])
         if keys:
-            self.uncovered[agent] = keys
+            self.unsynced[agent] = keys
         else:
-            self.uncovered.pop(agent, None)
+            self.unsynced.pop(agent, None)
 
-    def _cover(self, agent: int) -> None:
-        """All warps of an agent meet: what they did before is over for everything that comes after."""
-        self.order.warps_meet(agent)
-        for key in self.uncovered.pop(agent, ()):
-            self.order.finishes(key, agent)
+    def _synchronize_warps(self, agent: int) -> None:
+        """All warps of an agent synchronize: their accesses are finished for everything that comes after."""
+        self.ordering.synchronize_warps(agent)
+        for key in self.unsynced.pop(agent, ()):
+            self.ordering.finish_access(key, agent)
 
     def _initialise(self, agent: int, action: Action) -> None:
         for barrier in action.barriers:
             if self.initialised[barrier]:
-                raise mistake_error(self.program, "init twice", agent=agent, barrier=barrier)
+                raise MistakeFoundError("init twice", agent=agent, barrier=barrier)
             self.initialised[barrier] = True
-            if self.program.agents[agent].of.warps > 1:
-                self.unmet_inits[barrier] = agent
-            self.order.initialises(barrier, agent)
+            if self.program.agents[agent].warps > 1:
+                self.unsynced_inits[barrier] = agent
+            self.ordering.initialise(barrier, agent)
 
-    def _is_elsewhere(self, barrier: int, agent: int) -> bool:
+    def _is_remote(self, barrier: int, agent: int) -> bool:
         return self.program.barriers[barrier].home != self.program.agents[agent].home
 
-    def _reach(self, barrier: int, agent: int) -> None:
-        """Note an operation on another block's barrier: that block must not have left."""
-        if self._is_elsewhere(barrier, agent):
-            reached = self.program.barriers[barrier]
-            self._require_present(reached.home, self.program.agents[agent].title, reached)
-            self.order.reaches(reached.home, agent)
+    def _reach_barrier(self, barrier: int, agent: int) -> None:
+        """Report an operation on another block's barrier: that block must not have exited."""
+        if self._is_remote(barrier, agent):
+            block = self.program.barriers[barrier].home
+            self._require_present(block, by="role", agent=agent, barrier=barrier)
+            self.ordering.access_block(block, agent)
 
-    def _send(self, flight: Flight) -> None:
-        """Send bytes or an arrival on their way."""
-        self.flights[flight.key] = flight
-        self.sent.append(flight.key)
+    def _issue(self, operation: PendingOperation) -> None:
+        """Issue bytes or an arrival that land later."""
+        self.outstanding[operation.key] = operation
+        self.issued.append(operation.key)

@@ -1,38 +1,38 @@
-"""What a slot holds: the bytes that copies and threads put there, and which of them are too old to be read.
+"""What a slot holds: the bytes that copies and threads put there, and which of them are stale.
 
     slot of 256 bytes      |---- tile 3, phase 1 ----|---- nothing ----|     a copy of 128 bytes: a reader of the slot
     0                     128                       256                      finds a gap
 
-A copy that begins makes segments old that somebody has read, or that an earlier phase of its barrier brought: whoever
-reads the slot afterwards means what is new, and finds the old ones where the copy does not reach.
+A copy that begins makes those segments stale that somebody has read, or that an earlier phase of its barrier brought: a
+later reader of the slot expects new bytes, and finds stale ones where the copy does not reach.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-Fill = tuple[int, int, int]  # barrier, phase, -1; of cp.async -1, agent, groups before; of threads -1, agent, -1
+from tilescope.sync.happens_before import Fill
 
 
 class Segment(NamedTuple):
-    """Bytes of a slot that came together."""
+    """Bytes of a slot that were brought together."""
 
     start: int
     end: int
     tile: int | None
     fill: Fill
     was_read: bool = False
-    is_old: bool = False
+    is_stale: bool = False
 
 
 Contents = tuple[Segment, ...]  # in order of their bytes
 
 
-def laid(contents: Contents, new: Segment) -> Contents:
-    """The contents with a new segment, which replaces what lay in its place.
+def overwrite(contents: Contents, new: Segment) -> Contents:
+    """The contents with a new segment, which replaces the bytes in its place.
 
     >>> whole = Segment(0, 256, 0, (0, 0, -1))
-    >>> [(part.start, part.end, part.tile) for part in laid((whole,), Segment(64, 128, 1, (0, 1, -1)))]
+    >>> [(part.start, part.end, part.tile) for part in overwrite((whole,), Segment(64, 128, 1, (0, 1, -1)))]
     [(0, 64, 0), (64, 128, 1), (128, 256, 0)]
     """
     parts = [new]
@@ -44,10 +44,10 @@ def laid(contents: Contents, new: Segment) -> Contents:
     return tuple(sorted(parts, key=lambda part: part.start))
 
 
-def aged(contents: Contents, fill: Fill) -> Contents:
-    """The contents when a copy of this fill begins: what was read, or came in an earlier phase, is old."""
+def mark_stale(contents: Contents, fill: Fill) -> Contents:
+    """The contents when a copy of this fill begins: segments that were read, or came in an earlier phase, are stale."""
     return tuple(
-        part._replace(is_old=True) if part.was_read or _is_earlier(part.fill, fill) else part for part in contents
+        part._replace(is_stale=True) if part.was_read or _is_earlier(part.fill, fill) else part for part in contents
     )
 
 
@@ -58,22 +58,22 @@ def _is_earlier(before: Fill, fill: Fill) -> bool:
     return before[:2] == fill[:2] and 0 <= before[2] < fill[2]
 
 
-def gap(contents: Contents, size: int) -> tuple[int, int] | None:
-    """The first bytes of a slot that nothing has filled, or that are old; None if there are none.
+def find_gap(contents: Contents, size: int) -> tuple[int, int] | None:
+    """The first bytes of a slot that nothing has filled, or that are stale; None if there are none.
 
-    >>> gap((Segment(0, 128, 0, (0, 0, -1)),), 256)
+    >>> find_gap((Segment(0, 128, 0, (0, 0, -1)),), 256)
     (128, 256)
     """
     reached = 0
     for part in contents:
         if part.start > reached:
             return reached, part.start
-        if part.is_old:
+        if part.is_stale:
             return part.start, part.end
         reached = part.end
     return (reached, size) if reached < size else None
 
 
-def read(contents: Contents) -> Contents:
+def mark_read(contents: Contents) -> Contents:
     """The contents after somebody has read them."""
     return tuple(part if part.was_read else part._replace(was_read=True) for part in contents)

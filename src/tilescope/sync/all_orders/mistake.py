@@ -1,74 +1,115 @@
-"""A mistake in a pipeline: where it is, its numbers, what happens then, and what to change.
+"""Mistakes that a run finds, as data: their kind, and the facts of the case. Sentences are made by whoever prints them.
 
-`demands` holds the rules that a mistake breaks, `kinds` the sentences of every kind of mistake.
+    kind "stale"    facts    agent 1, slot 0, tile 3, held 1
+
+Agents, barriers and slots are numbers. A kind has an outcome: what becomes of a kernel with this mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
-from tilescope.errors import Severity, Violation
-from tilescope.sync.all_orders.action import Action
-from tilescope.value import Value
+from tilescope.sync.role_program import Action
 
 Outcome = Literal["hang", "launch failure", "race", "wrong data", "undefined"]
-# of a sentence; agents, barriers and slots are numbers
 Fact: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | None
 
+OUTCOME_OF_KIND: dict[str, Outcome] = {
+    # masks
+    "mask": "launch failure",
+    # exits
+    "stores": "race",
+    "left": "launch failure",
+    "products": "race",
+    "cp.async left": "race",
+    "arrival left": "undefined",
+    # counting on a barrier
+    "init twice": "undefined",
+    "init": "undefined",
+    "init fence": "undefined",
+    "too many arrivals": "launch failure",
+    "piece": "race",
+    "outstanding": "launch failure",
+    # memory
+    "unfilled": "wrong data",
+    "stale": "wrong data",
+    "beyond": "wrong data",
+    "too much": "wrong data",
+    "overlap": "wrong data",
+    "two tiles": "wrong data",
+    "partial": "wrong data",
+    "warps": "race",
+    "cp.async warps": "race",
+    "store warps": "race",
+    "scope": "race",
+    "early end": "race",
+    "race": "race",
+    "fence": "race",
+    # barriers of threads
+    "sync counts": "undefined",
+    "cluster wait": "undefined",
+    "cluster again": "undefined",
+    "sync surplus": "undefined",
+    "sync": "hang",
+    "cluster": "hang",
+    # deadlocks
+    "registers": "hang",
+    "flag": "hang",
+    "no bytes": "hang",
+    "too few bytes": "hang",
+    "too many bytes": "hang",
+    "noinc": "hang",
+    "too few arrivals": "hang",
+    "only empty arrivals": "hang",
+    "receiver": "hang",
+    "some arrive": "hang",
+    "nobody arrives": "hang",
+    "nobody arrives again": "hang",
+    "several roles": "hang",
+    "late": "hang",
+    "parity": "hang",
+    "start": "hang",
+    "circle": "hang",
+}
 
-@dataclass(frozen=True, slots=True)
-class Mistake(Value):
-    """What goes wrong: where, the numbers, what happens then, and what to change.
 
-    >>> print(Mistake("pipeline-bytes", "hang", "full[2]", "full[2], phase 1 expects 16384 bytes, the copies bring 12288",
-    ...               "the phase never ends", "Expect 12288 bytes."))
-    full[2], phase 1 expects 16384 bytes, the copies bring 12288: the phase never ends. Expect 12288 bytes.
-    """
+class BlockedAgent(NamedTuple):
+    """An agent that cannot act, and the action that it waits to perform."""
 
-    rule: str
-    outcome: Outcome
-    subject: str  # the barrier, slot or role
-    found: str
-    consequence: str
-    fix: str
-    way: tuple[str, ...] = ()  # the shortest way into it
-    values: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the numbers and names of the sentence
-
-    def __str__(self) -> str:
-        return f"{self.found}: {self.consequence}. {self.fix}"
-
-    def violation(self, severity: Severity = "error") -> Violation:
-        """The mistake as a broken rule, as other checks report theirs."""
-        return Violation(self.rule, severity, self.subject, self.found, self.consequence, self.fix, values=self.values)
+    agent: int
+    action: Action
 
 
 class EarlierStep(NamedTuple):
-    """A step that another agent waits for, and the wait of its own role that should come after it."""
+    """A step that another agent waits for, and the wait in the same role that should come after it."""
 
-    held: int  # the agent
+    blocked: int  # the agent whose steps these are
     needed: Action
     wait: Action
-    sentence: str
+    waiting: int  # the agent that waits for `needed`
 
 
 class MistakeFoundError(Exception):
-    """Stops a run at its first mistake; never leaves this package.
+    """Stops a run at its first mistake; never leaves the packages that search.
 
-    An action that goes wrong is found deep within it: a copy begins an access, which meets an earlier one, which lacks its
-    fence. What follows the mistake must not be done, and every caller on the way up would have to ask whether it may go on.
-    So the mistake is raised, and caught in one place by whoever runs the pipeline: `Run` and `search`.
-
-    `kind` is its row of `kinds.KINDS`, `facts` what its sentence was made of; agents, barriers and slots are numbers there.
+    An action that goes wrong is found deep within it: a copy begins an access, which conflicts with an earlier one, which
+    lacks its fence. What follows the mistake must not be done, and every caller on the way up would have to ask whether it
+    may go on. So the mistake is raised, and caught in one place by whoever runs the program: `Run` and `search`.
     """
 
-    def __init__(self, mistake: Mistake, kind: str, facts: Mapping[str, Fact]) -> None:
-        super().__init__(str(mistake))
-        self.mistake = mistake
+    def __init__(self, kind: str, **facts: Fact) -> None:
+        super().__init__(kind)
         self.kind = kind
         self.facts = facts
-        self.earlier_steps: Sequence[EarlierStep] = ()  # in a circle of waits: steps that would let an agent go on
+        # in a circle of waits: the agents in it, and steps that would let one of them go on
+        self.blocked: Sequence[BlockedAgent] = ()
+        self.earlier_steps: Sequence[EarlierStep] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """What becomes of a kernel with this mistake."""
+        return OUTCOME_OF_KIND[self.kind]
 
     def number(self, name: str, otherwise: int = 0) -> int:
         """The fact of that name, which is a number."""
@@ -77,7 +118,7 @@ class MistakeFoundError(Exception):
         return fact
 
     def text(self, name: str) -> str:
-        """The fact of that name, which is a text; empty where there is none."""
+        """The fact of that name, which is a text; empty if there is none."""
         fact = self.facts.get(name, "")
         assert isinstance(fact, str), name
         return fact

@@ -1,242 +1,248 @@
-"""Long loops, proven by a short run: a state that comes back, all counts moved on alike, comes back for ever.
+"""Long loops, proven by a short run: a state that recurs, all counts moved on alike, recurs for ever.
 
     i = 0 … 191     192 … 215     216 … 239     9760 … 9999
     warm up         one round  =  the same round, 24 steps later  ──▶  so are all rounds until the loop ends
 
-A run against the nominal clock depends on its state alone. So where the state after a round of P steps equals that
-before it, with every clock, phase and tile counted from the moment, further rounds repeat it, and a loop of N steps ends as
-one does in which m P steps in the middle are left out. P is a period of every expression in the loops. The steps that are
-left count on with their own numbers, so what comes after the loop finds the tiles of its last steps.
+A run against the nominal clock depends on its state alone. So if the state after a round of P steps equals that
+before it, with every clock, phase and tile counted from now, further rounds repeat it, and a loop of N steps ends as
+one does in which m P steps in the middle are left out. The steps that are left count on with their own numbers, so what
+comes after the loop finds the tiles of its last steps.
+
+Counted from now, two rounds of a loop are the same if all epochs are equally old in both:
+
+    round 1    producer at 3, full 1 ended     clock of the consumer: producer 3, full 1     from now: 0, 0
+    round 2    producer at 6, full 2 ended     clock of the consumer: producer 6, full 2     from now: 0, 0, so it recurs
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.pipeline.description import SELF_NAMES, Pipeline
-from tilescope.pipeline.expression import Expression, reference
-from tilescope.pipeline.instances import Agent
-from tilescope.pipeline.operations import Written
-from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.role_program import Program, agent_names, loop_values
-from tilescope.sync.all_orders.action import NONE, Key
-from tilescope.sync.all_orders.clocks_from_now import ClocksFromNow
+from tilescope.sync.all_orders.contents import Segment
 from tilescope.sync.all_orders.search import Run
+from tilescope.sync.all_orders.state import State
+from tilescope.sync.happens_before import NONE, Access, Clock, Fill, Key
+from tilescope.sync.role_clocks import DelayedArrival, Epoch, RoleClocks
+from tilescope.sync.role_program import RoleProgram
 
-_LONGEST_PERIOD = 128
-_WARM_UP_ROUNDS = 6
-_WARM_UP_STEPS = 96
-_SHORT_LOOP = 256  # steps that are simply run
-_ROUNDS = 2  # a recurrence may take 1 or 2 rounds
-
-
-class _LongLoop(NamedTuple):
-    """A long loop of an agent's role: where it stands in the role, the values of its counter, and the names known there."""
-
-    role: str
-    place: int
-    loop: Loop
-    values: range
-    names: dict[str, int]
+MAX_ROUNDS = 2  # a state recurs after 1 or 2 rounds
 
 
-def shortened(pipeline: Pipeline) -> Shortened | None:
-    """The pipeline with its long loops cut by whole rounds; None if no loop is long, or the cut may change the verdict."""
-    loops = list(_loops(pipeline))
-    long = [loop for loop in loops if len(loop.values) > _SHORT_LOOP]
-    places = {loop.role: loop.place for loop in long}
-    if not long or any(loop.values != long[0].values or loop.place != places[loop.role] for loop in long):
-        return None  # no long loop, unequal ones, or two in a role
-    values = long[0].values
-    of_all_blocks = [loop for loop in loops if places.get(loop.role) == loop.place]
-    if any(loop.values != values for loop in of_all_blocks):  # shorter in some block
-        return None
-    period = _period(of_all_blocks, values)
-    if not period:
-        return None
-    modulus = period * _ROUNDS
-    cut = (len(values) - max(period * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // modulus * modulus
-    return Shortened(pipeline, places, len(values) - cut, period, cut) if cut > 0 else None
+class LoopPlace(NamedTuple):
+    """An agent's long loop: the number of its first action, and the actions of a round."""
+
+    first: int
+    actions: int
 
 
-def _loops(pipeline: Pipeline) -> Iterator[_LongLoop]:
-    """The outermost loops of all agents."""
-    for agent in Program(pipeline).agents:
-        names = agent_names(pipeline, agent)
-        for place, step in enumerate(agent.of.steps):
-            if isinstance(step, Loop):
-                yield _LongLoop(agent.of.name, place, step, loop_values(step, names), names)
-
-
-class _Text(NamedTuple):
-    """An expression of a step, and whether `rank` in it is the rank of a block that receives a copy."""
-
-    written: Written
-    is_of_receiver: bool = False
-
-
-class _Use(NamedTuple):
-    """An expression that depends on a loop's counter, with the values of the other names."""
-
-    expression: Expression
-    names: dict[str, int]
-
-    @property
-    def key(self) -> tuple[str, tuple[int, ...]]:
-        """Equal for two uses that give the same numbers: the text, and what it uses of what a role knows of itself."""
-        assert self.expression.code is not None
-        used = self.expression.code.co_names
-        return self.expression.text, tuple(self.names[name] for name in used if name in SELF_NAMES)
-
-
-def _period(loops: Iterable[_LongLoop], values: range) -> int:
-    """The smallest period of all expressions in the long loops, or 0; tiles must count up instead."""
-    columns: dict[tuple[str, tuple[int, ...]], npt.NDArray[np.int64]] = {}
-    for long in loops:
-        counter = long.loop.counter
-        for step in long.loop.steps:
-            if isinstance(step, Loop) or str(step.arguments.get("tile", counter)).strip() != counter:
-                return 0
-            for use in _uses(step, long):
-                if use.key not in columns:
-                    numbers = [use.expression.value(use.names | {counter: value}) for value in values]
-                    columns[use.key] = np.array(numbers)
-    for period in range(1, _LONGEST_PERIOD + 1):
-        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values()):
-            return period
-    return 0
-
-
-def _uses(step: Step, long: _LongLoop) -> Iterator[_Use]:
-    """The expressions of a step that depend on the loop's counter; those of receivers for every block that may be one."""
-    names = long.names | {long.loop.counter: 0}
-    for text in _texts(step):
-        expression = Expression.read(step.op, text.written, names)
-        if expression.code is None or long.loop.counter not in expression.code.co_names:
-            continue
-        ranks = range(names["blocks"]) if text.is_of_receiver else [names["rank"]]
-        for rank in ranks:
-            yield _Use(expression, names | {"rank": rank})
-
-
-def _texts(step: Step) -> Iterator[_Text]:
-    """The expressions of a step, its tile apart."""
-    for argument, value in step.values():
-        if argument.kind in ("number", "bar") and argument.name != "tile" and value != "":
-            yield _Text(value, is_of_receiver=argument.name == "barrier_rank")
-        elif argument.kind in ("barrier", "slot", "counter") and "[" in str(value):
-            yield _Text(reference(argument.name, value).stage)
-    if step.when is not None:
-        yield _Text(step.when)
-
-
-class Shortened(Run):
-    """The run of a pipeline with its long loops cut; compares its state at every round of them with those before.
+class ShortenedRun(Run):
+    """The run of a program whose long loops are cut; compares its state at every round of them with those before.
 
     The last round comes after the cut, with the counters that it has in the whole loop.
     """
 
-    def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, cut: int) -> None:
-        before = steps - period  # steps before the cut
-        long = [role.steps[loops[role.name]] for role in pipeline.roles if role.name in loops]
-        super().__init__(Program(pipeline, left_out={id(loop): range(before, before + cut) for loop in long}))
-        self.steps = steps  # that are left of every long loop
+    def __init__(
+        self, program: RoleProgram, places: Mapping[int, LoopPlace], *, period: int, rounds: int, actions_cut: int
+    ) -> None:
+        super().__init__(program)
+        self.places = places  # agents that act in a long loop
         self.period = period  # steps of a round
-        self.places: dict[int, _LoopPlace] = {}  # agents that act in a long loop
-        whole = Program(pipeline)
-        for number, agent in enumerate(whole.agents):
-            if agent.of.name in loops:
-                place = self._place(whole, agent, loops[agent.of.name])
-                if place.actions:
-                    self.places[number] = place
-        self.leader = min(self.places, default=NONE)
-        self.ends = before // period  # rounds before the cut
+        self.rounds = rounds  # before the cut
+        self.actions_cut = actions_cut
+        self.leader = min(places, default=NONE)
         self.seen: dict[bytes, int] = {}
-        self.first_round: list[_Counted] = []  # of barriers, when it began
+        self.first_round: list[_BarrierUse] = []  # of barriers, when it began
         self.rounds_seen = 0
         self.recurs = False
-        self.actions_cut = cut // period * sum(place.actions for place in self.places.values())
-
-    def _place(self, whole: Program, agent: Agent, at: int) -> _LoopPlace:
-        steps = agent.of.steps
-        loop = steps[at]
-        assert isinstance(loop, Loop)
-        one_round = replace(loop, count=self.period)
-        first = _actions_in(steps[:at], whole, agent)
-        return _LoopPlace(first, _actions_in((one_round,), whole, agent))
 
     def proves(self) -> bool:
-        """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
-        return self() is None and not self.clocks.doubts and self.recurs
+        """Whether the short run is right, its phases are determined, and its state recurs: so for the long one."""
+        return self() is None and not self.clocks.ambiguities and self.recurs
 
     def act(self, agent: int) -> None:
-        """The same, and look at the state when the leading agent begins a round."""
+        """Let an agent act, and look at the state when the leading agent begins a round."""
         super().act(agent)
         if agent != self.leader or self.recurs:
             return
         first, length = self.places[agent]
-        rounds, inside = divmod(self.machine.pc[agent] - first, length)
-        if inside or not self.rounds_seen <= rounds < self.ends:  # in the midst, or seen already
+        rounds, inside = divmod(self.state.pc[agent] - first, length)
+        if inside or not self.rounds_seen <= rounds < self.rounds:  # in the midst, or seen already
             return
         self.rounds_seen = rounds + 1
-        state = self._state(rounds)
+        state = self._state_from_now(rounds)
         if state is not None:
             before = self.seen.setdefault(state, rounds)
-            self.recurs = before < rounds and _ROUNDS % (rounds - before) == 0
+            self.recurs = before < rounds and MAX_ROUNDS % (rounds - before) == 0
 
-    def _relative(self, key: Key) -> Key:
-        """A key whose action is counted from where its agent stands."""
+    def _relative_key(self, key: Key) -> Key:
+        """A key whose action is counted from the agent's current one."""
         agent, place, number = key
-        return agent, place - self.machine.pc[agent], number
+        return agent, place - self.state.pc[agent], number
 
-    def _state(self, rounds: int) -> bytes | None:
+    def _state_from_now(self, rounds: int) -> bytes | None:
         """All that the future depends on, counted from now; None while some agent is not in its loop."""
-        machine = self.machine
+        state = self.state
         positions = []
-        for agent, (pc, left) in enumerate(zip(machine.pc, machine.left, strict=True)):
+        for agent, (pc, exited) in enumerate(zip(state.pc, state.exited, strict=True)):
             first, length = self.places.get(agent, (0, 0))
-            if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
+            if agent in self.places and (exited or not 0 <= pc - first < self.rounds * length):
                 return None
-            positions.append((pc - first - rounds * length, left))
+            positions.append((pc - first - rounds * length, exited))
         barriers = [
-            _Counted(phase, len(notes), passed)
-            for phase, notes, passed in zip(machine.phase, machine.notes, self.clocks.passed, strict=True)
+            _BarrierUse(phase, len(operations), passed)
+            for phase, operations, passed in zip(state.phase, state.operations, self.clocks.passed, strict=True)
         ]
         self.first_round = self.first_round or barriers
         unused = [now == first for now, first in zip(barriers, self.first_round, strict=True)]
         queue = [
-            (due.tick - self.tick, due.agent, None if due.agent != NONE else self._relative(due.flight))
+            (due.tick - self.tick, due.agent, None if due.agent != NONE else self._relative_key(due.pending))
             for due in sorted(self.queue)
         ]
         parked = sorted((barrier, agents) for barrier, agents in self.parked.items() if agents)
         busy = [max(0, until - self.tick) for until in self.busy_until]
-        known = ClocksFromNow(self.clocks, machine.phase, machine.pc).parts(unused)
-        state = machine.relative(rounds * self.period, unused)
-        return pickle.dumps((positions, known, state, queue, parked, busy))
+        clocks = _ClocksFromNow(self.clocks, state.phase, state.pc).parts(unused)
+        parts = _StateFromNow(state, rounds * self.period).parts(unused)
+        return pickle.dumps((positions, clocks, parts, queue, parked, busy))
 
 
-def _actions_in(steps: tuple[Step | Loop, ...], program: Program, agent: Agent) -> int:
-    """The number of actions that an agent does in some steps."""
-    doing_these = agent._replace(of=replace(agent.of, steps=steps))
-    return sum(1 for _ in program.actions(doing_these))
-
-
-class _Counted(NamedTuple):
-    """What a barrier has counted: unused in a round that changes none of it."""
+class _BarrierUse(NamedTuple):
+    """What a barrier has counted: it is unused in a round that changes none of it."""
 
     phase: int
-    notes: int
+    operations: int
     passed: dict[int, int]
 
 
-class _LoopPlace(NamedTuple):
-    """Where an agent's long loop lies: its first action, and the actions of a round."""
+class _StateFromNow:
+    """A state counted from now: phases from the running one, keys from their agents' positions, tiles from `tiles`."""
 
-    first: int
-    actions: int
+    def __init__(self, state: State, tiles: int) -> None:
+        self._state = state
+        self._tiles = tiles
+
+    def parts(self, unused: Sequence[bool]) -> list[object]:
+        """All of it, equal in two rounds of a loop if the second repeats the first."""
+        state = self._state
+        parities = [phase % 2 for phase in state.phase[: state.mbarriers]]
+        outstanding = [
+            (self._key(key), pending.op, pending.barrier, pending.number, pending.slots, self._keys(pending.keys))
+            for key, pending in state.outstanding.items()
+        ]
+        thread_arrivals = [
+            (agent, barrier, arrival.phase - state.phase[barrier], state.pc[agent] - arrival.place)
+            for (agent, barrier), arrival in state.thread_arrivals.items()
+        ]
+        last_passes = [
+            (agent, barrier, phase - state.phase[barrier])
+            for (agent, barrier), phase in state.last_pass.items()
+            if not unused[barrier]
+        ]
+        return [
+            [state.pending, state.tx, state.expected, parities],
+            [[*map(self._access, accesses)] for accesses in state.accesses],
+            [[*map(self._segment, contents)] for contents in state.contents],
+            [(slot, self._fill(fill), end) for slot, (fill, end) in sorted(state.fill_ends.items())],
+            sorted(outstanding),
+            sorted((group, [self._keys(keys) for keys in groups]) for group, groups in state.groups.items()),
+            sorted((agent, self._keys(keys)) for agent, keys in state.uncommitted.items()),
+            sorted((agent, self._keys(keys)) for agent, keys in state.unsynced.items()),
+            sorted((agent, self._keys(keys)) for agent, keys in state.unsynced_stores.items()),
+            [[operation.agent for operation in operations] for operations in state.operations[state.mbarriers :]],
+            [state.registers, state.pool],
+            sorted(thread_arrivals),
+            sorted(last_passes),
+        ]
+
+    def _key(self, key: Key) -> Key:
+        agent, place, number = key
+        return agent, self._state.pc[agent] - place, number
+
+    def _keys(self, keys: Iterable[Key]) -> list[Key]:
+        return [*map(self._key, keys)]
+
+    def _tile(self, number: int | None) -> int | None:
+        return None if number is None else number - self._tiles
+
+    def _fill(self, fill: Fill | None) -> Fill | None:
+        if fill is None:
+            return None
+        source, number, group = fill
+        if source != NONE:
+            return source, number - self._state.phase[source], NONE
+        return source, number, group - self._state.groups_made(number) if group != NONE else NONE
+
+    def _access(self, access: Access) -> tuple[object, ...]:
+        return self._key(access.key), access[1:6], self._fill(access.fill), self._tile(access.tile)
+
+    def _segment(self, part: Segment) -> tuple[object, ...]:
+        return *part[:2], self._tile(part.tile), self._fill(part.fill), *part[4:]
+
+
+class _ClocksFromNow:
+    """Vector clocks as distances from the present epochs of agents and phases of barriers."""
+
+    def __init__(self, clocks: RoleClocks, phases: Sequence[int], places: Sequence[int]) -> None:
+        self._clocks = clocks
+        self._phases = phases
+        self._places = places  # of the agents in their roles
+        times = [clock[0, agent] for agent, clock in enumerate(clocks.clock)]
+        self._now = np.array([*times, *phases])
+        self._counts = self._now.tolist()
+
+    def parts(self, unused: Sequence[bool]) -> list[object]:
+        """All of it, equal in two rounds of a loop if the second repeats the first.
+
+        `unused` barriers were not used in the rounds that are compared, so their clocks stay as they are and decide
+        nothing there.
+        """
+        clocks = self._clocks
+        used = [barrier for barrier, is_unused in enumerate(unused) if not is_unused]
+        finished = [(self._key(key), self._epochs(epochs)) for key, epochs in clocks.finished.items()]
+        fenced = [(self._key(key), kind, self._epochs(epochs)) for (key, kind), epochs in clocks.fenced.items()]
+        return [
+            [self._clock(clock) for clock in clocks.clock],
+            [self._barrier(barrier) for barrier in used],
+            sorted(finished),
+            sorted(fenced),
+            [self._block_uses(clocks.remote), self._block_uses(clocks.local)],
+        ]
+
+    def _barrier(self, barrier: int) -> tuple[object, ...]:
+        """The clocks of a barrier."""
+        clocks = self._clocks
+        phases = []
+        for ended in clocks.arrival_phases[barrier]:
+            delayed = [self._delayed(arrival) for arrival in ended.delayed]
+            phases.append((ended.phase - self._phases[barrier], self._clock(ended.clock), delayed))
+        return (
+            self._clock(clocks.gathered[barrier]),
+            self._clock(clocks.gathered_next[barrier]),
+            self._clock(clocks.released[barrier]),
+            clocks.has_landings[barrier],
+            phases,
+            [self._delayed(arrival) for arrival in clocks.delayed[barrier]],
+            self._epochs(clocks.raised[barrier]),
+            self._epochs(sorted(clocks.passed[barrier].items())),
+        )
+
+    def _clock(self, clock: Clock | None) -> bytes | None:
+        return None if clock is None else (clock - self._now).tobytes()
+
+    def _epochs(self, epochs: Iterable[Epoch]) -> list[Epoch]:
+        return [(column, value - self._counts[column]) for column, value in epochs]
+
+    def _key(self, key: Key) -> Key:
+        agent, place, number = key
+        return agent, self._places[agent] - place, number
+
+    def _delayed(self, arrival: DelayedArrival) -> list[list[Epoch]]:
+        syncs = [epoch for time, epoch in self._clocks.warp_syncs.get(arrival.agent, ()) if time > arrival.time]
+        return [self._epochs([(arrival.agent, arrival.time)]), self._epochs(arrival.phases), self._epochs(syncs)]
+
+    def _block_uses(self, uses: Mapping[tuple[int, int], int]) -> list[tuple[int, Epoch]]:
+        """Blocks that something accessed, and when."""
+        return sorted((block, (column, value - self._counts[column])) for (block, column), value in uses.items())

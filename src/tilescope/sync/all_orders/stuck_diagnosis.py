@@ -1,121 +1,102 @@
-"""Why nobody moves any more: from the state of a hang to the one count, byte or parity that caused it."""
+"""The cause of a deadlock: from the state of a hang to the one count, byte or parity that caused it.
+
+consumer waits for full[0], phase 0: 1 of 1 arrivals, 4096 of 8192 bytes      ──▶   "too few bytes"
+producer waits for empty[0], which the consumer would release                 a consequence, so not the cause
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
-from tilescope.pipeline.mistake_kinds import BULK_CUT
-from tilescope.pipeline.wording import mistake_error, said
-from tilescope.swizzle import CHUNK_BYTES
-from tilescope.sync.all_orders.action import WAITS, Action
-from tilescope.sync.all_orders.interpreter import Machine
-from tilescope.sync.all_orders.mistake import EarlierStep, MistakeFoundError
-from tilescope.sync.thread_limits import REGISTER_STEP, WARPGROUP_THREADS
+from tilescope.sync.all_orders.interpreter import Interpreter
+from tilescope.sync.all_orders.mistake import BlockedAgent, EarlierStep, MistakeFoundError
+from tilescope.sync.role_program import WAITS, Action
+from tilescope.sync.thread_limits import REGISTER_STEP
 
+MAX_WAITS_SHOWN = 4  # of a circle
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
 _ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
-_MEET_OPS = ("sync", "bar_arrive", "cluster")
-_WAITS_SHOWN = 4
+_THREAD_BARRIER_OPS = ("sync", "bar_arrive", "cluster")
 
 
-def check_hang(machine: Machine) -> None:
-    """Raise the mistake of a run in which no agent can act and nothing is under way, if some have not left.
+def check_deadlock(state: Interpreter) -> None:
+    """Raise the mistake of a run in which no agent can act and nothing is pending, if some have not exited.
 
     A wait that another blocked agent would end is a consequence. So the waits that nobody would end any more come first.
     """
-    if all(machine.left):
+    if all(state.exited):
         return
-    blocked = blocked_agents(machine)
-    roots = [(agent, action) for agent, action in blocked if not _would_be_ended(machine, agent, action)]
+    blocked = state.find_blocked()
+    roots = [stuck for stuck in blocked if not _would_be_ended(state, stuck)]
     for suspects in (roots, blocked):
         for cause in _CAUSES:
             for agent, action in suspects:
-                found = cause.find(machine, agent, action, action.barrier) if action.op in cause.ops else None
-                if found is not None:
-                    raise found
-    raise _circle(machine, blocked)
+                error = cause.find(state, agent, action, action.barrier) if action.op in cause.ops else None
+                if error is not None:
+                    raise error
+    raise _circle(state, blocked)
 
 
-def _would_be_ended(machine: Machine, agent: int, action: Action) -> bool:
-    """Whether some other agent, which is held up itself, would still do what a wait waits for."""
-    if action.op == "registers":
+def _would_be_ended(state: Interpreter, stuck: BlockedAgent) -> bool:
+    """Whether some other agent, which is blocked itself, would still do what a wait waits for."""
+    others = [agent for agent in range(state.agents) if agent != stuck.agent]
+    if stuck.action.op == "registers":
         return any(
-            later.op == "registers" and later.number < machine.registers[other]
-            for other in range(machine.agents)
-            if other != agent
-            for later in _coming(machine, other)
+            later.op == "registers" and later.number < state.registers[other]
+            for other in others
+            for later in _coming_actions(state, other)
         )
     return any(
         _counts_on(later, barrier)
-        for other in range(machine.agents)
-        if other != agent
-        for later in _coming(machine, other)
-        for barrier in action.barriers
+        for other in others
+        for later in _coming_actions(state, other)
+        for barrier in stuck.action.barriers
     )
 
 
-def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:
-    """Agents that cannot act, and the action before which they stand."""
-    blocked = []
-    for agent in range(machine.agents):
-        action = machine.current(agent)
-        if action is not None and not machine.enabled(agent):
-            blocked.append((agent, action))
-    return blocked
-
-
-def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFoundError:
-    """Every role waits for another: a step that somebody waits for has to come before the wait that holds it up."""
-    program = machine.program
-    texts = [
-        f"{program.agents[agent].title} at {said(program, action)!r}{_counts(machine, action)}"
-        for agent, action in blocked[:_WAITS_SHOWN]
-    ]
-    more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
-    orders = _earlier_steps(machine, blocked)
-    error = mistake_error(
-        program,
+def _circle(state: Interpreter, blocked: Sequence[BlockedAgent]) -> MistakeFoundError:
+    """Every role waits for another: a step that somebody waits for has to come before the wait that blocks it."""
+    error = MistakeFoundError(
         "circle",
-        agent=blocked[0][0],
-        waits="; ".join(texts) + more,
-        fix=orders[0].sentence if orders else "Let one of them go on without the others.",
+        agent=blocked[0].agent,
         agents=[agent for agent, _ in blocked],
-        counts=[(action.number, action.times, *_state(machine, action.barrier)) for _, action in blocked],
+        counts=[(action.number, action.times, *_phase_counts(state, action.barrier)) for _, action in blocked],
     )
-    error.earlier_steps = orders
+    error.blocked = blocked
+    error.earlier_steps = _find_earlier_steps(state, blocked)
     return error
 
 
-def _earlier_steps(machine: Machine, blocked: list[tuple[int, Action]]) -> list[EarlierStep]:
-    """Steps that would let a blocked agent go on; best is a meeting, then an arrival that ends the phase."""
-    program = machine.program
+def _find_earlier_steps(state: Interpreter, blocked: Sequence[BlockedAgent]) -> list[EarlierStep]:
+    """Steps that would let a blocked agent go on; best is a barrier of threads, then an arrival that ends the phase."""
     ranked: list[tuple[tuple[bool, bool, bool], EarlierStep]] = []
-    for agent, action in blocked[:_WAITS_SHOWN]:
+    for waiting, action in blocked[:MAX_WAITS_SHOWN]:
         for barrier in action.barriers:
-            for held, wait in blocked:
+            for agent, wait in blocked:
                 needed = next(
-                    (later for later in _coming(machine, held) if later is not wait and _counts_on(later, barrier)),
+                    (
+                        later
+                        for later in _coming_actions(state, agent)
+                        if later is not wait and _counts_on(later, barrier)
+                    ),
                     None,
                 )
-                if needed is None or (held == agent and needed.op in _MEET_OPS):  # nobody meets with itself
+                # nobody synchronizes with itself
+                if needed is None or (agent == waiting and needed.op in _THREAD_BARRIER_OPS):
                     continue
-                sentence = (
-                    f"Let {program.agents[held].title} do {said(program, needed)!r} before {said(program, wait)!r}: "
-                    f"{program.agents[agent].title} waits for it."
-                )
                 rank = (
-                    needed.op not in _MEET_OPS,
-                    machine.tx[barrier] != 0,
-                    needed.times < machine.pending[barrier],
+                    needed.op not in _THREAD_BARRIER_OPS,
+                    state.tx[barrier] != 0,
+                    needed.times < state.pending[barrier],
                 )
-                ranked.append((rank, EarlierStep(held, needed, wait, sentence)))
+                ranked.append((rank, EarlierStep(agent, needed, wait, waiting)))
     return [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
 
 
-class _Counts(NamedTuple):
+class _PhaseCounts(NamedTuple):
     """What a barrier has counted in its running phase."""
 
     phase: int
@@ -124,126 +105,103 @@ class _Counts(NamedTuple):
     tx: int  # bytes that are missing; negative: that are too many
 
 
-def _state(machine: Machine, barrier: int) -> _Counts:
-    expected = machine.expected[barrier]
-    return _Counts(machine.phase[barrier], expected - machine.pending[barrier], expected, machine.tx[barrier])
+def _phase_counts(state: Interpreter, barrier: int) -> _PhaseCounts:
+    expected = state.expected[barrier]
+    return _PhaseCounts(state.phase[barrier], expected - state.pending[barrier], expected, state.tx[barrier])
 
 
-def _counts(machine: Machine, action: Action) -> str:
-    """What the barrier of a wait has counted: " (full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing)"."""
-    if not action.waits:
-        return ""
-    counts = _state(machine, action.barrier)
-    parts = [f"{counts.came} of {counts.expected} arrivals"]
-    if counts.tx > 0:
-        parts.append(f"{counts.tx} bytes missing")
-    elif counts.tx < 0:
-        parts.append(f"{-counts.tx} bytes too many")
-    name = machine.program.barriers[action.barrier].title
-    return f" ({name}, phase {counts.phase}: {', '.join(parts)})"
-
-
-def _registers(machine: Machine, agent: int, action: Action, _: int) -> MistakeFoundError | None:
-    free = machine.pool[machine.program.agents[agent].home]
-    most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
-    return mistake_error(
-        machine.program,
+def _find_register_shortage(state: Interpreter, agent: int, action: Action, _: int) -> MistakeFoundError | None:
+    threads = state.program.agents[agent].warpgroup_threads
+    free = state.pool[state.program.agents[agent].home]
+    most = state.registers[agent] + free // threads
+    return MistakeFoundError(
         "registers",
         agent=agent,
         registers=action.number,
-        need=machine.register_need(agent, action),
+        need=state.register_need(agent, action),
         free=free,
         most=most // REGISTER_STEP * REGISTER_STEP,
     )
 
 
-def _meetings(machine: Machine, waiting: int, _: Action, barrier: int) -> MistakeFoundError | None:
-    """A meeting to which nobody else will come."""
-    came = machine.noted(barrier, "arrive").agents
+def _find_missing_threads(state: Interpreter, waiting: int, _: Action, barrier: int) -> MistakeFoundError | None:
+    """A barrier of threads to which nobody else will come."""
+    program = state.program
+    arrived = state.total(barrier, "arrive").agents
     absent = [
         other
-        for other in range(machine.agents)
-        if not machine.left[other]
-        and other not in came
-        and machine.program.earlier[other] == machine.program.earlier[waiting]
+        for other in range(state.agents)
+        if not state.exited[other]
+        and other not in arrived
+        and program.agents[other].is_earlier == program.agents[waiting].is_earlier
     ]
-    if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
-        return None  # it would come, and is held up elsewhere
-    if machine.program.cluster <= barrier < machine.program.first_flag:
-        return mistake_error(machine.program, "cluster", agents=came, agents_absent=absent)
-    return machine.miscounted(barrier, "sync")
+    if any(barrier in later.barriers for other in absent for later in _coming_actions(state, other)):
+        return None  # it would come, and is blocked elsewhere
+    if program.cluster <= barrier < program.first_flag:
+        return MistakeFoundError("cluster", agents=arrived, agents_absent=absent)
+    return state.arrival_mistake(barrier, "sync")
 
 
-def _flag(machine: Machine, agent: int, action: Action, flag: int) -> MistakeFoundError | None:
+def _find_low_flag(state: Interpreter, agent: int, action: Action, flag: int) -> MistakeFoundError | None:
     """A flag that never reaches the value for which somebody polls."""
     coming = sum(
         later.times
-        for other in range(machine.agents)
+        for other in range(state.agents)
         if other != agent
-        for later in _coming(machine, other)
+        for later in _coming_actions(state, other)
         if later.op == "signal" and flag in later.barriers
     )
-    reached = machine.tx[flag] + coming
+    reached = state.tx[flag] + coming
     if reached < action.number:
-        return mistake_error(machine.program, "flag", agent=agent, barrier=flag, value=action.number, reached=reached)
+        return MistakeFoundError("flag", agent=agent, barrier=flag, value=action.number, reached=reached)
     return None
 
 
-def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_bytes(state: Interpreter, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
     """All arrived, and the bytes do not match."""
-    tx = machine.tx[barrier]
-    if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
+    tx = state.tx[barrier]
+    if tx == 0 or state.pending[barrier] > 0 or _bytes_to_come(state, barrier) == tx:
         return None
-    expected = machine.noted(barrier, "expect").amount
-    brought = machine.noted(barrier, "bytes").amount
-    if not brought:
+    expected = state.total(barrier, "expect").amount
+    landed = state.total(barrier, "bytes").amount
+    if not landed:
         kind = "no bytes"
     else:
-        kind = "too few bytes" if brought < expected else "too many bytes"
-    return mistake_error(
-        machine.program,
-        kind,
-        barrier=barrier,
-        phase=machine.phase[barrier],
-        expected=expected,
-        brought=brought,
-        more=BULK_CUT if expected % CHUNK_BYTES else "",
-    )
+        kind = "too few bytes" if landed < expected else "too many bytes"
+    return MistakeFoundError(kind, barrier=barrier, phase=state.phase[barrier], expected=expected, brought=landed)
 
 
-def _count(machine: Machine, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_count(state: Interpreter, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    agents, came = machine.noted(barrier, "arrive")
-    if not machine.pending[barrier] or not agents or _arrives(machine, barrier, but=agents):
+    agents, came = state.total(barrier, "arrive")
+    if not state.pending[barrier] or not agents or _will_arrive(state, barrier, but=agents):
         return None
-    if machine.noted(barrier, "more").agents:
-        return machine.miscounted(barrier, "noinc")
-    return machine.miscounted(barrier, "too few arrivals" if came else "only empty arrivals")
+    if state.total(barrier, "more").agents:
+        return state.arrival_mistake(barrier, "noinc")
+    return state.arrival_mistake(barrier, "too few arrivals" if came else "only empty arrivals")
 
 
-def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> MistakeFoundError | None:
+def _find_missing_arrivals(state: Interpreter, agent: int, _: Action, barrier: int) -> MistakeFoundError | None:
     """Arrivals are missing and nobody will make them."""
-    pending = machine.pending[barrier]
-    if pending == 0 or _arrives(machine, barrier):
+    pending = state.pending[barrier]
+    if pending == 0 or _will_arrive(state, barrier):
         return None
-    counts = _state(machine, barrier)
+    counts = _phase_counts(state, barrier)
     if counts.tx < 0:
-        return mistake_error(
-            machine.program,
+        return MistakeFoundError(
             "receiver",
             barrier=barrier,
             phase=counts.phase,
             came=counts.came,
             expected=counts.expected,
             bytes=-counts.tx,
-            landed=machine.noted(barrier, "bytes").amount,
+            landed=state.total(barrier, "bytes").amount,
         )
     if counts.came:
         kind = "some arrive"
     else:
         kind = "nobody arrives again" if counts.phase else "nobody arrives"
-    return mistake_error(
-        machine.program,
+    return MistakeFoundError(
         kind,
         barrier=barrier,
         phase=counts.phase,
@@ -254,101 +212,94 @@ def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> MistakeFou
     )
 
 
-def _behind(machine: Machine, agent: int, barrier: int) -> int:
+def _phases_behind(state: Interpreter, agent: int, barrier: int) -> int:
     """Phases that have ended since the role last passed a wait on this barrier."""
-    return machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
+    return state.phase[barrier] - state.last_pass.get((agent, barrier), 0)
 
 
-def _late(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
-    """More than one phase went by without the role."""
-    behind = _behind(machine, agent, barrier)
+def _find_missed_phase(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+    """More than one phase ended without the role."""
+    behind = _phases_behind(state, agent, barrier)
     if behind < 2:
         return None
-    arrivers = machine.arrivers[barrier]
-    expected = machine.expected[barrier]
+    arrivers = state.arrivers[barrier]
+    expected = state.expected[barrier]
     if len(arrivers) > expected:
-        return mistake_error(
-            machine.program,
-            "several roles",
-            barrier=barrier,
-            expected=expected,
-            roles=len(arrivers),
-            agents=arrivers,
-            agent=agent,
+        return MistakeFoundError(
+            "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
         )
-    return mistake_error(machine.program, "late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
+    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
 
 
-def _parity(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
-    """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
-    if _behind(machine, agent, barrier) < 1:
+def _find_wrong_parity(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+    """A phase for which the role has not waited yet has ended; with the other parity its wait would pass."""
+    if _phases_behind(state, agent, barrier) < 1:
         return None
-    return mistake_error(
-        machine.program,
+    return MistakeFoundError(
         "parity",
         agent=agent,
         barrier=barrier,
         parity=action.number,
-        phase=machine.phase[barrier] - 1,
+        phase=state.phase[barrier] - 1,
         other=1 - action.number,
     )
 
 
-def _start(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_start(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
-    fills = any(step.op in ("copy", "write") for step in machine.program.agents[agent].of.all_steps())
-    fresh = not machine.phase[barrier] and not action.number and (agent, barrier) not in machine.last_pass
-    if fills and fresh and not any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
-        return mistake_error(machine.program, "start", agent=agent, barrier=barrier)
+    is_fresh = not state.phase[barrier] and not action.number and (agent, barrier) not in state.last_pass
+    has_bytes = any(operation.op in ("expect", "bytes") for operation in state.operations[barrier])
+    if state.program.agents[agent].fills_slots and is_fresh and not has_bytes:
+        return MistakeFoundError("start", agent=agent, barrier=barrier)
     return None
 
 
 class _Cause(NamedTuple):
-    """Why an agent may be blocked for ever before one of some operations."""
+    """A cause for an agent to be blocked for ever before one of some operations."""
 
     ops: tuple[str, ...]
-    find: Callable[[Machine, int, Action, int], MistakeFoundError | None]  # from an agent, its action and the barrier
+    find: Callable[[Interpreter, int, Action, int], MistakeFoundError | None]  # state, agent, its action, the barrier
 
 
 # the first that holds for a blocked agent is the mistake
 _CAUSES = (
-    _Cause(("registers",), _registers),
-    _Cause(_MEET_OPS, _meetings),
-    _Cause(("poll",), _flag),
-    _Cause(WAITS, _bytes),
-    _Cause(WAITS, _count),
-    _Cause(WAITS, _late),
-    _Cause(WAITS, _nobody),
-    _Cause(WAITS, _parity),
-    _Cause(WAITS, _start),
+    _Cause(("registers",), _find_register_shortage),
+    _Cause(_THREAD_BARRIER_OPS, _find_missing_threads),
+    _Cause(("poll",), _find_low_flag),
+    _Cause(WAITS, _find_wrong_bytes),
+    _Cause(WAITS, _find_wrong_count),
+    _Cause(WAITS, _find_missed_phase),
+    _Cause(WAITS, _find_missing_arrivals),
+    _Cause(WAITS, _find_wrong_parity),
+    _Cause(WAITS, _find_wrong_start),
 )
 
 
-def _coming(machine: Machine, agent: int) -> Iterator[Action]:
-    """What an agent would still do."""
-    action = machine.current(agent)
-    return iter(()) if action is None else islice(chain([action], copy(machine.sources[agent])), _LOOKAHEAD)
+def _coming_actions(state: Interpreter, agent: int) -> Iterator[Action]:
+    """The actions that an agent would still perform."""
+    action = state.current(agent)
+    return iter(()) if action is None else islice(chain([action], copy(state.later_actions[agent])), _LOOKAHEAD)
 
 
 def _counts_on(action: Action, barrier: int) -> bool:
     return barrier in action.barriers and action.op not in (*WAITS, "init")
 
 
-def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bool:
+def _will_arrive(state: Interpreter, barrier: int, but: list[int] | None = None) -> bool:
     """Whether an agent that is not in `but` would still arrive at a barrier."""
     return any(
         barrier in action.barriers and (action.op in _ARRIVE_OPS or (action.op == "expect" and action.flag))
-        for agent in range(machine.agents)
+        for agent in range(state.agents)
         if agent not in (but or ())
-        for action in _coming(machine, agent)
+        for action in _coming_actions(state, agent)
     )
 
 
-def _bytes_to_come(machine: Machine, barrier: int) -> int:
-    """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
-    others = set(range(machine.agents)) - {*machine.noted(barrier, "bytes").agents}
+def _bytes_to_come(state: Interpreter, barrier: int) -> int:
+    """Bytes that blocked agents would still copy for the running phase: those agents that have copied none."""
+    others = set(range(state.agents)) - {*state.total(barrier, "bytes").agents}
     of_phase = (  # up to where they expect bytes of the next one
-        takewhile(lambda action: action.op != "expect" or barrier not in action.barriers, _coming(machine, agent))
+        takewhile(lambda action: action.op != "expect" or barrier not in action.barriers, _coming_actions(state, agent))
         for agent in others
     )
     return sum(action.number * action.barriers.count(barrier) for action in chain(*of_phase) if action.op == "copy")

@@ -1,15 +1,17 @@
-"""Every kind of mistake: the rule that it breaks, what happens on the chip, and the sentences that say so.
+"""The sentences of every kind of mistake: the rule that it breaks, what was found, its consequence, and the fix.
 
     row      "{agent} reads tile {tile} from {slot}, which holds tile {held}"        facts    agent 1, slot 0, tile 3, held 1
         ──▶  consumer reads tile 3 from a[0], which holds tile 1: it works on the wrong tile. Let writer and reader count …
 
-The texts of a row are templates for the facts of a case (`tilescope.sentence` has their language); `wording.mistake_error`
-fills them in.
+The texts of a row are templates for the facts of a case (`tilescope.sentence` has their language); `messages` fills them
+in. The kinds themselves, with their outcomes, are in `tilescope.sync.all_orders.mistake`.
 """
 
 from __future__ import annotations
 
-from tilescope.pipeline.demands import (
+from typing import NamedTuple
+
+from tilescope.pipeline.pipeline_rules import (
     PIPELINE_ARRIVALS,
     PIPELINE_BEYOND,
     PIPELINE_BYTES,
@@ -33,11 +35,18 @@ from tilescope.pipeline.demands import (
     PIPELINE_UNFILLED,
     PIPELINE_WARPS,
 )
-from tilescope.swizzle import CHUNK_BYTES
-from tilescope.sync.all_orders.mistake import Mistake
 
-BULK_CUT = f"A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."
-NO_PEER = "With cta_group::1 a commit has no peer: leave the peer's bit out."
+
+class MistakeText(NamedTuple):
+    """The rule that a kind of mistake breaks, and its sentences."""
+
+    rule: str
+    subject: str  # the name of one of the facts, or a text itself
+    found: str
+    consequence: str
+    fix: str
+    unlisted: tuple[str, ...] = ()  # facts that only choose words: a mistake's `values` leave them out
+
 
 _NEVER_ENDS = "the phase never ends"
 _UNDEFINED = "what happens then is not defined"
@@ -48,402 +57,355 @@ _NO_FURTHER_ARRIVAL = (
     "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and no other arrival comes"
 )
 
-# `subject` is the name of one of the facts, or a text itself
-KINDS = {
+TEXT_OF_KIND = {
     # masks
-    "mask": Mistake(
+    "mask": MistakeText(
         rule=PIPELINE_MASK.name,
-        outcome="launch failure",
         subject="subject",
         found="the {op} of {agent} has mask {mask:#x}, which names block {beyond}, but the cluster has {blocks:block}",
         consequence="the launch fails with an address out of range (Xid 13)",
         fix="Use mask {works:#x}.[[ {more}]]",
+        unlisted=("barriers", "slots"),
     ),
-    # leaving
-    "stores": Mistake(
+    # exits
+    "stores": MistakeText(
         rule=PIPELINE_EXIT.name,
-        outcome="race",
         subject="agent",
         found="{agent} leaves while its TMA stores may still read shared memory",
         consequence="output is lost",
         fix="Let the thread that stores end with cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0.",
     ),
-    "left": Mistake(
+    "left": MistakeText(
         rule=PIPELINE_EXIT.name,
-        outcome="launch failure",
         subject="where",
         found="{where} may have left when {who} reaches {what}",
         consequence="the launch fails (719), or another block's memory is overwritten",
         fix="Let a role of {where} wait for that before it leaves: on all stages (a tail), or at a cluster barrier.",
+        unlisted=("agent", "barrier", "slot"),
     ),
-    "products": Mistake(
+    "products": MistakeText(
         rule=PIPELINE_EXIT.name,
-        outcome="race",
         subject="agent",
         found="{agent} leaves while its {unit} may still read shared memory",
         consequence="that memory may belong to another block by then",
         fix="End with {ended}.",
     ),
-    "cp.async left": Mistake(
+    "cp.async left": MistakeText(
         rule=PIPELINE_EXIT.name,
-        outcome="race",
         subject="agent",
         found="{agent} leaves without having waited for all of its cp.async",
         consequence="their bytes may land in memory that the block has given up",
         fix="End with cp.async.wait_all.",
     ),
-    "arrival left": Mistake(
+    "arrival left": MistakeText(
         rule=PIPELINE_EXIT.name,
-        outcome="undefined",
         subject="barrier",
         found="{where} may have left when the arrival of a commit or of cp.async reaches {barrier}",
         consequence="the arrival goes to memory that the block has given up; most kernels end like this",
         fix="Wait for that phase before the last role leaves.",
+        unlisted=("block",),
     ),
     # counting on a barrier
-    "init twice": Mistake(
+    "init twice": MistakeText(
         rule=PIPELINE_INIT.name,
-        outcome="undefined",
         subject="barrier",
         found="{agent} initialises {barrier}, which is initialised already",
         consequence="the arrivals and bytes that it has counted are lost",
         fix="Initialise the barrier once, or put mbarrier.inval between.",
     ),
-    "init": Mistake(
+    "init": MistakeText(
         rule=PIPELINE_INIT.name,
-        outcome="undefined",
         subject="barrier",
         found="{agent} may use {barrier} before it is initialised",
         consequence="the barrier may count on from whatever its memory held",
         fix="Put a sync between init and the first use; between blocks, a cluster sync.",
     ),
-    "init fence": Mistake(
+    "init fence": MistakeText(
         rule=PIPELINE_INIT.name,
-        outcome="undefined",
         subject="barrier",
         found="{agent} uses {barrier}, which another block initialised without fence.mbarrier_init",
         consequence="the barrier may count on from whatever its memory held",
         fix="Put fence.mbarrier_init.release.cluster between init and the cluster barrier.",
     ),
-    "too many arrivals": Mistake(
+    "too many arrivals": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="launch failure",
         subject="barrier",
         found="{barrier} counts {expected}, and phase {phase} gets {came} arrivals ({agents}[[, {tx} bytes still missing]])",
         consequence="in one instruction they fail the launch (719); one after another they end the next phase too soon",
         fix="Initialise the barrier with {came}, or let {surplus} fewer arrive.",
     ),
-    "piece": Mistake(
+    "piece": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="race",
         subject="barrier",
         found="{barrier}, phase {phase} ends when {tx} of the {bytes} bytes of a copy have landed",
         consequence="a copy's bytes count piece by piece, and whoever waits reads old bytes",
         fix=_TORN_PHASE,
     ),
-    "outstanding": Mistake(
+    "outstanding": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="launch failure",
         subject="barrier",
         found="{barrier}, phase {phase} has {tx} bytes outstanding, and a barrier counts at most {limit}",
         consequence="the launch fails (719)",
         fix="Spread the copies over {needed} barriers.",
     ),
     # memory
-    "unfilled": Mistake(
+    "unfilled": MistakeText(
         rule=PIPELINE_UNFILLED.name,
-        outcome="wrong data",
         subject="slot",
         found="{agent} reads {slot} before anything has filled it",
         consequence="it reads garbage",
         fix="Fill {slot}, and let {agent} wait for the barrier that says so; a barrier's first phase has parity 0.",
     ),
-    "stale": Mistake(
+    "stale": MistakeText(
         rule=PIPELINE_STALE.name,
-        outcome="wrong data",
         subject="slot",
         found="{agent} reads tile {tile} from {slot}, which holds tile {held}",
         consequence="it works on the wrong tile",
         fix="Let writer and reader count stages and phases through the whole kernel.",
     ),
-    "beyond": Mistake(
+    "beyond": MistakeText(
         rule=PIPELINE_BEYOND.name,
-        outcome="wrong data",
         subject="slot",
         found="{agent} copies {bytes} bytes to offset {offset} of {slot}, which has {size} bytes",
         consequence="the copy overwrites what lies after the slot",
         fix="Use a slot of {end} bytes, or a smaller copy.",
     ),
-    "too much": Mistake(
+    "too much": MistakeText(
         rule=PIPELINE_OVERLAP.name,
-        outcome="wrong data",
         subject="slot",
         found="the copies of one phase bring {together} bytes into {slot}, which has {size} (the last copy is that of {agent})",
         consequence="they do not all fit, so one overwrites another or what lies after the slot",
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
-    "overlap": Mistake(
+    "overlap": MistakeText(
         rule=PIPELINE_OVERLAP.name,
-        outcome="wrong data",
         subject="slot",
         found="{agent} copies into bytes {first} to {last} of {slot}, and another copy of the same phase fills some of them",
         consequence=_LAST_STAYS,
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
-    "two tiles": Mistake(
+    "two tiles": MistakeText(
         rule=PIPELINE_OVERLAP.name,
-        outcome="wrong data",
         subject="slot",
         found="the copies of one phase bring two tiles into {slot}",
         consequence=_LAST_STAYS,
         fix="Give every tile a slot of its own, or a phase of its own.",
     ),
-    "partial": Mistake(
+    "partial": MistakeText(
         rule=PIPELINE_PARTIAL.name,
-        outcome="wrong data",
         subject="slot",
         found="{agent} reads all {size} bytes of {slot}, but bytes {first} to {last} were not filled",
         consequence="it reads old bytes there",
         fix="Copy all {size} bytes, or state bytes = {bytes} for {slot}.",
     ),
-    "warps": Mistake(
+    "warps": MistakeText(
         rule=PIPELINE_WARPS.name,
-        outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot} with {warps} warps, and {agent} {does} it ({how}) before these warps have met",
         consequence="one warp goes on while others may not be done",
         fix="Put a sync of all threads of {agent_before} after the access, or let every warp arrive: count = {warps}.",
     ),
-    "cp.async warps": Mistake(
+    "cp.async warps": MistakeText(
         rule=PIPELINE_WARPS.name,
-        outcome="race",
         subject="slot",
         found="{agent_before} fills {slot} by cp.async with {warps} warps, and {agent} {does} it ({how}) before these have met",
         consequence="a warp waits for its own copies alone, and those of the others may be under way",
         fix="Put a sync of all threads of {agent_before} after cp.async.wait_group.",
     ),
-    "store warps": Mistake(
+    "store warps": MistakeText(
         rule=PIPELINE_WARPS.name,
-        outcome="race",
         subject="slot",
         found="{agent} {does} {slot} with {warps} warps, and only one of them has waited for the store that uses it",
         consequence="the other warps may be too early",
         fix="Put a sync of all threads of {agent} after cp.async.bulk.wait_group.read.",
     ),
-    "scope": Mistake(
+    "scope": MistakeText(
         rule=PIPELINE_SCOPE.name,
-        outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot}, and {agent} {does} it after an arrival with scope = cta at another block's barrier",
         consequence="such an arrival orders no data between blocks",
         fix="Use scope = cluster, which is the default there.",
     ),
-    "early end": Mistake(
+    "early end": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="race",
         subject="barrier",
         found="phase {phase} of {barrier} ends before all copies that signal it have landed in {slot}",
         consequence="{agent} reads old bytes, and the bytes that come late count in the next phase",
         fix=_TORN_PHASE,
     ),
-    "race": Mistake(
+    "race": MistakeText(
         rule=PIPELINE_RACE.name,
-        outcome="race",
         subject="slot",
         found="{slot} is {done} by {agent} ({how}) while {doing} it",
         consequence="the data is torn in some order of the roles",
         fix="{finish}",
     ),
-    "fence": Mistake(
+    "fence": MistakeText(
         rule=PIPELINE_FENCE.name,
-        outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot} ({how_before}), and {agent} {does} it ({how}) without {fence} between",
         consequence="the second access may overtake the first",
         fix="Put {fence} {where}.",
     ),
     # barriers of threads
-    "sync counts": Mistake(
+    "sync counts": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="undefined",
         subject="barrier",
         found="{barrier} is asked for {expected} and for {other} threads at once",
         consequence=_UNDEFINED,
         fix="Use threads = {expected} in all roles that meet there.",
     ),
-    "cluster wait": Mistake(
+    "cluster wait": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="undefined",
         subject="the cluster barrier",
         found="{agent} waits at the cluster barrier without having arrived",
         consequence=_UNDEFINED,
         fix="Put a cluster arrive before the wait, or use cluster sync.",
     ),
-    "cluster again": Mistake(
+    "cluster again": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="undefined",
         subject="the cluster barrier",
         found="{agent} arrives at the cluster barrier again without having waited there",
         consequence=_UNDEFINED,
         fix="Put a cluster wait between the two arrivals.",
     ),
-    "sync surplus": Mistake(
+    "sync surplus": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="undefined",
         subject="barrier",
         found="{barrier} waits for {expected} threads and {came} come ({agents})",
         consequence=_UNDEFINED,
         fix="Use threads = {came}, or another barrier id for some of them.",
     ),
-    "sync": Mistake(
+    "sync": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier} waits for {expected} threads and {came} come ({agents})",
         consequence="those that come wait for ever",
         fix="Use threads = {came}, or let the other threads come too.",
     ),
-    "cluster": Mistake(
+    "cluster": MistakeText(
         rule=PIPELINE_SYNC.name,
-        outcome="hang",
         subject="the cluster barrier",
         found="the cluster barrier gets the arrivals of {agents}, and never those of {agents_absent}",
         consequence="those that arrived wait for ever",
         fix="Let every role of every block arrive at the cluster barrier.",
     ),
-    # nobody moves
-    "registers": Mistake(
+    # deadlocks
+    "registers": MistakeText(
         rule=PIPELINE_REGISTERS.name,
-        outcome="hang",
         subject="agent",
         found="{agent} asks for {registers} registers a thread, {need} more in all, and the block's pool has {free}",
         consequence="setmaxnreg.inc waits for ever",
         fix="Use at most {most} registers a thread in {agent}.",
     ),
-    "flag": Mistake(
+    "flag": MistakeText(
         rule=PIPELINE_FLAG.name,
-        outcome="hang",
         subject="barrier",
         found="{agent} polls {barrier} until it is {value}, and it only reaches {reached}",
         consequence="{agent} waits for ever",
         fix="Poll for {reached}, or add {value} in all.",
     ),
-    "no bytes": Mistake(
+    "no bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, and no copy brings any",
         consequence=_NEVER_ENDS,
         fix="Let the copies of these {expected} bytes signal {barrier}, or expect none.",
     ),
-    "too few bytes": Mistake(
+    "too few bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
         consequence=_NEVER_ENDS,
         fix="Expect {brought} bytes.[[ {more}]]",
     ),
-    "too many bytes": Mistake(
+    "too many bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
         consequence="the phase ends before the last bytes have landed, or never",
         fix="Expect {brought} bytes.[[ {more}]]",
     ),
-    "noinc": Mistake(
+    "noinc": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected}, but cp.async.mbarrier.arrive without .noinc first adds the {added} arrivals "
         "that it brings ({agents})",
         consequence="the arrivals that the barrier counts never come, and " + _NEVER_ENDS,
         fix="Use .noinc.",
     ),
-    "too few arrivals": Mistake(
+    "too few arrivals": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected}, and phase {phase} gets {came:arrival}, from {agents}",
         consequence=_NEVER_ENDS,
         fix=_MORE_ARRIVALS,
     ),
-    "only empty arrivals": Mistake(
+    "only empty arrivals": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected}, and phase {phase} gets {came:arrival}, from {agents}",
         consequence=_NEVER_ENDS,
         fix="Let {pending} arrive: an arrival with count = 0 counts for nothing.",
     ),
-    "receiver": Mistake(
+    "receiver": MistakeText(
         rule=PIPELINE_RECEIVER.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
         consequence=_NEVER_ENDS,
         fix="Let every block that receives bytes expect them on its own barrier: {landed} bytes on {barrier}.",
     ),
-    "some arrive": Mistake(
+    "some arrive": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
         consequence=_NEVER_ENDS,
         fix=_MORE_ARRIVALS,
     ),
-    "nobody arrives": Mistake(
+    "nobody arrives": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
         consequence=_NEVER_ENDS,
         fix="Let some role arrive there: the phase needs {expected:arrival}.",
     ),
-    "nobody arrives again": Mistake(
+    "nobody arrives again": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
         consequence=_NEVER_ENDS,
         fix="Let some role arrive there once more, or let {agent} wait once less.",
     ),
-    "several roles": Mistake(
+    "several roles": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
-        outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected} and {roles} roles arrive ({agents})",
         consequence="its phases end too soon, and {agent} misses one and waits for ever",
         fix="Initialise the barrier with {roles}.",
     ),
-    "late": Mistake(
+    "late": MistakeText(
         rule=PIPELINE_LATE.name,
-        outcome="hang",
         subject="barrier",
         found="{agent} waits with parity {parity} on {barrier}, where {behind} phases have ended since {agent} last passed",
         consequence="{agent} missed its phase and waits for ever",
         fix="Let every phase need an arrival that comes after {agent} has passed the wait for the phase before.",
     ),
-    "parity": Mistake(
+    "parity": MistakeText(
         rule=PIPELINE_PARITY.name,
-        outcome="hang",
         subject="barrier",
         found="{agent} waits on {barrier} with parity {parity}, but phase {phase} has ended and parity {other} would pass",
         consequence="{agent} waits for ever",
         fix="Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer.",
     ),
-    "start": Mistake(
+    "start": MistakeText(
         rule=PIPELINE_START.name,
-        outcome="hang",
         subject="barrier",
         found="{agent} starts with parity 0 on {barrier}",
         consequence="it waits for a slot nobody will free",
         fix="Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop.",
     ),
-    "circle": Mistake(
+    "circle": MistakeText(
         rule=PIPELINE_CIRCLE.name,
-        outcome="hang",
         subject="agent",
         found="every role waits: {waits}",
         consequence="nobody moves any more",

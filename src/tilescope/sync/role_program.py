@@ -1,0 +1,127 @@
+"""A role program: what the roles of a kernel do, as plain values. Clocks and search work on it, whatever it came from.
+
+    producer   expect full[0], 4096 bytes    copy into a[0], for full[0]
+    consumer   wait full[0], parity 0        read a[0]
+
+An agent is one role in one block: the unit that acts. Roles do not branch on data, so each agent has one sequence of
+actions. Agents, barriers and slots are known by their numbers. The barriers of all blocks are numbered through:
+
+    barriers   full[0]  full[1]  …  | bar 0 … bar 15  … | the cluster barrier | flags | the grid before
+    number     0        1             mbarriers           cluster               first_flag   grid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tilescope.arithmetic import rounded_up
+from tilescope.sync.happens_before import NONE
+from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
+
+WAITS = ("wait", "tail")
+
+
+class Action(NamedTuple):
+    """One action of an agent, with all its numbers. Barriers and slots are instances, one for each block that it acts on."""
+
+    op: str
+    barriers: tuple[int, ...]
+    slots: tuple[int, ...]
+    number: int  # parity, bytes, pending groups, barrier id, registers
+    times: int  # arrivals, threads
+    flag: bool
+    choice: str  # which copy, unit, group, fence
+    into: tuple[int, ...]
+    tile: int | None
+    mask: int  # as written if it names blocks beyond the cluster, else 0
+    offset: int | None = None  # where a copy starts in its slot; None: after the other copies of its phase
+    scope: str = ""  # of an arrival; empty if the step does not state one
+    step: object = None  # where it came from: handed back with a mistake, and not looked at
+    sources: tuple[int, ...] = ()  # slots of global memory that a copy reads
+
+    @property
+    def barrier(self) -> int:
+        """The first of its barriers, or NONE."""
+        return self.barriers[0] if self.barriers else NONE
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether it waits for a phase of an mbarrier."""
+        return self.op in WAITS
+
+    @property
+    def is_thread_wait(self) -> bool:
+        """Whether it waits at a barrier of threads: bar.sync, or that of the cluster."""
+        return self.op == "sync" or (self.op == "cluster" and self.choice != "arrive")
+
+
+class Agent(NamedTuple):
+    """A role in one block: threads that act together."""
+
+    role: str  # its name; the agents of one role share it
+    home: int  # its block among those of all grids: this grid's come first, then the earlier grid's
+    warps: int
+    actions: Callable[[], Iterator[Action]]  # from the first on, each time it is called
+    is_earlier: bool = False  # of the grid that runs before this one
+    fills_slots: bool = False  # by copies or writes
+
+    @property
+    def warp_threads(self) -> int:
+        """Its threads in whole warps."""
+        return self.warps * WARP_THREADS
+
+    @property
+    def warpgroup_threads(self) -> int:
+        """Its threads in whole warpgroups."""
+        return rounded_up(self.warp_threads, WARPGROUP_THREADS)
+
+
+class BarrierInstance(NamedTuple):
+    """A barrier of one block: an mbarrier, a barrier of threads, a flag in global memory, or the end of a grid."""
+
+    name: str  # its stages share it
+    home: int
+    arrivals: int = 0  # that end a phase of an mbarrier
+
+
+class SlotInstance(NamedTuple):
+    """A buffer that is filled and emptied in turn."""
+
+    name: str  # its stages share it
+    home: int
+    bytes: int  # 0: not stated
+    space: str  # smem, tmem, gmem
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProgram:
+    """The agents of a kernel with their actions, and the barriers and slots that these name by number."""
+
+    agents: Sequence[Agent]
+    barriers: Sequence[BarrierInstance]
+    slots: Sequence[SlotInstance]
+    blocks: int  # of all grids
+    cluster_blocks: int
+    mbarriers: int  # the first barriers
+    cluster: int  # number of the cluster barrier; that of the earlier grid follows
+    first_flag: int
+    grid: int
+    registers: int  # of each thread at entry
+    thresholds: Mapping[int, Sequence[int]]  # flag: the values, in order, for which some agent polls
+    initialises: bool  # some action initialises barriers; otherwise they are ready from the start
+    has_weak_arrivals: bool  # arrivals of scope cta, which release no data to another block
+    starts_late: bool  # agents of this grid start when the grid before has ended
+
+    def cluster_barrier(self, agent: int) -> int:
+        """The cluster barrier of an agent's grid."""
+        return self.cluster + int(self.agents[agent].is_earlier)
+
+    def is_thread_barrier(self, barrier: int) -> bool:
+        """Whether a barrier is one of threads: a named barrier of a block, or that of the cluster."""
+        return self.mbarriers <= barrier < self.first_flag
+
+    def is_flag(self, barrier: int) -> bool:
+        """Whether a barrier is a flag in global memory."""
+        return self.first_flag <= barrier < self.grid
