@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tilescope.ptx.source_name import source_name, template_name
 from tilescope.ptx.syntax import Function, Module
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import printed
 
 ENTRY = rule(
@@ -21,8 +21,8 @@ ENTRY = rule(
     limit="the text has {known:, }",
     fix='Name one of them, or a part of only one name[[: {entry:="{nearest}"}]].',
     source="PTX ISA, .entry",
-    passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
-    failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
+    passing=f"ts.Kernel({ptx_example('kernel-entry.ptx')}, entry='sca')",
+    failing=f"ts.Kernel({ptx_example('kernel-entry.ptx')}, entry='add')",
 )
 
 

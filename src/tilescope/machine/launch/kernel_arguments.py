@@ -24,12 +24,10 @@ from tilescope.machine.report.run import ArgumentArray
 from tilescope.ptx.source_name import parameter_name, source_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
 from tilescope.reading import entries, plain_int
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.rule import ARGUMENT_TYPE, ptx_example, rule
 from tilescope.sentence import printed
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, is_encodable
-
-_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u32 n) { ret; }"
 
 ARGUMENT_COUNT = rule(
     "kernel-arguments",
@@ -39,8 +37,8 @@ ARGUMENT_COUNT = rule(
     limit="{entry} has {wanted:parameter}: {names:, }",
     fix="Pass {wanted:argument}, in the order of the parameters.",
     source="PTX ISA, .entry: kernel parameters",
-    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
-    failing=f'ts.Kernel("{_PTX}").run(1, 32, [7, 8])',
+    passing=f"ts.Kernel({ptx_example('one-number.ptx')}).run(1, 32, [7])",
+    failing=f"ts.Kernel({ptx_example('one-number.ptx')}).run(1, 32, [7, 8])",
 )
 ARGUMENT_KIND = rule(
     "kernel-argument",
@@ -50,8 +48,8 @@ ARGUMENT_KIND = rule(
     limit="{name} is {declared}",
     fix="Pass {wanted}.",
     source="PTX ISA, .entry: kernel parameters",
-    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
-    failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
+    passing=f"ts.Kernel({ptx_example('one-number.ptx')}).run(1, 32, [7])",
+    failing=f"ts.Kernel({ptx_example('one-number.ptx')}).run(1, 32, ['seven'])",
 )
 OTHER_SIZE = ARGUMENT_KIND.worded(
     found="{given_bytes:byte}[[, by ts.pack: {layout}]]",

@@ -12,16 +12,11 @@ from tilescope.errors import Violation, raise_all
 from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.program import Program
 from tilescope.reading import integer, integers, plain_int
-from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.rule import ARGUMENT_RANGE, ptx_example, rule
 from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
 
 Extents = tuple[int, int, int]
 
-_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {directives} {{ ret; }}"
-_PLAIN = _PTX.format(directives="")
-_LOCAL = (
-    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .local .b8 a[SIZE]; .local .b8 b[SIZE]; ret; }"
-)
 _LOCAL_MOST_BYTES = 512 << 10
 _GRID_END = (1 << 31, 1 << 16, 1 << 16)
 
@@ -33,8 +28,8 @@ BLOCK_SIZE = rule(
     limit="{limit_text}",
     fix="Use {block:={allowed}}.",
     source="PTX ISA, .reqntid and .maxntid; CUDA, compute capabilities",
-    passing=f'ts.Kernel("{_PLAIN}").run(1, 1024)',
-    failing=f'ts.Kernel("{_PLAIN}").run(1, 1025)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1024)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1025)",
 )
 NO_BLOCK = BLOCK_SIZE.worded(
     found="no block",
@@ -49,8 +44,8 @@ CLUSTER_SIZE = rule(
     limit="{limit_text}",
     fix="Use {cluster:={allowed}}.",
     source="PTX ISA, .reqnctapercluster; CUDA, cluster dimensions",
-    passing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=2)',
-    failing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=3)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(4, 32, cluster=2)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(4, 32, cluster=3)",
 )
 SHARED_SIZE = rule(
     "launch-shared-memory",
@@ -60,8 +55,8 @@ SHARED_SIZE = rule(
     limit="a block of {arch} has {most} bytes",
     fix="Use smem_bytes <= {left}.",
     source="CUDA, compute capabilities: shared memory of a block",
-    passing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1024)',
-    failing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1 << 20)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1024)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1 << 20)",
 )
 LOCAL_SIZE = rule(
     "launch-local-memory",
@@ -71,8 +66,8 @@ LOCAL_SIZE = rule(
     limit="a thread has at most {most} bytes",
     fix="Put the array in global memory.",
     source="CUDA, compute capabilities: local memory of a thread",
-    passing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "64")).run(1, 32)',
-    failing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "300000")).run(1, 32)',
+    passing=f"ts.Kernel({ptx_example('launch-local-memory.pass.ptx')}).run(1, 32)",
+    failing=f"ts.Kernel({ptx_example('launch-local-memory.fail.ptx')}).run(1, 32)",
 )
 
 

@@ -23,7 +23,7 @@ from tilescope.machine.launch.launch_template import sample_arguments
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.report.run import KernelRun
 from tilescope.ptx.source_name import parameter_name, source_name
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import shortened
 from tilescope.tma.array_file import read_array
 from tilescope.value import Value, hex_field
@@ -32,13 +32,11 @@ Array = npt.NDArray[Any]
 Shown = int | float | str  # numbers as JSON takes them; infinities and NaN as text
 _FIRST_VALUES = 4
 _SHOWN_CHARACTERS = 60  # of an argument; the bytes of a large struct are not shown whole
-_PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
-_LAUNCH = "ts.machine.launch.launch_description.LaunchDescription"
-_LAUNCHED = f"(lambda launch: ts.machine.launch.launching.launched(ts.Kernel({_PTX!r}), launch, lambda file: np.zeros(64, 'u1')))"
-_AT = (
-    f"{_LAUNCH}(grid=(1,), block=(32,), "
-    "memory=(ts.machine.launch.launch_description.MemoryDescription(address={address}, file='a'),)"
-)
+_RUN = "ts.machine.launch.launching.launched"
+_DESCRIPTION = "ts.machine.launch.launch_description.LaunchDescription"
+_RECORDED = "ts.machine.launch.launch_description.MemoryDescription"
+_ZEROS = "lambda file: np.zeros(64, 'u1')"
+_KERNEL = f"ts.Kernel({ptx_example('empty.ptx')})"
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
@@ -48,8 +46,8 @@ LAUNCH_SHAPE_MISSING = rule(
     limit="{entry} does not say it",
     fix="Add {example}.",
     source="CUDA, kernel launch: grid and block dimensions",
-    passing=f"ts.machine.launch.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,), block=(32,)))",
-    failing=f"ts.machine.launch.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,)))",
+    passing=f"{_RUN}({_KERNEL}, {_DESCRIPTION}(grid=(1,), block=(32,)))",
+    failing=f"{_RUN}({_KERNEL}, {_DESCRIPTION}(grid=(1,)))",
 )
 
 LAUNCH_MEMORY = rule(
@@ -60,8 +58,8 @@ LAUNCH_MEMORY = rule(
     limit="{other} lies there",
     fix="Record the launch again: addresses differ from run to run.",
     source="the machine: where shared, local and parameter memory lie among generic addresses",
-    passing=f"{_LAUNCHED}({_AT.format(address=0x7F0000000000)}))",
-    failing=f"{_LAUNCHED}({_AT.format(address=0x7E0000000000)}))",
+    passing=f"{_RUN}({_KERNEL}, {_DESCRIPTION}(grid=1, block=32, memory=[{_RECORDED}(address=0x7F0000000000, file='a')]), {_ZEROS})",
+    failing=f"{_RUN}({_KERNEL}, {_DESCRIPTION}(grid=1, block=32, memory=[{_RECORDED}(address=0x7E0000000000, file='a')]), {_ZEROS})",
 )
 ARGUMENTS_MISSING = ARGUMENT_COUNT.worded(
     found="no arguments",
