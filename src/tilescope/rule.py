@@ -71,7 +71,7 @@ _ROW_MODULES = (
     "sync.mbarrier",
     "pipeline.simulation",
     "ptx",
-    "machine.launch.launching",
+    "machine.launch.described_launch",
     "machine.launch.triton_compiler",
     "machine.launch.cuda_compiler",
     "machine.launch.packing",
