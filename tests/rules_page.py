@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tilescope.rule import RULES
+from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.rule_view import draw_rule
+from tilescope.view.tensor_map_view import violation_words
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "rules.md"
 _LONGEST_EXAMPLE = 400  # characters of an expression; a longer one is left to the rule book
@@ -82,26 +84,21 @@ def belongs(row, section):
     return is_named or is_last or not section.subjects.isdisjoint(row.subjects)
 
 
-def statements(expression):
-    """An expression with a kernel in it, one statement a line."""
-    return re.sub(r"(?<=[;{}]) (?=\S)", "\n", expression).splitlines()
-
-
 def example_lines(row):
     """The two examples, and what is said of the second."""
-    if isinstance(row.passing, str) and isinstance(row.failing, str) and "ts.Kernel(" in row.failing:
+    if isinstance(row.passing, str) and isinstance(row.failing, str) and "\n" in row.failing:
         yield from kernel_lines(row)
     else:
         labelled = [(label, said) for label, said in draw_rule(row)["examples"].rows if label]
         yield from (f"- {label}: {as_code(said)}" for label, said in labelled)
-    said = [text for label, text in draw_rule(row)["examples"].rows if not label]
-    yield from (f"\n> {escaped(text)}" for text in said[:1])
+    yield from (f"\n> {escaped(violation_words(violation))}" for violation in demonstrated(row, row.failing)[:1])
 
 
 def kernel_lines(row):
     """Of two kernels, what sets them apart."""
-    compared = difflib.unified_diff(statements(row.failing), statements(row.passing), lineterm="", n=2)
-    shown = [line for line in compared if not line.startswith(("---", "+++", "@@"))]
+    compared = difflib.unified_diff(row.failing.splitlines(), row.passing.splitlines(), lineterm="", n=2)
+    _, _, _, *lines = compared  # two file names, and where the first difference is
+    shown = [" …" if line.startswith("@@") else line for line in lines]
     yield "The kernel that breaks it, with what would keep it (`+`) and what would not be there (`-`):\n"
     yield "\n".join(["```diff", *shown, "```"])
 

@@ -20,7 +20,8 @@ The four texts are templates (`sentence` has their language); a case with words 
 for all of them: errors, `tilescope explain`, the documentation and the tests read the same table.
 
 An example is a mapping of the arguments of a tensor map (`tensor_map.rules` says what else it may hold), or an
-expression such as 'ts.Swizzle.xor(3, 4, 3)' that raises the violation or gives a sequence of violations.
+expression such as 'ts.Swizzle.xor(3, 4, 3)' that raises the violation or gives a sequence of violations. An example with
+a kernel has its PTX in a file of rule_examples/: NAME.pass.ptx and NAME.fail.ptx, or one file if both run the same kernel.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -49,6 +51,8 @@ from tilescope.value import Row
 Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
+_EXAMPLE_FOLDER = Path(__file__).parent / "rule_examples"
+
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
     "tma",
@@ -67,7 +71,7 @@ _ROW_MODULES = (
     "sync.mbarrier",
     "pipeline.simulation",
     "ptx",
-    "machine.launch.launching",
+    "machine.launch.described_launch",
     "machine.launch.triton_compiler",
     "machine.launch.cuda_compiler",
     "machine.launch.packing",
@@ -227,6 +231,24 @@ def rule(
         fix=fix,
     )
     return RULES.enter(row)
+
+
+def ptx_example(file: str) -> str:
+    """The PTX of a file in rule_examples/ as a Python literal, for the expression of an example.
+
+    >>> print(ptx_example("empty.ptx"))
+    '''// A kernel that returns at once.
+    .version 8.0
+    .target sm_90
+    .address_size 64
+    <BLANKLINE>
+    .visible .entry k()
+    {
+        ret;
+    }
+    '''
+    """
+    return f"'''{(_EXAMPLE_FOLDER / file).read_text('utf-8')}'''"
 
 
 def _frozen_example(example: Example | None) -> Example | None:

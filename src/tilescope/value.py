@@ -52,7 +52,7 @@ _DEFINING_MODULES = (
     "sync.mbarrier",
     "pipeline.simulation",
     "machine.report.line_count",
-    "machine.launch.launching",
+    "machine.launch.described_launch",
     "planner",
     "gpu.bench.benchmark",
     "gpu.driver.environment",

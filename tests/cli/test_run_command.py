@@ -13,7 +13,7 @@ import pytest
 import tilescope as ts
 from tilescope.cli import run
 from tilescope.machine.launch.launch_file import read_launch
-from tilescope.machine.launch.launch_template import launch_template
+from tilescope.machine.launch.launch_template import build_launch_template
 from tilescope.questions.run_page import RUN_FORM
 
 KERNELS = Path(__file__).parent.parent / "golden" / "kernels"
@@ -340,7 +340,7 @@ def test_files_that_a_launch_file_names_lie_beside_it(capsys):
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_template_of_a_recorded_kernel_fits_its_parameters(name):
     kernel = ts.Kernel((KERNELS / f"{name}.ptx").read_text("utf-8"), SEVERAL_ENTRIES.get(name))
-    template = launch_template(kernel, f"{name}.ptx")
+    template = build_launch_template(kernel, f"{name}.ptx")
     assert read_launch(template.text.encode(), "launch.toml") == template.launch
     recorded = json.loads(str(np.load(KERNELS / f"{name}.npz")["launch"]))
     kinds = [one.kind.removesuffix("_argument") for one in template.launch.arguments]

@@ -436,7 +436,7 @@ def test_a_finding_has_the_source_lines_of_both_instructions():
 def test_bytes_that_never_come_name_the_instructions_that_expect_and_bring_them():
     findings = eval(ts.RULES["run-expected-bytes"].failing, {"ts": ts, "np": np})
     (found,) = [finding for finding in findings if finding.rule == "run-expected-bytes"]
-    assert found.values["ptx_lines"] == (1,)  # the example stands on one line
+    assert found.values["ptx_lines"] == (19, 20)  # expect_tx and the bulk copy
 
 
 def test_a_truth_value_is_no_number_of_seconds():

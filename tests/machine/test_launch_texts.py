@@ -6,8 +6,9 @@ import pytest
 
 import tilescope as ts
 from tilescope.data_type import DataType
-from tilescope.machine.launch.argument_making import filled_array, made_arguments
-from tilescope.machine.launch.argument_text import argument_words, read_argument, read_arguments
+from tilescope.machine.launch.argument_builder import build_arguments, fill_array
+from tilescope.machine.launch.argument_text import format_arguments, parse_argument, parse_arguments
+from tilescope.machine.launch.described_launch import run_launch, select_blocks
 from tilescope.machine.launch.launch_description import (
     ArrayArgument,
     BytesArgument,
@@ -16,8 +17,7 @@ from tilescope.machine.launch.launch_description import (
     NumberArgument,
     PointerArgument,
 )
-from tilescope.machine.launch.launch_file import launch_text, read_launch
-from tilescope.machine.launch.launching import chosen_blocks, launched
+from tilescope.machine.launch.launch_file import format_launch, read_launch
 
 COPY = """
 .version 8.0
@@ -81,8 +81,8 @@ COPY = """
     ],
 )
 def test_an_argument_is_read(text, described):
-    assert read_argument(text) == described
-    assert type(getattr(read_argument(text), "value", 0)) is type(getattr(described, "value", 0))
+    assert parse_argument(text) == described
+    assert type(getattr(parse_argument(text), "value", 0)) is type(getattr(described, "value", 0))
 
 
 @pytest.mark.parametrize(
@@ -106,20 +106,20 @@ def test_an_argument_is_read(text, described):
 )
 def test_a_text_that_says_no_argument_is_refused(text, said):
     with pytest.raises(ts.RuleError) as refused:
-        read_argument(text, 3)
+        parse_argument(text, 3)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 800
 
 
 def test_all_wrong_arguments_are_told_at_once():
     with pytest.raises(ts.RuleError) as refused:
-        read_arguments(["seven", "f32:8", "map:0,box=8", "map:9,box=8", "bytes:x"])
+        parse_arguments(["seven", "f32:8", "map:0,box=8", "map:9,box=8", "bytes:x"])
     assert [violation.argument for violation in refused.value.violations] == ["argument 0", "argument 4", "argument 3"]
     assert refused.value.violations[2].limit == "arguments with arrays: 1"  # argument 0 may have been one
 
 
 def test_random_numbers_depend_on_the_place_of_the_argument_alone():
-    first, again = (made_arguments(read_arguments(["f32:100", "f32:100"]), ts.Memory()).arrays for _ in range(2))
+    first, again = (build_arguments(parse_arguments(["f32:100", "f32:100"]), ts.Memory()).arrays for _ in range(2))
     assert (first[0] == again[0]).all()
     assert (first[0] != first[1]).any()
     assert np.abs(first[0]).max() < 10
@@ -127,7 +127,7 @@ def test_random_numbers_depend_on_the_place_of_the_argument_alone():
 
 @pytest.mark.parametrize("name", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 def test_random_integers_are_small(name):
-    array = filled_array(DataType.named(name), (1000,), "random", 0)
+    array = fill_array(DataType.named(name), (1000,), "random", 0)
     assert array.dtype == DataType.named(name).numpy
     assert array.max() == 16
     assert array.min() == (-16 if name.startswith("s") else 0)
@@ -137,21 +137,21 @@ def test_random_integers_are_small(name):
     ("name", "begins_again_at"), [("f16", 2049), ("bf16", 257), ("e4m3", 17), ("e5m2", 9), ("u8", 256), ("s8", 128)]
 )
 def test_counted_numbers_are_exact(name, begins_again_at):
-    array = filled_array(DataType.named(name), (4000,), "arange", 0).astype(np.float64)
+    array = fill_array(DataType.named(name), (4000,), "arange", 0).astype(np.float64)
     assert array[:begins_again_at].tolist() == list(range(begins_again_at))
     assert array[begins_again_at] != begins_again_at
 
 
 def test_a_map_lies_on_the_array_of_the_argument_it_names():
     memory = ts.Memory()
-    made = made_arguments(read_arguments(["map:1,box=64x8,swizzle=128B", "bf16:32x128"]), memory)
+    made = build_arguments(parse_arguments(["map:1,box=64x8,swizzle=128B", "bf16:32x128"]), memory)
     tensor_map, array = made.arguments
     assert tensor_map == ts.TensorMap("bf16", (128, 32), (256,), (64, 8), swizzle="128B", address=memory.place(array))
 
 
 def test_a_map_may_have_an_array_of_its_own_which_others_share():
     memory = ts.Memory()
-    made = made_arguments(read_arguments(["map:f16:64x64,box=64x64", "map:0,box=32x8", "ptr:0+128"]), memory)
+    made = build_arguments(parse_arguments(["map:f16:64x64,box=64x64", "map:0,box=32x8", "ptr:0+128"]), memory)
     first, second, address = made.arguments
     assert first.address == second.address == address - 128 == memory.place(made.arrays[0])
     assert list(made.arrays) == [0]
@@ -159,14 +159,14 @@ def test_a_map_may_have_an_array_of_its_own_which_others_share():
 
 def test_an_im2col_map_is_made_of_its_fields():
     text = "map:0,lower_corner=-1x-1,upper_corner=-1x-1,channels_per_pixel=64,pixels_per_column=64"
-    made = made_arguments(read_arguments(["f16:8x14x14x64", text]), ts.Memory())
+    made = build_arguments(parse_arguments(["f16:8x14x14x64", text]), ts.Memory())
     assert isinstance(made.arguments[1], ts.Im2colMap)
     assert made.arguments[1].dims == (64, 14, 14, 8)
 
 
 def test_what_a_map_breaks_is_told_with_its_argument():
     with pytest.raises(ts.RuleError) as refused:
-        made_arguments(read_arguments(["f16:64x64", "map:0,box=512x64", "map:0", "map:0,bx=8"]), ts.Memory())
+        build_arguments(parse_arguments(["f16:64x64", "map:0,box=512x64", "map:0", "map:0,bx=8"]), ts.Memory())
     said = [str(violation) for violation in refused.value.violations]
     assert "box-range: argument 1: box[0] = 512 elements; 1 to 256 elements. Use 256 and more copies." in said
     assert any("argument-missing: argument 2: no box" in sentence for sentence in said)
@@ -177,7 +177,7 @@ def test_arrays_come_from_files(tmp_path):
     np.save(tmp_path / "plain.npy", np.arange(6, dtype=np.float16).reshape(2, 3))
     np.save(tmp_path / "narrow.npy", np.arange(6).astype(ml_dtypes.bfloat16))
     texts = [f"@{tmp_path}/plain.npy", f"bf16@{tmp_path}/narrow.npy", f"f16:2x3@{tmp_path}/plain.npy"]
-    plain, narrow, described = made_arguments(read_arguments(texts), ts.Memory()).arguments
+    plain, narrow, described = build_arguments(parse_arguments(texts), ts.Memory()).arguments
     assert plain.tolist() == described.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert narrow.dtype == ml_dtypes.bfloat16
     assert narrow.astype(int).tolist() == [0, 1, 2, 3, 4, 5]
@@ -190,12 +190,12 @@ def test_arrays_come_from_files(tmp_path):
 def test_a_file_of_anything_but_integers_and_floats_is_refused(elements, tmp_path):
     np.save(tmp_path / "a.npy", elements)
     with pytest.raises(ts.RuleError, match="an array of a launch has integers or floats"):
-        made_arguments(read_arguments([f"@{tmp_path}/a.npy"]), ts.Memory())
+        build_arguments(parse_arguments([f"@{tmp_path}/a.npy"]), ts.Memory())
 
 
 def test_a_single_number_in_a_file_is_an_array_of_one_element(tmp_path):
     np.save(tmp_path / "a.npy", np.float32(7))
-    (array,) = made_arguments(read_arguments([f"@{tmp_path}/a.npy"]), ts.Memory()).arguments
+    (array,) = build_arguments(parse_arguments([f"@{tmp_path}/a.npy"]), ts.Memory()).arguments
     assert array.shape == (1,)
 
 
@@ -211,7 +211,7 @@ def test_files_that_do_not_fit_are_told_with_what_would(tmp_path):
         f"@{tmp_path}/text.npy",
     ]
     with pytest.raises(ts.RuleError) as refused:
-        made_arguments(read_arguments(texts), ts.Memory())
+        build_arguments(parse_arguments(texts), ts.Memory())
     said = [str(violation) for violation in refused.value.violations]
     assert "No such file" in said[0]
     assert f"Write float16:2x3@{tmp_path}/a.npy" in said[1]
@@ -230,12 +230,12 @@ def test_files_that_do_not_fit_are_told_with_what_would(tmp_path):
 )
 def test_arrays_that_cannot_be_made_are_refused(text, said):
     with pytest.raises(ts.RuleError, match=said):
-        made_arguments(read_arguments([text]), ts.Memory())
+        build_arguments(parse_arguments([text]), ts.Memory())
 
 
 def test_an_address_outside_its_array_is_refused():
     with pytest.raises(ts.RuleError, match="points at byte 9 of argument 0; its array has 8 bytes"):
-        made_arguments(read_arguments(["f32:2", "ptr:0+9"]), ts.Memory())
+        build_arguments(parse_arguments(["f32:2", "ptr:0+9"]), ts.Memory())
 
 
 LAUNCHES = [
@@ -265,7 +265,7 @@ LAUNCHES = [
 
 @pytest.mark.parametrize("launch", LAUNCHES, ids=range(len(LAUNCHES)))
 def test_a_launch_file_leads_back(launch):
-    assert read_launch(launch_text(launch).encode(), "launch.toml") == launch
+    assert read_launch(format_launch(launch).encode(), "launch.toml") == launch
     assert LaunchDescription.from_dict(launch.to_dict()) == launch
 
 
@@ -340,13 +340,13 @@ def test_what_is_no_launch_file_is_refused(content):
     ],
 )
 def test_blocks_are_chosen(blocks, grid, chosen):
-    found = chosen_blocks(blocks, grid)
+    found = select_blocks(blocks, grid)
     assert (None if found is None else set(found)) == chosen
 
 
 def test_a_described_launch_says_which_arrays_changed():
-    launch = LaunchDescription(grid=(2,), block=(32,), arguments=read_arguments(["s32:64:zeros", "s32:64:arange"]))
-    done = launched(ts.Kernel(COPY), launch)
+    launch = LaunchDescription(grid=(2,), block=(32,), arguments=parse_arguments(["s32:64:zeros", "s32:64:arange"]))
+    done = run_launch(ts.Kernel(COPY), launch)
     assert done.run.outcome == "finished"
     assert done.arrays[0].tolist() == list(range(64))
     (output,) = done.outputs
@@ -356,25 +356,25 @@ def test_a_described_launch_says_which_arrays_changed():
 
 def test_only_the_chosen_blocks_run():
     launch = LaunchDescription(
-        grid=(3,), block=(32,), blocks="corners", arguments=read_arguments(["s32:96:zeros", "s32:96:ones"])
+        grid=(3,), block=(32,), blocks="corners", arguments=parse_arguments(["s32:96:zeros", "s32:96:ones"])
     )
-    done = launched(ts.Kernel(COPY), launch)
+    done = run_launch(ts.Kernel(COPY), launch)
     assert done.arrays[0].tolist() == [1] * 32 + [0] * 32 + [1] * 32
 
 
 def test_infinities_and_nan_are_words_in_an_output(tmp_path):
     np.save(tmp_path / "a.npy", np.array([np.nan, np.inf, -np.inf, *range(29)], np.float32))
-    arguments = read_arguments(["f32:32:zeros", f"@{tmp_path}/a.npy"])
-    (output,) = launched(ts.Kernel(COPY), LaunchDescription(grid=(1,), block=(32,), arguments=arguments)).outputs
+    arguments = parse_arguments(["f32:32:zeros", f"@{tmp_path}/a.npy"])
+    (output,) = run_launch(ts.Kernel(COPY), LaunchDescription(grid=(1,), block=(32,), arguments=arguments)).outputs
     assert (output.first, output.least, output.most, output.nans) == (("nan", "inf", "-inf", 1.0), "-inf", "inf", 1)
 
 
 def test_the_blocks_of_a_kernel_that_requires_them_need_not_be_said():
     kernel = ts.Kernel(COPY.replace(".param .u64 in) {", ".param .u64 in) .reqntid 32 {"))
-    arguments = read_arguments(["s32:32:zeros", "s32:32:ones"])
-    assert launched(kernel, LaunchDescription(grid=(1,), arguments=arguments)).run.outcome == "finished"
+    arguments = parse_arguments(["s32:32:zeros", "s32:32:ones"])
+    assert run_launch(kernel, LaunchDescription(grid=(1,), arguments=arguments)).run.outcome == "finished"
     with pytest.raises(ts.RuleError, match="launch-missing: no grid"):
-        launched(kernel, LaunchDescription(arguments=arguments))
+        run_launch(kernel, LaunchDescription(arguments=arguments))
 
 
 @pytest.mark.parametrize("arguments", [[1e9, 1.0], [1.0, 1e300], [1.0, 10**400], [1.0, 1j], [1.0, "1.0"]])
@@ -395,9 +395,9 @@ def test_a_number_that_a_float_parameter_cannot_hold_is_refused(arguments):
     ],
 )
 def test_arguments_are_written_as_they_are_read(words):
-    assert argument_words(read_arguments(words)) == words
+    assert format_arguments(parse_arguments(words)) == words
 
 
 def test_a_name_is_written_as_the_number_of_its_argument():
     named = (PointerArgument(array="a", offset_bytes=4), ArrayArgument(name="a", data_type="f32", shape=(8,)))
-    assert argument_words(named) == ("ptr:1+4", "f32:8")
+    assert format_arguments(named) == ("ptr:1+4", "f32:8")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.launch.launch_archive import archive_bytes, read_archive
+from tilescope.machine.launch.described_launch import run_launch
+from tilescope.machine.launch.launch_archive import read_archive, write_archive
 from tilescope.machine.launch.launch_description import BytesArgument, LaunchDescription, MemoryDescription
-from tilescope.machine.launch.launch_file import launch_text, read_launch
-from tilescope.machine.launch.launching import launched
+from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.memory import contents_of
 
 RECORDINGS = Path(__file__).parent.parent / "golden" / "recordings"
@@ -18,7 +18,7 @@ RECORDINGS = Path(__file__).parent.parent / "golden" / "recordings"
 def replayed(name):
     archive = read_archive((RECORDINGS / f"{name}.launch").read_bytes(), name)
     kernel = ts.Kernel((RECORDINGS / f"{name}.ptx").read_text(), archive.launch.entry)
-    return launched(kernel, archive.launch, archive.array)
+    return run_launch(kernel, archive.launch, archive.read_array)
 
 
 @pytest.mark.parametrize("name", ["matmul_tma", pytest.param("gemm_kernel", marks=pytest.mark.slow)])
@@ -68,24 +68,24 @@ def chained(after):
 
 def test_pointers_inside_recorded_memory_are_followed():
     launch, arrays = chained(after=42)
-    done = launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+    done = run_launch(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
     assert [(one.changed_bytes, one.differing_bytes) for one in done.memory] == [(0, 0), (1, 0)]
     assert arrays["memory1.npy"].view(np.uint32).tolist() == [41]  # the recording itself stays as it was
 
 
 def test_a_byte_that_differs_from_the_cards_is_named():
     launch, arrays = chained(after=42 + (1 << 8))
-    done = launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+    done = run_launch(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
     assert (done.memory[1].differing_bytes, done.memory[1].first_difference) == (1, NUMBER + 1)
 
 
 def test_memory_of_a_launch_file_is_written_and_read_again():
     launch, arrays = chained(after=42)
-    assert read_launch(launch_text(launch).encode(), "launch.toml") == launch
-    archive = read_archive(archive_bytes(launch, arrays), "k.launch")
+    assert read_launch(format_launch(launch).encode(), "launch.toml") == launch
+    archive = read_archive(write_archive(launch, arrays), "k.launch")
     assert archive.launch == launch
-    assert archive.array("memory1.npy").tolist() == [41, 0, 0, 0]
-    assert archive_bytes(launch, arrays) == archive_bytes(launch, arrays)
+    assert archive.read_array("memory1.npy").tolist() == [41, 0, 0, 0]
+    assert write_archive(launch, arrays) == write_archive(launch, arrays)
 
 
 @pytest.mark.parametrize("address", [0x7C00_0000_0000 - 4, 0x7D00_1000_0000, 0x7E00_0000_0000])
@@ -93,21 +93,21 @@ def test_memory_in_a_window_of_the_machine_is_refused(address):
     memory = (MemoryDescription(address=address, file="a"),)
     launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=memory)
     with pytest.raises(ts.RuleError, match="launch-memory"):
-        launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
+        run_launch(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
 def test_memory_that_overlaps_is_refused():
     both = tuple(MemoryDescription(address=POINTER + offset, file="a") for offset in (0, 63))
     launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=both)
     with pytest.raises(ts.RuleError, match=r"launch-memory: 64 bytes at .*; other memory of the launch lies there"):
-        launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
+        run_launch(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
 def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused():
     launch, arrays = chained(after=42)
     arrays["after1.npy"] = np.zeros(7, np.uint8)
     with pytest.raises(ts.RuleError, match=r"after1\.npy has 7 bytes; the memory at 0x7f5dc6000000 has 4 bytes"):
-        launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+        run_launch(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
 
 
 @pytest.mark.parametrize("address", ['"-0x10"', "-16", '"0x200000000000000"', '"here"', "[]"])
@@ -119,9 +119,9 @@ def test_an_address_that_no_card_has_is_refused(address):
 
 def test_a_file_that_is_not_in_the_archive_is_named():
     launch, arrays = chained(after=42)
-    archive = read_archive(archive_bytes(launch, {"memory0.npy": arrays["memory0.npy"]}), "k.launch")
+    archive = read_archive(write_archive(launch, {"memory0.npy": arrays["memory0.npy"]}), "k.launch")
     with pytest.raises(ts.RuleError, match=r"memory1\.npy: not in the archive"):
-        launched(ts.Kernel(ADD_ONE), archive.launch, archive.array)
+        run_launch(ts.Kernel(ADD_ONE), archive.launch, archive.read_array)
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04", b"PK\x03\x04" + bytes(60)])
@@ -131,7 +131,7 @@ def test_a_broken_archive_is_refused(content):
 
 
 def test_an_archive_without_a_launch_is_refused():
-    content = archive_bytes(LaunchDescription(grid=(1,)), {}).replace(b"launch.toml", b"lunch.tomll")
+    content = write_archive(LaunchDescription(grid=(1,)), {}).replace(b"launch.toml", b"lunch.tomll")
     with pytest.raises(ts.RuleError, match=r"an archive without launch\.toml"):
         read_archive(content, "k.launch")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.machine.launch.argument_signature import signature_of
-from tilescope.machine.launch.host_array import host_array
+from tilescope.machine.launch.host_array import as_host_array
 from tilescope.machine.launch.launch_description import ArrayArgument, PointerArgument
-from tilescope.machine.launch.triton_host import Scratch, TritonDescriptor, TritonHost, bound_number, bound_value
-from tilescope.machine.launch.triton_signature import parameter_of, read_signature
+from tilescope.machine.launch.triton_host import Scratch, TritonDescriptor, TritonHost, bind_value, encode_number
+from tilescope.machine.launch.triton_parameter import parse_parameter
+from tilescope.machine.launch.triton_signature import infer_signature, read_signature
 
 MAP_OF_64 = TritonDescriptor("float16", (64, 64), "128B", 2, is_im2col=False, is_padded=False)
 
@@ -40,7 +40,7 @@ def host(*types, descriptors=(), scratch=((0, 1), (0, 1)), cluster_blocks=1, **m
     return TritonHost(
         version="3.9.0",
         arch="sm_90",
-        parameters=tuple(parameter_of(f"p{number}", told) for number, told in enumerate(types)),
+        parameters=tuple(parse_parameter(f"p{number}", told) for number, told in enumerate(types)),
         threads=128,
         smem_bytes=1024,
         cluster_blocks=cluster_blocks,
@@ -51,7 +51,7 @@ def host(*types, descriptors=(), scratch=((0, 1), (0, 1)), cluster_blocks=1, **m
 
 
 def bound(made, arguments, ptx_parameters, memory=None, programs=(1, 1, 1)):
-    return made.bound(arguments, memory or ts.Memory(), programs, ptx_parameters, "k")
+    return made.bind(arguments, memory or ts.Memory(), programs, ptx_parameters, "k")
 
 
 def test_types_stand_in_the_order_of_parameters_without_constexprs():
@@ -77,7 +77,7 @@ def test_a_parameter_that_is_1_is_compiled_in_and_still_an_argument():
 def test_an_address_in_no_argument_has_no_type(place):
     array = ArrayArgument(data_type="f16", shape=(4,))
     with pytest.raises(ts.RuleError, match="argument 1 has no type that Triton knows"):
-        signature_of([array, PointerArgument(array=place)])
+        infer_signature([array, PointerArgument(array=place)])
 
 
 def test_defaults_of_constexprs_are_taken():
@@ -125,10 +125,10 @@ def test_every_mistake_of_a_signature_is_told_at_once():
     ],
 )
 def test_numbers_have_the_bytes_of_their_type(told, number, content):
-    assert bound_number(parameter_of("n", told), number).hex() == content
+    assert encode_number(parse_parameter("n", told), number).hex() == content
     assert (
-        bound_number(
-            parameter_of("n", told), np.float64(number) if "p" in told or "b" in told else np.int64(number)
+        encode_number(
+            parse_parameter("n", told), np.float64(number) if "p" in told or "b" in told else np.int64(number)
         ).hex()
         == content
     )
@@ -137,28 +137,28 @@ def test_numbers_have_the_bytes_of_their_type(told, number, content):
 @pytest.mark.parametrize(("told", "number"), [("i8", 256), ("i32", 1.5), ("i32", "7"), ("fp32", "7"), ("i32:16", 8)])
 def test_a_number_that_does_not_fit_is_refused(told, number):
     with pytest.raises(ts.RuleError, match="triton-argument"):
-        bound_number(parameter_of("n", told), number)
+        encode_number(parse_parameter("n", told), number)
 
 
 def test_a_pointer_takes_arrays_addresses_and_none():
     memory, array = ts.Memory(), np.zeros(8, np.float16)
-    pointer = parameter_of("a", "*fp16")
+    pointer = parse_parameter("a", "*fp16")
     address = memory.place(array)
-    assert bound_value(pointer, array, memory) == bound_value(pointer, address, memory) == address
-    assert bound_value(pointer, None, memory) == 0
+    assert bind_value(pointer, array, memory) == bind_value(pointer, address, memory) == address
+    assert bind_value(pointer, None, memory) == 0
 
 
 def test_an_array_whose_address_triton_may_not_count_on_is_refused():
     memory, array = ts.Memory(), np.zeros(8, np.float16)
     memory.place(array)
     with pytest.raises(ts.RuleError, match=r'compiled for a multiple of 16\. .*"\*fp16:1"'):
-        bound_value(parameter_of("a", "*fp16"), array[1:], memory)
-    assert bound_value(parameter_of("a", "*fp16:1"), array[1:], memory) % 16 == 2
+        bind_value(parse_parameter("a", "*fp16"), array[1:], memory)
+    assert bind_value(parse_parameter("a", "*fp16:1"), array[1:], memory) % 16 == 2
 
 
 def test_elements_of_another_type_are_refused():
     with pytest.raises(ts.RuleError, match=r"a has elements of float32; the signature says \*fp16"):
-        bound_value(parameter_of("a", "*fp16"), np.zeros(8, np.float32), ts.Memory())
+        bind_value(parse_parameter("a", "*fp16"), np.zeros(8, np.float32), ts.Memory())
 
 
 def test_a_descriptor_is_its_map_its_shape_and_its_strides():
@@ -251,15 +251,15 @@ def test_every_argument_that_does_not_fit_is_told():
 
 def test_a_tensor_shares_its_bytes_whatever_its_type():
     array = np.zeros((4, 8), ml_dtypes.bfloat16)
-    shared = host_array(Tensor(array, "torch.bfloat16"))
+    shared = as_host_array(Tensor(array, "torch.bfloat16"))
     shared[1, 2] = 3
     assert (array[1, 2], shared.dtype, shared.shape) == (3, array.dtype, (4, 8))
-    assert host_array(Tensor(np.zeros(3, np.float32), "torch.float32")).dtype == np.float32
+    assert as_host_array(Tensor(np.zeros(3, np.float32), "torch.float32")).dtype == np.float32
 
 
 def test_a_tensor_lives_as_long_as_its_array():
     tensor = Tensor(np.arange(1000, dtype=np.int64), "torch.int64")
-    shared = host_array(tensor)
+    shared = as_host_array(tensor)
     del tensor
     assert shared.sum() == 999 * 500
 

@@ -273,11 +273,11 @@ NARROW_BITS = {"of_s4": 4, "of_b1": 1}
 
 @pytest.mark.slow
 def test_every_type_of_cuda_is_compiled_and_right(require):
-    from tilescope.machine.launch.cuda_compiler import by_nvrtc
+    from tilescope.machine.launch.cuda_compiler import compile_with_nvrtc
 
     require("nvrtc")
     file = HERE / "wmma_types.cu"
-    ptx = by_nvrtc(file.read_bytes(), file.name, "sm_90a").ptx
+    ptx = compile_with_nvrtc(file.read_bytes(), file.name, "sm_90a").ptx
     random = np.random.default_rng(3)
     for name, ((m, n, k), least, largest, element, of_sums) in TYPES.items():
         a = random.integers(least, largest + 1, (m, k))

@@ -24,8 +24,8 @@ from public_source import kernel_of
 from triton_launches import TRITON_LAUNCHES
 
 import tilescope as ts
-from tilescope.machine.launch.argument_making import array_of
-from tilescope.machine.launch.argument_text import read_argument
+from tilescope.machine.launch.argument_builder import build_array
+from tilescope.machine.launch.argument_text import parse_argument
 from tilescope.machine.launch.launch_description import ArrayArgument
 
 TRITON_TYPES = {
@@ -49,14 +49,14 @@ def taken(word, index, is_gluon):
     """(argument, type in the signature) of one word: f32:64x64, desc:f16:128x64/64x32, 7, 1.5."""
     if word.startswith("desc:"):
         array_word, _, block = word.removeprefix("desc:").partition("/")
-        described = read_argument(array_word, index)
+        described = parse_argument(array_word, index)
         shape = [int(extent) for extent in block.split("x")]
         end = f",{layout_of(shape, described.data_type)!r}>" if is_gluon else ">"
         element = TRITON_TYPES[described.data_type]
-        return array_of(described, index), f"tensordesc<{element}[{','.join(map(str, shape))}]{end}"
-    described = read_argument(word, index)
+        return build_array(described, index), f"tensordesc<{element}[{','.join(map(str, shape))}]{end}"
+    described = parse_argument(word, index)
     if isinstance(described, ArrayArgument):
-        return array_of(described, index), f"*{TRITON_TYPES[described.data_type]}"
+        return build_array(described, index), f"*{TRITON_TYPES[described.data_type]}"
     if isinstance(described.value, float):
         return described.value, "fp32"
     hint = ":1" if described.value == 1 else ":16" if described.value and described.value % 16 == 0 else ""

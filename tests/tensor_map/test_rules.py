@@ -46,6 +46,16 @@ def test_the_passing_example_keeps_the_rule_and_the_failing_one_breaks_it(rule):
     assert {each.severity for each in found} == {rule.severity}
 
 
+def test_every_kernel_of_the_examples_belongs_to_a_rule_and_says_what_it_shows():
+    expressions = [str(example) for rule in RULES for example in (rule.passing, rule.failing)]
+    files = sorted((Path(ts.__file__).parent / "rule_examples").iterdir())
+    assert files
+    for file in files:
+        text = file.read_text("utf-8")
+        assert text.startswith("// "), file.name
+        assert any(text in expression for expression in expressions), file.name
+
+
 @named(MAP_RULES)
 def test_the_passing_example_is_a_sound_map(rule):
     assert broken(rule.passing) == set()

@@ -6,7 +6,7 @@ import pytest
 
 from tilescope import view
 from tilescope.errors import Violation
-from tilescope.machine.launch.launching import OutputArray
+from tilescope.machine.launch.described_launch import OutputArray
 from tilescope.machine.report.outcome import outcome_sentence
 from tilescope.machine.report.run import InstructionCount, KernelRun
 

@@ -61,18 +61,18 @@ def kernel_place(place: str) -> tuple[Path, str]:
 
 def _only_kernel(module: ModuleType, path: Path) -> str:
     """The only kernel of a module, where none is named."""
-    from tilescope.machine.launch.triton_compiler import kernel_names
+    from tilescope.machine.launch.triton_compiler import list_kernels
 
-    names = kernel_names(module)
+    names = list_kernels(module)
     if len(names) != 1:
         raise click.UsageError(f"say which function of {path.name}: {path}:FUNCTION. {_kernels_in_words(module)}")
     return names[0]
 
 
 def _kernels_in_words(module: ModuleType) -> str:
-    from tilescope.machine.launch.triton_compiler import kernel_names
+    from tilescope.machine.launch.triton_compiler import list_kernels
 
-    names = kernel_names(module)
+    names = list_kernels(module)
     if not names:
         return "It has no function of @triton.jit or @gluon.jit."
     return f"Its functions of @triton.jit and @gluon.jit: {', '.join(names)}."

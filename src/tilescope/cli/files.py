@@ -233,7 +233,7 @@ def with_launch(asked: Asked) -> Asked:
     content = read_input(name, LARGEST_LAUNCH_BYTES)
     if is_archive(content):
         archive = read_archive(content, shown)
-        asked = asked.saying(described=archive.launch, read_array=archive.array, folders=(folder,))
+        asked = asked.saying(described=archive.launch, read_array=archive.read_array, folders=(folder,))
     else:
         launch = read_launch(content, shown)
         asked = asked.saying(
@@ -274,12 +274,12 @@ def with_compiled(asked: Asked) -> Asked:
 
 def _signature(asked: Asked) -> str:
     """The types of a Triton kernel's parameters: as said, or those of the arguments."""
-    from tilescope.machine.launch.argument_signature import signature_of
-    from tilescope.machine.launch.argument_text import read_arguments
+    from tilescope.machine.launch.argument_text import parse_arguments
+    from tilescope.machine.launch.triton_signature import infer_signature
 
     if "signature" in asked:
         return str(asked["signature"])
-    arguments = read_arguments(asked["args"]) if "args" in asked else ()
+    arguments = parse_arguments(asked["args"]) if "args" in asked else ()
     if "described" in asked and not arguments:
         arguments = asked["described"].arguments
     if not arguments:
@@ -287,7 +287,7 @@ def _signature(asked: Asked) -> str:
             "a kernel of Triton is compiled for the types of its parameters: give its arguments, such as "
             '--arg f16:1024 --arg 1024, or --signature "*fp16, i32".'
         )
-    return signature_of(arguments)
+    return infer_signature(arguments)
 
 
 def read_array_beside(folder: Path, name: str) -> Array:

@@ -23,7 +23,7 @@ from tilescope.machine.instructions.scalar import decode_contraction, keep_facto
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, Lanes
 from tilescope.sync.events import LoadedRegisterAccess, RegisterAccess
 
@@ -37,8 +37,8 @@ UNSUPPORTED = rule(
     limit="{reason}",
     fix="Remove the instruction, or write it with others.",
     source="PTX ISA; the instructions that the machine has",
-    passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { ret; }")',
-    failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .reg .b32 %r; suld %r; }")',
+    passing=f"ts.Kernel({ptx_example('ptx-unsupported.pass.ptx')})",
+    failing=f"ts.Kernel({ptx_example('ptx-unsupported.fail.ptx')})",
 )
 
 

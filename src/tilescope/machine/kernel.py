@@ -19,14 +19,13 @@ import numpy as np
 
 from tilescope.arch import Arch
 from tilescope.machine.assembly import assemble
-from tilescope.machine.bound import Bound
 from tilescope.machine.edits.barrier_advice import barrier_advice
 from tilescope.machine.edits.remedy import try_remedies
 from tilescope.machine.edits.trial import COPIED_BYTES, Before
-from tilescope.machine.entry import chosen_entry
-from tilescope.machine.launch.kernel_arguments import Argument, Parameters
+from tilescope.machine.launch.entry_choice import choose_entry
+from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments, Parameters
 from tilescope.machine.launch.launch import Launch, place_variables
-from tilescope.machine.launch.launch_shape import AskedShape, Extents, extents, launch_shape
+from tilescope.machine.launch.launch_shape import Extents, RequestedShape, read_extents, resolve_launch_shape
 from tilescope.machine.launch.triton_host import TritonHost
 from tilescope.machine.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.memory import Memory, contents_of
@@ -82,7 +81,7 @@ class Kernel:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
         self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
-        self._function = chosen_entry(self.module, entry)
+        self._function = choose_entry(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
     @classmethod
@@ -214,7 +213,7 @@ class Kernel:
         seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
         own_memory = _memory(memory)
-        shape = launch_shape(self.program, card_arch, self._asked_shape(grid, block, cluster, smem_bytes))
+        shape = resolve_launch_shape(self.program, card_arch, self._asked_shape(grid, block, cluster, smem_bytes))
         watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
         parameters = Parameters(self.program, own_memory)
         bound = self._bound(args, own_memory, grid)
@@ -258,24 +257,24 @@ class Kernel:
         block: int | Sequence[int] | None,
         cluster: int | Sequence[int] | None,
         smem_bytes: int | None,
-    ) -> AskedShape:
+    ) -> RequestedShape:
         """The shape of a launch; what the call leaves out comes from the kernel, if it says so."""
         host = self.host
         if host is not None:
-            grid = host.grid(extents("grid", grid))
+            grid = host.grid(read_extents("grid", grid))
             block = host.threads if block is None else block
             cluster = host.cluster if cluster is None else cluster
             smem_bytes = host.smem_bytes if smem_bytes is None else smem_bytes
         if block is None:
             block = self._function.required_threads
-        return AskedShape(grid, block, cluster, 0 if smem_bytes is None else smem_bytes)
+        return RequestedShape(grid, block, cluster, 0 if smem_bytes is None else smem_bytes)
 
-    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> Bound:
+    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
         """The arguments of the PTX: those of the call, or what Triton's host makes of them."""
         if self.host is None:
-            return Bound(args, args)
-        programs = extents("grid", grid)
-        return self.host.bound(args, memory, programs, len(self.parameters), self.entry)
+            return BoundArguments(args, args)
+        programs = read_extents("grid", grid)
+        return self.host.bind(args, memory, programs, len(self.parameters), self.entry)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
-from tilescope.machine.launch.host_array import host_array
+from tilescope.machine.launch.host_array import as_host_array
 from tilescope.reading import integers
 from tilescope.sentence import counted
 from tilescope.sync.address import GLOBAL_START, Addresses
@@ -260,7 +260,7 @@ class Memory:
         A part of a placed array lies inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
         a store to it is a fault.
         """
-        return self._contents.place(host_array(array))
+        return self._contents.place(as_host_array(array))
 
     def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
         """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
@@ -272,7 +272,7 @@ class Memory:
         """
         address = self.place(array)
         box_shape = integers("box", box)[::-1]
-        return TensorMap.from_array(host_array(array), box_shape, address=address, **options)
+        return TensorMap.from_array(as_host_array(array), box_shape, address=address, **options)
 
 
 def contents_of(memory: Memory) -> GlobalMemory:

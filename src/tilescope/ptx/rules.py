@@ -7,16 +7,9 @@ Every refusal names the line and the column of the text at which it stopped maki
 
 from __future__ import annotations
 
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 
 _PLACE = "line {line}, column {column}"
-_HEAD = ".version 8.0 .target sm_90 .address_size 64 "
-
-
-def _example(text: str) -> str:
-    """The call that reads a text."""
-    return f"ts.ptx.read_module({_HEAD + text!r})"
-
 
 SYNTAX = rule(
     "ptx-syntax",
@@ -26,8 +19,8 @@ SYNTAX = rule(
     limit="expected {expected}",
     fix="Write {expected} there.",
     source="PTX ISA, Syntax and Directives",
-    passing=_example(".entry k() { ret; }"),
-    failing=_example(".entry k() { ret }"),
+    passing=f"ts.ptx.read_module({ptx_example('ptx-syntax.pass.ptx')})",
+    failing=f"ts.ptx.read_module({ptx_example('ptx-syntax.fail.ptx')})",
 )
 CHARACTER = SYNTAX.worded(
     found=_PLACE + ": character {character!r}",
@@ -55,8 +48,8 @@ NAME = rule(
     limit="registers and variables are declared before they are used, labels stand in the same or an outer scope",
     fix="[[Did you mean {nearest}? ]]Declare {name}, or use a name that is declared.",
     source="PTX ISA, Identifiers; State Spaces; Labels",
-    passing=_example(".entry k() { .reg .b32 %r<2>; mov.u32 %r1, %tid.x; }"),
-    failing=_example(".entry k() { .reg .b32 %r<2>; mov.u32 %r2, %tid.x; }"),
+    passing=f"ts.ptx.read_module({ptx_example('ptx-name.pass.ptx')})",
+    failing=f"ts.ptx.read_module({ptx_example('ptx-name.fail.ptx')})",
 )
 DECLARED_AGAIN = NAME.worded(
     found=_PLACE + ": {name} is declared again",
@@ -86,8 +79,8 @@ TYPE = rule(
     limit="the types are {known:, }",
     fix="Use one of them.",
     source="PTX ISA, Fundamental Types",
-    passing=_example(".entry k() { .reg .b32 %r<2>; }"),
-    failing=_example(".entry k() { .reg .b33 %r<2>; }"),
+    passing=f"ts.ptx.read_module({ptx_example('ptx-type.pass.ptx')})",
+    failing=f"ts.ptx.read_module({ptx_example('ptx-type.fail.ptx')})",
 )
 NO_PREDICATE = TYPE.worded(
     found=_PLACE + ": {name} has type .{type}",
@@ -115,8 +108,8 @@ LIMIT = rule(
     limit="at most {most}",
     fix="Use {most} or fewer.",
     source="PTX ISA, State Spaces; CUDA C++ Programming Guide, Compute Capabilities; the reader's own limits",
-    passing=_example(".entry k() { .reg .b32 %r<1048576>; }"),
-    failing=_example(".entry k() { .reg .b32 %r<2147483648>; }"),
+    passing=f"ts.ptx.read_module({ptx_example('ptx-limit.pass.ptx')})",
+    failing=f"ts.ptx.read_module({ptx_example('ptx-limit.fail.ptx')})",
 )
 ADDRESS_SIZE = LIMIT.worded(
     found=_PLACE + ": .address_size {bits}",

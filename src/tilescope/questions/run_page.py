@@ -15,10 +15,10 @@ from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch.argument_text import argument_words
+from tilescope.machine.launch.argument_text import format_arguments
+from tilescope.machine.launch.described_launch import run_launch
 from tilescope.machine.launch.launch_description import ALL, LaunchDescription, own_array
-from tilescope.machine.launch.launch_file import launch_text, read_launch
-from tilescope.machine.launch.launching import launched
+from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.report.run import KernelRun
 from tilescope.questions.call import Call
 from tilescope.questions.page import ListedLine, PageForm
@@ -78,7 +78,7 @@ def _asking(asked: Asked) -> Asked:
     owned = [(index, own_array(one)) for index, one in enumerate(described.arguments)]
     named = [(index, array.file) for index, array in owned if array is not None and array.file]
     raise_all([NO_FILES.violation(index=index, file=file) for index, file in named])
-    arguments = argument_words(described.arguments)
+    arguments = format_arguments(described.arguments)
     blocks = described.blocks if isinstance(described.blocks, tuple) else (described.blocks,)
     is_drawn = asked.get("draw") == SMEM_PICTURE
     return asked.saying(
@@ -133,13 +133,18 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     """The Python that runs the kernel."""
     entry = {} if "entry" not in asked else {"entry": asked["entry"]}
     kernel = Call(Kernel, (asked["ptx"],), entry, "kernel")
-    content = f"{launch_text(launch)}\n".encode()
+    content = f"{format_launch(launch)}\n".encode()
     described = Call(
         read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch.launch_file"
     )
     options = {**picture_options(asked), "remedies": False}
     return Call(
-        launched, (kernel, described), options, "run", module="tilescope.machine.launch.launching", attribute="run"
+        run_launch,
+        (kernel, described),
+        options,
+        "run",
+        module="tilescope.machine.launch.described_launch",
+        attribute="run",
     )
 
 

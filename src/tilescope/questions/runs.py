@@ -13,10 +13,11 @@ import numpy.typing as npt
 from tilescope.arch import ARCH
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch.argument_text import read_arguments
+from tilescope.machine.launch.argument_text import parse_arguments
+from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
 from tilescope.machine.launch.launch_description import ALL, CORNERS, Blocks, LaunchDescription
-from tilescope.machine.launch.launch_template import launch_template
-from tilescope.machine.launch.launching import Launched, MemoryOutcome, launched
+from tilescope.machine.launch.launch_template import build_launch_template
+from tilescope.machine.launch.recorded_memory import MemoryOutcome
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import error_sentence, outcome_sentence, what_ran
 from tilescope.machine.report.run import KernelRun
@@ -75,7 +76,7 @@ def answer(asked: Asked) -> Answer:
     launch = launch_of(said, asked)
     picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(
+    done = run_launch(
         kernel,
         launch,
         asked["read_array"],
@@ -123,12 +124,12 @@ def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
     """A launch file for the kernel to start from."""
     refuse(kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes.")
     file_name = "" if "made_kernel" in asked else PurePath(asked["kernel"]).name
-    template = launch_template(kernel, file_name)
+    template = build_launch_template(kernel, file_name)
     first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
     return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 
-def _facts(asked: Asked, done: Launched, proof: _Proof | None) -> dict[str, object]:
+def _facts(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> dict[str, object]:
     """What --json has beside the run's own data."""
     run = done.run
     facts: dict[str, object] = {
@@ -147,7 +148,7 @@ def _facts(asked: Asked, done: Launched, proof: _Proof | None) -> dict[str, obje
     return facts
 
 
-def _is_as_hoped(asked: Asked, done: Launched, proof: _Proof | None) -> bool:
+def _is_as_hoped(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> bool:
     """Whether the run finished without an error, is proven where that was asked for, and left what the card left."""
     run = done.run
     if run.outcome != "finished" or any(finding.severity == "error" for finding in run.findings):
@@ -157,12 +158,12 @@ def _is_as_hoped(asked: Asked, done: Launched, proof: _Proof | None) -> bool:
     return not (run.exact and _differing(done))
 
 
-def _differing(done: Launched) -> list[MemoryOutcome]:
+def _differing(done: LaunchOutcome) -> list[MemoryOutcome]:
     """Recorded memory that holds something else here than on the card."""
     return [one for one in done.memory if one.differing_bytes]
 
 
-def _replayed(done: Launched) -> str:
+def _replayed(done: LaunchOutcome) -> str:
     """How the memory of a recorded launch came out beside the card's."""
     compared = [one for one in done.memory if one.differing_bytes is not None]
     lines = []
@@ -231,7 +232,7 @@ def _is_proven(proof: _Proof | None) -> bool:
 
 
 class PictureOptions(TypedDict, total=False):
-    """What `launched` takes to make a picture of shared memory."""
+    """What `run_launch` takes to make a picture of shared memory."""
 
     smem_block: tuple[int, ...]
     smem_at: str | None
@@ -256,7 +257,7 @@ def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
     """What the launch file says, with what the command line says in its place."""
     options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
     if "args" in asked:
-        options["arguments"] = read_arguments(asked["args"])
+        options["arguments"] = parse_arguments(asked["args"])
     if "blocks" in asked:
         options["blocks"] = _blocks(asked["blocks"])
     return replace(described, **options)
@@ -270,7 +271,7 @@ def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
     return tuple(one for one in said if not isinstance(one, str))
 
 
-def _saved(said: tuple[str, ...], done: Launched) -> tuple[MadeFile, ...]:
+def _saved(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
     """The files that --save asks for: one argument's array, or all that changed, in a folder."""
     files: list[MadeFile] = []
     for text in said:

@@ -57,12 +57,20 @@ def _fault_name(code: int) -> str:
 def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
     """The two examples: what they share, and what sets them apart."""
     if isinstance(passing, str) or isinstance(failing, str):
-        return [("keeps it", str(passing)), ("breaks it", str(failing))]
+        return [*_expression_rows("keeps it", str(passing)), *_expression_rows("breaks it", str(failing))]
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
     keeps = {name: value for name, value in passing.items() if failing.get(name) != value}
     breaks = {name: value for name, value in failing.items() if passing.get(name) != value}
     both = [("both", _shown(shared))] if shared else []
     return [*both, ("keeps it", _shown(keeps)), ("breaks it", _shown(breaks))]
+
+
+def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
+    """An expression as rows of a table: the lines of a kernel stay lines."""
+    if "\n" not in expression:
+        return [(label, expression)]
+    first, *others = [f"`{line}`" for line in expression.splitlines()]
+    return [(label, first), *(("", line) for line in others)]
 
 
 def _shown(arguments: Mapping[str, object]) -> str:

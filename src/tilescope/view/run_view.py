@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from tilescope.machine.launch.launching import OutputArray
+from tilescope.machine.launch.described_launch import OutputArray
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import outcome_sentence

@@ -19,7 +19,7 @@ from pathlib import Path
 from tilescope import __version__
 from tilescope.extras import EXTRAS
 from tilescope.gpu.driver.nvml import NvmlFacts, nvml_facts
-from tilescope.machine.launch.cuda_compiler import find_nvcc, nvcc_version
+from tilescope.machine.launch.cuda_compiler import find_nvcc, read_nvcc_version
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import listed
@@ -130,7 +130,7 @@ def _compilers() -> tuple[Software, Software, Software]:
     root = None if nvcc is None else nvcc.resolve().parent.parent
     return (
         Software("CUDA toolkit", None if root is None else _toolkit_version(root)),
-        Software("nvcc", None if nvcc is None else nvcc_version(nvcc)),
+        Software("nvcc", None if nvcc is None else read_nvcc_version(nvcc)),
         Software("NVRTC", _nvrtc_version(root)),
     )
 

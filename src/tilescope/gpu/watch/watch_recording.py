@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tilescope.arch import ARCH
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import DeviceError
-from tilescope.machine.launch.launch_archive import archive_bytes
+from tilescope.machine.launch.launch_archive import write_archive
 from tilescope.machine.launch.launch_description import BytesArgument, LaunchDescription, MemoryDescription
 from tilescope.sentence import by, counted, in_mb
 
@@ -202,4 +202,4 @@ class _Reader:
 
 def write_recording(recorded: RecordedLaunch, path: Path) -> None:
     """Write the archive."""
-    path.write_bytes(archive_bytes(recorded.launch, recorded.arrays))
+    path.write_bytes(write_archive(recorded.launch, recorded.arrays))

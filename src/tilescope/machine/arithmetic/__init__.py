@@ -1,8 +1,8 @@
-"""The arithmetic of scalar instructions: pure functions of arrays, one element a thread; equal to an H200's bits.
+"""The arithmetic of scalar instructions: pure functions of arrays, one element per thread, bit-exact with an H200.
 
     operation("mad", ("lo", "s32")).compute(a, b, c)       arrays of bits in, an array of bits out
 
-compute.py              what an instruction is: its function, the types of its operands
+compute.py              an operation: its function, and the types of its operands
 integer.py              add sub mul mad div rem min max … of integers, and the carry
 logic.py, bit_fields.py logic and shifts; fields, bytes, counts
 float_format.py         the formats of floats, and rounding to any of them
@@ -13,9 +13,9 @@ sign_and_order.py       neg abs copysign testp min max of floats
 approximate.py          .approx functions, within the ISA's bounds
 compare.py              setp set selp slct
 cvt.py                  cvt: integer_conversion.py, float_conversion.py, pair_conversion.py
-computed_forms.py       an instruction's words → its operation
+computed_forms.py       the operation of an instruction by its name and modifiers
 
-tests/golden/instructions.npz has 500 results of each of some 1,500 forms, recorded on the card.
+tests/golden/instructions.npz has 500 results for each of about 1,500 forms, recorded on the card.
 """
 
 from tilescope.machine.arithmetic.compute import Operation, UnknownForm

@@ -14,10 +14,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, rounded
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    apply_to_parts,
+    constant,
+)
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, round_to_format
 from tilescope.machine.arithmetic.float_style import PACKED
-from tilescope.machine.arithmetic.float_words import canonical, flushed, quiet_operand, widened
+from tilescope.machine.arithmetic.float_words import flush_subnormals, propagate_nan, set_canonical_nan, widen_to_double
 
 _F32 = FORMATS["f32"]
 _F64 = FORMATS["f64"]
@@ -64,14 +72,14 @@ def _on_doubles(compute: Callable[..., Array], form: FloatFormat, *, ftz: bool) 
 
     def compute_bits(*sources: Array) -> Array:
         if ftz:
-            sources = tuple(flushed(source, form) for source in sources)
-        values = compute(*[widened(source, form) for source in sources])
+            sources = tuple(flush_subnormals(source, form) for source in sources)
+        values = compute(*[widen_to_double(source, form) for source in sources])
         if form is _F32:
             single = values.astype(np.float32)
-            result = canonical(single.view(np.uint32), np.isnan(single), form)
+            result = set_canonical_nan(single.view(np.uint32), np.isnan(single), form)
         else:
-            result = rounded(values, form).astype(word)
-        return flushed(result, form) if ftz else result
+            result = round_to_format(values, form).astype(word)
+        return flush_subnormals(result, form) if ftz else result
 
     return compute_bits
 
@@ -84,8 +92,8 @@ def _coarse(function: Callable[[Array], Array]) -> Compute:
     """rcp.approx.ftz.f64, rsqrt.approx.ftz.f64: of the upper 32 bits, to the upper 32 bits."""
 
     def compute(a: Array) -> Array:
-        values = function(flushed(a & _UPPER_WORD, _F64).view(np.float64))
-        result = flushed(values.view(np.uint64) & _UPPER_WORD, _F64)
+        values = function(flush_subnormals(a & _UPPER_WORD, _F64).view(np.float64))
+        result = flush_subnormals(values.view(np.uint64) & _UPPER_WORD, _F64)
         return np.where(np.isnan(values), _COARSE_NAN, result)
 
     return compute
@@ -95,7 +103,7 @@ def _of_f64(function: Callable[[Array], Array]) -> Compute:
     """rsqrt.approx.f64."""
 
     def compute(a: Array) -> Array:
-        return quiet_operand(function(a.view(np.float64)).view(np.uint64), a)
+        return propagate_nan(function(a.view(np.float64)).view(np.uint64), a)
 
     return compute
 
@@ -115,7 +123,7 @@ def approximation(modifiers: Modifiers) -> Operation:
     else:
         compute = _on_doubles(function, form, ftz=ftz)
     if type_name in PACKED:
-        compute = packed(compute, form.bits, 2 * form.bits)
+        compute = apply_to_parts(compute, form.bits, 2 * form.bits)
     return Operation(compute, (type_name,), type_name, is_exact=False)
 
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Modifiers, Operation, constant, shared_value
-from tilescope.machine.arithmetic.integer import signed
+from tilescope.machine.arithmetic.integer import view_signed
 
 _OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}
 _WORD_BITS = constant(32, 64)
 
 
 def _mask(count: Array) -> Array:
-    """Words of 64 bits whose low `count` bits are set: all of them from 64 on.
+    """64-bit words whose low `count` bits are set; all bits if `count` is 64 or more.
 
     >>> [hex(word) for word in _mask(np.array([0, 4, 64, 200], np.uint64))]
     ['0x0', '0xf', '0xffffffffffffffff', '0xffffffffffffffff']
@@ -32,22 +32,22 @@ _BYTE = constant(0xFF, 32)
 
 
 def _field_number(words: Array, bits: int) -> Array:
-    """Where a field starts or how long it is. A form of 32 bits looks at 8 bits of it, one of 64 at all (measured)."""
+    """The start or length of a field. A 32-bit form uses its low 8 bits, a 64-bit form all of them (measured)."""
     return (words & _BYTE if bits == 32 else words).astype(np.uint64)
 
 
 def _shared_field(a: Array, start: int, length: int, *, is_signed: bool) -> Array:
-    """A field inside the word that is the same for all threads: moved to the top, then to the bottom."""
+    """Extract a field with the same start and length in all threads: shift it to the top, then to the bottom."""
     bits = a.itemsize * 8
     if is_signed:
-        moved: Array = signed(a) << (bits - start - length) >> (bits - length)
+        moved: Array = view_signed(a) << (bits - start - length) >> (bits - length)
         return moved.view(a.dtype)
     field: Array = a >> start & (1 << length) - 1
     return field
 
 
 def extract_field(modifiers: Modifiers) -> Operation:
-    """bfe: `length` bits from bit `start` on; what lies above them is 0, or for signed types the field's highest bit.
+    """bfe: `length` bits from bit `start` on; bits above them are 0, or for signed types copies of the field's highest bit.
 
     A field that leaves the word takes its sign from the word's highest bit.
     """
@@ -94,7 +94,7 @@ _LIMIT = constant(32, 32)
 
 
 def _count_of_bits(amount: Array, mode: str) -> Array:
-    """A number of bits as .clamp (at most 32) or .wrap (modulo 32) takes it, in 64 bits."""
+    """A bit count under .clamp (at most 32) or .wrap (modulo 32), as a 64-bit integer."""
     return (amount & _WRAP if mode == "wrap" else np.minimum(amount, _LIMIT)).astype(np.uint64)
 
 
@@ -139,7 +139,7 @@ _PERMUTE_MODES = {
 """PTX ISA, "prmt": the source byte of d's bytes 3, 2, 1, 0 for each value of the selector's two low bits."""
 
 
-_PLACES = np.array([0, 4, 8, 12], np.uint32)  # of the digits of a selector
+_PLACES = np.array([0, 4, 8, 12], np.uint32)  # bit offsets of the digits of a selector
 _SIGN_DIGITS = 0x8888
 
 
@@ -152,7 +152,7 @@ def _eight_bytes(a: Array, b: Array) -> Array:
 
 
 def _permuted(a: Array, b: Array, selector: Array) -> Array:
-    """Four bytes of {b, a} by the four low hexadecimal digits of the selector; 8 more in a digit spreads the sign."""
+    """Four bytes of {b, a} by the four low hexadecimal digits of the selector; bit 3 of a digit replicates the sign."""
     source = _eight_bytes(a, b)
     digits_of_all = shared_value(selector)
     if digits_of_all is not None and digits_of_all & _SIGN_DIGITS == 0:
@@ -182,7 +182,7 @@ def permute(modifiers: Modifiers) -> Operation:
 
 
 def _length(words: Array) -> Array:
-    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. 64 bits by halves, which are exact as floats."""
+    """The bit length of numbers: 0 for 0, 1 for 1, 8 for 255. 64-bit numbers are split into halves, exact as floats."""
     if words.itemsize == 4:
         return np.frexp(words.astype(np.float64))[1].view(np.uint32)
     wide = words.astype(np.uint64)
@@ -192,7 +192,7 @@ def _length(words: Array) -> Array:
 
 
 def count_bits(modifiers: Modifiers) -> Operation:
-    """popc: ones; clz: zeros above the highest one."""
+    """Popc counts ones; clz counts leading zeros."""
     type_name = modifiers.type(("b32", "b64"))
     modifiers.end()
     bits = np.uint32(_OF_32_OR_64[type_name])
@@ -219,7 +219,7 @@ def find_highest(modifiers: Modifiers) -> Operation:
 
     def compute(a: Array) -> Array:
         if type_name.startswith("s"):
-            a = a ^ (signed(a) >> (bits - 1)).view(a.dtype)
+            a = a ^ (view_signed(a) >> (bits - 1)).view(a.dtype)
         position = _length(a) - np.uint32(1)
         if as_shift:
             return np.where(a == 0, position, np.uint32(bits - 1) - position)
@@ -255,7 +255,7 @@ def find_nth(modifiers: Modifiers) -> Operation:
         places = np.arange(32)
         is_set = (mask[:, None] >> places.astype(np.uint32) & np.uint32(1)).astype(bool)
         start = base.astype(np.int64)[:, None]
-        steps = signed(offset).astype(np.int64)[:, None]
+        steps = view_signed(offset).astype(np.int64)[:, None]
         is_reached = np.where(steps >= 0, places >= start, places <= start) & is_set
         upwards = np.cumsum(is_reached, axis=1)
         downwards = np.cumsum(is_reached[:, ::-1], axis=1)[:, ::-1]

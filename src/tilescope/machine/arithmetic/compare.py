@@ -1,4 +1,4 @@
-"""Comparisons and choices: setp, set, selp, slct.
+"""Comparison and selection: setp, set, selp, slct.
 
     setp.lt.and.s32 p|q, a, b, c      p = (a < b) and c, q = not (a < b) and c
     set.gt.u32.f32 d, a, b            d = 0xFFFFFFFF where a > b, else 0 (1.0 for a float d)
@@ -13,11 +13,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    constant,
+    split_parts,
+)
 from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
 from tilescope.machine.arithmetic.float_style import PACKED
-from tilescope.machine.arithmetic.float_words import as_numbers, flushed
-from tilescope.machine.arithmetic.integer import INTEGER_BITS, signed
+from tilescope.machine.arithmetic.float_words import as_numbers, flush_subnormals
+from tilescope.machine.arithmetic.integer import INTEGER_BITS, view_signed
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _FLOATS = ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")
@@ -36,7 +44,7 @@ _OF_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def _is_either(a: Array, b: Array) -> Array:
-    """The ne of floats: less or greater, which a NaN is not."""
+    """Ordered ne of floats: less or greater; false for a NaN."""
     result: Array = (a < b) | (a > b)
     return result
 
@@ -69,14 +77,14 @@ def _float_comparison(compare: str, form: FloatFormat, *, ftz: bool) -> Compute:
     plain = _OF_FLOATS[compare]
 
     def compare_flushed(a: Array, b: Array) -> Array:
-        result: Array = plain(as_numbers(flushed(a, form), form), as_numbers(flushed(b, form), form))
+        result: Array = plain(as_numbers(flush_subnormals(a, form), form), as_numbers(flush_subnormals(b, form), form))
         return result
 
     return compare_flushed if ftz else lambda a, b: plain(as_numbers(a, form), as_numbers(b, form))
 
 
 def _comparison(compare: str, type_name: str, *, ftz: bool) -> Compute:
-    """A function of two operands that says True or False."""
+    """The comparison as a function of two operands that returns booleans."""
     if type_name in FORMATS:
         if compare not in _OF_FLOATS:
             raise UnknownForm(f".{compare} does not compare .{type_name}")
@@ -88,12 +96,12 @@ def _comparison(compare: str, type_name: str, *, ftz: bool) -> Compute:
         raise UnknownForm(f".{compare} does not compare .{type_name}")
     plain = _ORDERED[compare]
     if type_name.startswith("s"):
-        return lambda a, b: plain(signed(a), signed(b))
+        return lambda a, b: plain(view_signed(a), view_signed(b))
     return plain
 
 
 class _Compared:
-    """What setp and set share: the types, the comparison, and the predicate that is combined with it."""
+    """The parts common to setp and set: the types, the comparison, and the predicate combined with it."""
 
     def __init__(self, modifiers: Modifiers) -> None:
         self.type_name = modifiers.type(_COMPARED)
@@ -110,21 +118,21 @@ class _Compared:
 
     @property
     def source_types(self) -> tuple[str, ...]:
-        """Two operands, and the predicate."""
+        """The types of the two operands, and of the predicate."""
         if self.boolean:
             return (self.type_name, self.type_name, "pred")
         return (self.type_name, self.type_name)
 
     def combined(self, result: Array, predicates: tuple[Array, ...]) -> Array:
-        """The result with the predicate, if there is one."""
+        """Combine the result with the predicate, if there is one."""
         if not predicates:
             return result
         both: Array = _BOOLEAN[self.boolean](result, predicates[0])
         return both
 
     def of_parts(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """The comparison of the low and of the high halves."""
-        result: Array = self.holds(lanes(a, self.part_bits), lanes(b, self.part_bits))
+        """Compare the low and the high halves."""
+        result: Array = self.holds(split_parts(a, self.part_bits), split_parts(b, self.part_bits))
         return result[0::2], result[1::2]
 
 
@@ -162,11 +170,11 @@ _TRUE = {
     "bf16": FORMATS["bf16"].one,
     "f32": FORMATS["f32"].one,
 }
-"""What set writes where the comparison holds."""
+"""The value that set writes where the comparison is true."""
 
 
 def set_word(modifiers: Modifiers) -> Operation:
-    """set: all ones or 1.0 where a comparison holds; halves of 16 bits for pairs."""
+    """set: all ones or 1.0 where a comparison is true; halves of 16 bits for pairs."""
     compared = _Compared(modifiers)
     result_type = modifiers.type((*_TRUE, "f16x2", "bf16x2"))
     modifiers.end()
@@ -194,7 +202,7 @@ _CHOSEN = (*_BITS, *INTEGER_BITS, "f32", "f64")
 
 
 def select(modifiers: Modifiers) -> Operation:
-    """selp: a where the predicate holds, else b."""
+    """selp: a where the predicate is true, else b."""
     type_name = modifiers.type((*_CHOSEN, "f16", "bf16"))
     modifiers.end()
     return Operation(lambda a, b, predicate: np.where(predicate, a, b), (type_name, type_name, "pred"), type_name)

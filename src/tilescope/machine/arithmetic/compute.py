@@ -1,9 +1,9 @@
-"""What an arithmetic instruction is to the machine: a function of arrays, and the types of what goes in and comes out.
+"""An arithmetic instruction as the machine executes it: a function of arrays, and the types of its operands.
 
     mad.lo.s32 d, a, b, c      Operation(compute, source_types=("s32", "s32", "s32"), result_type="s32", is_exact=True)
 
-Registers are bits. An operand comes as an array of unsigned integers of its type's width, one element a thread (bool for
-predicates), whatever the type says; `compute` looks at it as signed integers or floats, and gives unsigned integers back.
+Registers hold bits. Every operand is an array of unsigned integers of its type's width, one element per thread (bool for
+predicates). `compute` views it as signed integers or floats and returns unsigned integers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _WORD_OF_BITS: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for b
 
 
 class Operation(NamedTuple):
-    """An instruction's arithmetic.
+    """The arithmetic of an instruction.
 
     `compute` takes one array for each source, never writes into it, and returns a fresh one; with `result_count` 2 it
     returns a pair whose second member is a predicate or the carry. It runs under `np.errstate(all="ignore")`, which
     the caller sets once for many instructions: setting it costs more than an addition.
 
-    Values of 8 bits sit in wider registers: `source_types` and `result_type` then name the register (16 bits in, 32 bits
-    out, extended by sign or by zeros), and `compute` looks at the low bits.
+    8-bit values are stored in wider registers: `source_types` and `result_type` then name the register (16 bits for a
+    source, 32 bits for a result, sign- or zero-extended), and `compute` uses the low bits.
     """
 
     compute: Compute
@@ -41,12 +41,12 @@ class Operation(NamedTuple):
     gives_carry: bool = False  # the second result is the carry flag
 
 
-class UnknownForm(Exception):  # noqa: N818  nobody but the machine sees it
-    """An instruction with a modifier, type or number of operands that has no meaning here; the text says which."""
+class UnknownForm(Exception):  # noqa: N818  internal to the machine
+    """An instruction with an unsupported modifier, type or number of operands, named by the message."""
 
 
 class Modifiers:
-    """The modifiers of one instruction, taken off one after another: what nobody takes is not understood.
+    """The modifiers of an instruction, consumed one after another; `end` refuses those left over.
 
     >>> modifiers = Modifiers("add", ("rn", "ftz", "f32"))
     >>> modifiers.type(["f32", "f64"]), modifiers.one_of(("rn", "rz"), "rn"), modifiers.has("ftz"), modifiers.has("sat")
@@ -68,14 +68,14 @@ class Modifiers:
         return word
 
     def has(self, word: str) -> bool:
-        """Whether the modifier is there."""
+        """Whether the instruction has the modifier; consumes it."""
         if word in self._left:
             self._left.remove(word)
             return True
         return False
 
     def one_of(self, words: Collection[str], default: str) -> str:
-        """The modifier of a choice; `default` if none of them is there."""
+        """The first of these modifiers that the instruction has, consumed; `default` if it has none."""
         for word in self._left:
             if word in words:
                 self._left.remove(word)
@@ -83,17 +83,17 @@ class Modifiers:
         return default
 
     def last(self) -> str:
-        """The word that `type` would take; "" if none is left."""
+        """The modifier that `type` would consume; "" if none is left."""
         return self._left[-1] if self._left else ""
 
     def end(self) -> None:
-        """Refuse what is left."""
+        """Refuse modifiers that were not consumed."""
         if self._left:
             raise UnknownForm(f"{self.name} has no modifier .{self._left[0]} here")
 
 
 def constant(value: int, bits: int) -> Array:
-    """A number as an array without dimensions: numpy combines those faster than its scalars.
+    """A number as a zero-dimensional array, which numpy combines faster than its scalars.
 
     >>> constant(-1, 16)
     array(65535, dtype=uint16)
@@ -102,7 +102,7 @@ def constant(value: int, bits: int) -> Array:
 
 
 def shared_value(words: Array) -> int | None:
-    """The value of an operand that all threads share, as constants are given; None if it is not known to be one.
+    """The value of an operand that is broadcast to all threads, as constants are; None for any other operand.
 
     >>> shared_value(np.broadcast_to(np.uint32(7), (32,))), shared_value(np.array([7, 7], np.uint32))
     (7, None)
@@ -110,25 +110,25 @@ def shared_value(words: Array) -> int | None:
     return int(words[0]) if words.strides == (0,) else None
 
 
-def lanes(words: Array, bits: int) -> Array:
-    """The parts of packed words, one after another: the low half of word 0, its high half, and so on.
+def split_parts(words: Array, bits: int) -> Array:
+    """Split packed words into parts, low part first: the low half of word 0, its high half, and so on.
 
-    >>> lanes(np.array([0x00020001], np.uint32), 16)
+    >>> split_parts(np.array([0x00020001], np.uint32), 16)
     array([1, 2], dtype=uint16)
     """
     return np.ascontiguousarray(words).view(_WORD_OF_BITS[bits])
 
 
-def packed(compute: Compute, part_bits: int, word_bits: int) -> Compute:
-    """The same operation on every part of packed words.
+def apply_to_parts(compute: Compute, part_bits: int, word_bits: int) -> Compute:
+    """Apply an operation to every part of packed words.
 
-    >>> packed(np.add, 16, 32)(np.array([0x0001FFFF], np.uint32), np.array([0x00010001], np.uint32))
+    >>> apply_to_parts(np.add, 16, 32)(np.array([0x0001FFFF], np.uint32), np.array([0x00010001], np.uint32))
     array([131072], dtype=uint32)
     """
     word = _WORD_OF_BITS[word_bits]
 
     def compute_parts(*sources: Array) -> Array:
-        parts: Array = compute(*[lanes(source, part_bits) for source in sources])
+        parts: Array = compute(*[split_parts(source, part_bits) for source in sources])
         return parts.view(word)
 
     return compute_parts

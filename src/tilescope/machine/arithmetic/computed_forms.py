@@ -1,6 +1,8 @@
-"""An instruction's name and modifiers → its operation.
+"""Look up the operation of an instruction by its name and modifiers.
 
-add, mul, min … are names of two families: the type, which stands last, says which.
+    add.s32 → integer.py        add.rn.f32 → floating.py
+
+The type, which is the last modifier, decides between the families.
 """
 
 from __future__ import annotations
@@ -25,30 +27,30 @@ from tilescope.sentence import counted
 _Builder = Callable[[Modifiers], Operation]
 _OF_INTEGERS: dict[str, _Builder] = {**integer.FAMILIES, **logic.FAMILIES, **bit_fields.FAMILIES, **compare.FAMILIES}
 _OF_FLOATS: dict[str, _Builder] = {
-    "add": floating.arithmetic,
-    "sub": floating.arithmetic,
-    "mul": floating.arithmetic,
-    "fma": floating.arithmetic,
-    "mad": floating.arithmetic,
-    "div": floating.quotient,
-    "rcp": floating.quotient,
-    "sqrt": floating.quotient,
-    "neg": sign_and_order.sign_change,
-    "abs": sign_and_order.sign_change,
+    "add": floating.build_arithmetic,
+    "sub": floating.build_arithmetic,
+    "mul": floating.build_arithmetic,
+    "fma": floating.build_arithmetic,
+    "mad": floating.build_arithmetic,
+    "div": floating.build_quotient,
+    "rcp": floating.build_quotient,
+    "sqrt": floating.build_quotient,
+    "neg": sign_and_order.change_sign,
+    "abs": sign_and_order.change_sign,
     "copysign": sign_and_order.copy_sign,
     "testp": sign_and_order.test_property,
 }
 _APPROXIMATE = ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
 NAMES = frozenset({*_OF_INTEGERS, *_OF_FLOATS, *_APPROXIMATE, "setp", "cvt"})
-"""Every instruction that `operation` knows."""
+"""Every instruction that `operation` supports."""
 
 
 @lru_cache(maxsize=4096)
 def operation(name: str, modifiers: tuple[str, ...], source_count: int = 0, result_count: int = 1) -> Operation:
-    """The arithmetic of an instruction. Raises UnknownForm, with the reason, for what PTX or this machine does not have.
+    """The arithmetic of an instruction; an UnknownForm if PTX or this machine does not have it.
 
-    `source_count` tells forms apart that differ by their operands alone (min of two or three floats), and is checked
-    where it is given; `result_count` 2 asks for setp p|q.
+    `source_count` distinguishes forms that differ only in their operands (min of two or three floats) and is checked
+    unless it is 0. `result_count` 2 requests setp p|q.
 
     >>> import numpy as np
     >>> mad = operation("mad", ("lo", "s32"))
@@ -59,16 +61,16 @@ def operation(name: str, modifiers: tuple[str, ...], source_count: int = 0, resu
     tilescope.machine.arithmetic.compute.UnknownForm: add.f64 has no .sat
     """
     words = Modifiers(name, modifiers)
-    found = _built(words, modifiers, source_count, result_count)
-    if source_count and len(found.source_types) - found.takes_carry != source_count:
-        taken = len(found.source_types) - found.takes_carry
+    built = _build_operation(words, modifiers, source_count, result_count)
+    expected_count = len(built.source_types) - built.takes_carry
+    if source_count and expected_count != source_count:
         raise UnknownForm(
-            f"{'.'.join((name, *modifiers))} takes {counted(taken, 'source operand')}, not {source_count}"
+            f"{'.'.join((name, *modifiers))} takes {counted(expected_count, 'source operand')}, not {source_count}"
         )
-    return found
+    return built
 
 
-def _built(words: Modifiers, modifiers: tuple[str, ...], source_count: int, result_count: int) -> Operation:
+def _build_operation(words: Modifiers, modifiers: tuple[str, ...], source_count: int, result_count: int) -> Operation:
     name = words.name
     if name == "cvt":
         return cvt.convert(words, source_count)
@@ -80,7 +82,7 @@ def _built(words: Modifiers, modifiers: tuple[str, ...], source_count: int, resu
     if name == "div" and ("approx" in modifiers or "full" in modifiers):
         return approximate.division(words)
     if is_float and name in ("min", "max"):
-        return sign_and_order.extreme(words, source_count or 2)
+        return sign_and_order.select_extreme(words, source_count or 2)
     if is_float and name in _OF_FLOATS:
         return _OF_FLOATS[name](words)
     if name in _OF_INTEGERS:

@@ -1,4 +1,4 @@
-"""Conversions: the words of a cvt → which of the conversions it is.
+"""cvt: choose the conversion by the modifiers of the instruction.
 
 cvt.rzi.s32.f32     integer_conversion.py
 cvt.rn.f16.f32      float_conversion.py; tf32 too
@@ -31,7 +31,7 @@ _WORDS = (*INTEGERS, *_FLOATS, *PAIRS_OF_SMALL, *PAIRS_OF_16, "tf32", "ue8m0x2")
 
 
 def convert(modifiers: Modifiers, source_count: int) -> Operation:
-    """Any form of cvt. `source_count` 0: not known."""
+    """The operation of any form of cvt; `source_count` 0: unknown."""
     if modifiers.has("pack"):
         return pack(modifiers)
     source_type = modifiers.type(_WORDS)
@@ -45,7 +45,7 @@ def convert(modifiers: Modifiers, source_count: int) -> Operation:
     )
     modifiers.end()
     if result_type in INTEGERS or source_type in INTEGERS:
-        return _with_integers(result_type, source_type, style)
+        return _convert_integers(result_type, source_type, style)
     if result_type == "ue8m0x2":
         return to_scale_pair(source_type, style)
     if (result_type, source_type) == ("bf16x2", "ue8m0x2"):
@@ -54,7 +54,7 @@ def convert(modifiers: Modifiers, source_count: int) -> Operation:
         return from_pair(result_type, source_type, style)
     if result_type in PAIRS_OF_16 or result_type in PAIRS_OF_SMALL:
         return to_pair(result_type, source_type, style, source_count)
-    return _with_floats(result_type, source_type, style)
+    return _convert_floats(result_type, source_type, style)
 
 
 def _source_register(type_name: str) -> str:
@@ -65,7 +65,7 @@ def _result_register(type_name: str) -> str:
     return f"{type_name[0]}32" if type_name in ("u8", "s8") else type_name
 
 
-def _with_integers(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
+def _convert_integers(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
     """Conversions from or to integers."""
     if result_type in INTEGERS and source_type in INTEGERS:
         compute = integer_to_integer(INTEGERS[source_type], INTEGERS[result_type], sat=style.sat)
@@ -82,7 +82,7 @@ def _with_integers(result_type: str, source_type: str, style: ConversionStyle) -
     return Operation(compute, (_source_register(source_type),), _result_register(result_type))
 
 
-def _with_floats(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
+def _convert_floats(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
     """Conversions between single floats."""
     if result_type == "tf32" and source_type == "f32":
         return Operation(to_tf32(style), ("f32",), "b32")

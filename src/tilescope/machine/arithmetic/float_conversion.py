@@ -15,18 +15,18 @@ import ml_dtypes
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, UnknownForm, constant
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, rounded
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, round_to_format
 from tilescope.machine.arithmetic.float_words import (
     WORD_OF_BITS,
     as_numbers,
-    canonical,
-    flushed,
+    clamp_negatives,
+    clamp_to_unit,
+    flush_subnormals,
     is_nan,
     nearest_upper_half,
-    saturated,
+    set_canonical_nan,
     upper_half_as_f32,
-    widened,
-    without_negatives,
+    widen_to_double,
 )
 from tilescope.one_rounding import Rounding
 from tilescope.tma.elements import rounded_to_tf32
@@ -46,12 +46,12 @@ class ConversionStyle(NamedTuple):
 
     @property
     def float_mode(self) -> Rounding:
-        """The rounding mode; to nearest where none is given."""
+        """The rounding mode; to nearest if there is none."""
         return cast("Rounding", self.mode or "rn")
 
 
-def _carried_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
-    """NaN as conversions from and to f64 leave them: sign and upper bits kept, made quiet."""
+def _carry_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
+    """The NaN of conversions from and to f64: sign and upper bits are kept, and the NaN becomes quiet."""
     wide = words.astype(np.uint64)
     fraction = wide & np.uint64((1 << source.fraction_bits) - 1)
     if source.fraction_bits > form.fraction_bits:
@@ -65,7 +65,7 @@ def _carried_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
 
 
 def _between_floats(source: FloatFormat, form: FloatFormat, style: ConversionStyle) -> Compute:
-    """Bits of one format as bits of another, in 64 bits, through doubles.
+    """Convert between formats by way of doubles; the result has 64 bits.
 
     Measured: .ftz does nothing before f16, and makes the NaN of results before f64.
     """
@@ -74,19 +74,19 @@ def _between_floats(source: FloatFormat, form: FloatFormat, style: ConversionSty
 
     def compute(words: Array) -> Array:
         if flushes:
-            words = canonical(flushed(words, source).copy(), is_nan(words, source), source)
-        values = widened(words, source)
+            words = set_canonical_nan(flush_subnormals(words, source).copy(), is_nan(words, source), source)
+        values = widen_to_double(words, source)
         if style.mode in TO_INTEGER:
             values = TO_INTEGER[style.mode](values)
         if form.name == "f64":
             result = values.view(np.uint64)
         else:
             mode: Rounding = "rn" if style.mode in TO_INTEGER else style.float_mode
-            result = rounded(values, form, mode, saturates=style.satfinite)
+            result = round_to_format(values, form, mode, saturates=style.satfinite)
         if carries_nan:
-            result = np.where(is_nan(words, source), _carried_nan(words, source, form), result)
+            result = np.where(is_nan(words, source), _carry_nan(words, source, form), result)
         if style.ftz and form.name == "f32":
-            result = flushed(result, form)
+            result = flush_subnormals(result, form)
         return result
 
     return compute
@@ -94,12 +94,12 @@ def _between_floats(source: FloatFormat, form: FloatFormat, style: ConversionSty
 
 def _f32_to_f16(words: Array) -> Array:
     result = words.view(np.float32).astype(np.float16)
-    return canonical(result.view(np.uint16), np.isnan(result), FORMATS["f16"])
+    return set_canonical_nan(result.view(np.uint16), np.isnan(result), FORMATS["f16"])
 
 
 def _f16_to_f32(words: Array) -> Array:
     result = words.view(np.float16).astype(np.float32)
-    return canonical(result.view(np.uint32), np.isnan(result), _F32)
+    return set_canonical_nan(result.view(np.uint32), np.isnan(result), _F32)
 
 
 def _f32_to_bf16(words: Array) -> Array:
@@ -149,13 +149,13 @@ def _to_small_float(source: FloatFormat, form: FloatFormat, style: ConversionSty
         result: Array = singles.astype(kind).view(np.uint8)
         if np.count_nonzero(nans):
             result = np.where(nans, nan, result)
-        return without_negatives(result, form) if style.relu else result
+        return clamp_negatives(result, form) if style.relu else result
 
     return compute
 
 
 def float_to_float(source: FloatFormat, form: FloatFormat, style: ConversionStyle) -> Compute:
-    """A conversion of floats; the result has the format's width, or 8 bits."""
+    """The conversion between two float formats; the result has the format's width, or 8 bits."""
     if form.name in _SMALL:
         return _to_small_float(source, form, style)
     quick = _QUICK.get((form.name, source.name, style.mode))
@@ -167,9 +167,9 @@ def float_to_float(source: FloatFormat, form: FloatFormat, style: ConversionStyl
     def compute(words: Array) -> Array:
         result: Array = convert(words)
         if style.sat:
-            result = saturated(result, form)
+            result = clamp_to_unit(result, form)
         if style.relu:
-            result = without_negatives(result, form)
+            result = clamp_negatives(result, form)
         return result.astype(word)
 
     return compute
@@ -185,7 +185,7 @@ F32_EXPONENT = constant(0x7F800000, 32)
 
 
 def _to_tf32_away(words: Array, *, saturates: bool) -> Array:
-    """cvt.rna.tf32: half a step is added to the magnitude. NaN is cut, and with .satfinite it loses a step (measured)."""
+    """cvt.rna.tf32: half a step is added to the magnitude. A NaN is truncated, and with .satfinite it is one step smaller (measured)."""
     is_finite = words & F32_EXPONENT != F32_EXPONENT
     result: Array = np.where(is_finite, words + _TF32_HALF, words) & _TF32_CUT
     if saturates:
@@ -210,6 +210,6 @@ def to_tf32(style: ConversionStyle) -> Compute:
         if style.satfinite:
             is_infinite = result & ~_SIGN == F32_EXPONENT
             result = np.where(is_infinite, result & _SIGN | _TF32_LARGEST, result)
-        return without_negatives(result, _F32) if style.relu else result
+        return clamp_negatives(result, _F32) if style.relu else result
 
     return compute

@@ -1,11 +1,11 @@
-"""Floats as bits: one table of formats, and the one function that rounds to any of them.
+"""Floats as bits: the table of formats, and the function that rounds to any of them.
 
-    bf16   s eeeeeeee fffffff          e4m3   s eeee fff     the largest pattern is NaN, no infinity: up to 448
+    bf16   s eeeeeeee fffffff          e4m3   s eeee fff     the largest pattern is NaN; no infinity; up to 448
     f16    s eeeee ffffffffff          e5m2   s eeeee ff
                                        e2m3, e3m2, e2m1: neither NaN nor infinity
 
-Everything narrower than f64 is rounded from a double. A double that stands for a number of more bits has its last bit
-set ("rounded to odd", one_rounding.py), so that one rounding comes out whatever the mode.
+Formats narrower than f64 are rounded from a double. A double that approximates a number of more bits is rounded to odd
+(one_rounding.py), so that the two roundings together equal one, in every mode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDINGS: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp")
 
 
 class FloatFormat(NamedTuple):
-    """How the bits of a float are divided, and what the highest exponent means.
+    """A float format: the widths of its fields, and whether the highest exponent encodes infinity and NaN.
 
     >>> FORMATS["f16"].bias, hex(FORMATS["f16"].infinity), hex(FORMATS["f16"].largest), hex(FORMATS["e4m3"].largest)
     (15, '0x7c00', '0x7bff', '0x7e')
@@ -35,27 +35,27 @@ class FloatFormat(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """Bits of a value, the sign among them."""
+        """Bits of a value, including the sign."""
         return 1 + self.exponent_bits + self.fraction_bits
 
     @property
     def bias(self) -> int:
-        """What is taken off the stored exponent."""
+        """The exponent bias."""
         return (1 << self.exponent_bits - 1) - 1
 
     @property
     def sign(self) -> int:
-        """The sign's bit."""
+        """The sign bit."""
         return 1 << self.bits - 1
 
     @property
     def nan(self) -> int:
-        """The NaN that results have: all bits but the sign."""
+        """The canonical NaN of results: all bits but the sign."""
         return self.sign - 1
 
     @property
     def infinity(self) -> int:
-        """Positive infinity, or the pattern that would be it."""
+        """Positive infinity, or the pattern in its place."""
         return (1 << self.exponent_bits) - 1 << self.fraction_bits
 
     @property
@@ -95,15 +95,15 @@ _ONE = constant(1, 64)
 _ALL = constant(-1, 64)
 
 
-def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturates: bool = False) -> Array:
-    """Bits of doubles rounded to a format, as integers of 64 bits.
+def round_to_format(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturates: bool = False) -> Array:
+    """Round doubles to a format; the bits are returned as 64-bit integers.
 
-    With `saturates` (.satfinite) what is too large, infinity too, becomes the largest number.
-    A NaN gives the format's NaN, or the largest number if it has none.
+    With `saturates` (.satfinite) numbers that are too large, including infinity, become the largest number.
+    A NaN becomes the format's NaN, or the largest number if the format has none.
 
-    >>> [hex(word) for word in rounded(np.array([1.0, 1e-8, 1e6, -0.0]), FORMATS["f16"])]
+    >>> [hex(word) for word in round_to_format(np.array([1.0, 1e-8, 1e6, -0.0]), FORMATS["f16"])]
     ['0x3c00', '0x0', '0x7c00', '0x8000']
-    >>> [hex(word) for word in rounded(np.array([449.0, 464.0, 465.0]), FORMATS["e4m3"], saturates=True)]
+    >>> [hex(word) for word in round_to_format(np.array([449.0, 464.0, 465.0]), FORMATS["e4m3"], saturates=True)]
     ['0x7e', '0x7e', '0x7e']
     """
     bits = values.view(np.uint64)
@@ -117,23 +117,23 @@ def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturate
     kept = significand >> dropped
     rest = significand & ~(_ALL << dropped)
     kept = kept + _rounds_up(kept, rest, dropped, is_negative, mode)
-    # A significand has its hidden bit, which counts as one exponent: a carry out of it moves the exponent by itself.
+    # The hidden bit of the significand adds 1 to the exponent field, and a carry out of it adds 1 more.
     scale = (np.maximum(stored_exponent, 1) - 1).view(np.uint64) << np.uint64(form.fraction_bits)
-    result = _limited(kept + scale, magnitude, is_negative, form, mode, saturates=saturates)
+    result = _limit(kept + scale, magnitude, is_negative, form, mode, saturates=saturates)
     result = result | is_negative << np.uint64(form.bits - 1)
     nan = np.uint64(form.nan if form.has_nan else form.largest)
     return np.where(magnitude > _INFINITY, nan, result)
 
 
 def _rounds_up(kept: Array, rest: Array, dropped: Array, is_negative: Array, mode: Rounding) -> Array:
-    """1 where the bits that are dropped make the rest larger in magnitude, else 0."""
+    """1 where the dropped bits round the magnitude up, else 0."""
     if mode == "rz":
         return np.zeros_like(kept)
     if mode in ("rp", "rm"):
         towards = np.uint64(0 if mode == "rp" else 1)
         is_up: Array = (rest != 0) & (is_negative == towards)
         return is_up.astype(np.uint64)
-    half = _ONE << (dropped - _ONE)  # `dropped` is 0 for f64 alone, which is never rounded here
+    half = _ONE << (dropped - _ONE)  # `dropped` is 0 only for f64, which is never rounded here
     if mode == "rna":
         is_up = rest >= half
     else:
@@ -141,10 +141,10 @@ def _rounds_up(kept: Array, rest: Array, dropped: Array, is_negative: Array, mod
     return is_up.astype(np.uint64)
 
 
-def _limited(
+def _limit(
     result: Array, magnitude: Array, is_negative: Array, form: FloatFormat, mode: Rounding, *, saturates: bool
 ) -> Array:
-    """Magnitudes beyond the largest number: that number, or infinity, as the rounding leads."""
+    """Replace magnitudes beyond the largest number by that number or by infinity, as the rounding mode demands."""
     is_infinite = magnitude == _INFINITY
     largest = np.uint64(form.largest)
     is_large = (result > largest) | is_infinite

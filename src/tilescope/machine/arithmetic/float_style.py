@@ -1,4 +1,4 @@
-"""The modifiers that operations on floats share, and the stations they put around an operation.
+"""The modifiers that operations on floats share, and the steps they add before and after an operation.
 
 sources → .ftz flushes them → the operation, rounded once → .ftz flushes the result → .sat, .relu, .oob
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, UnknownForm, constant
 from tilescope.machine.arithmetic.float_format import ROUNDINGS, FloatFormat
-from tilescope.machine.arithmetic.float_words import flushed, saturated, without_negatives
+from tilescope.machine.arithmetic.float_words import clamp_negatives, clamp_to_unit, flush_subnormals
 from tilescope.one_rounding import Rounding
 
 SCALARS = ("f32", "f64", "f16", "bf16")
@@ -30,17 +30,17 @@ class Style(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Rounds to nearest, and changes nothing else."""
+        """Whether the operation rounds to nearest and has no other modifier."""
         return self.mode == "rn" and not (self.ftz or self.sat or self.relu or self.oob)
 
 
-def rounding(modifiers: Modifiers) -> Rounding:
-    """.rn, .rz, .rm or .rp; to nearest if none is there."""
+def read_rounding(modifiers: Modifiers) -> Rounding:
+    """Read the rounding modifier: .rn, .rz, .rm or .rp; .rn if there is none."""
     return cast("Rounding", modifiers.one_of(ROUNDINGS, "rn"))
 
 
 def refuse_style(name: str, type_name: str, style: Style) -> None:
-    """Modifiers that PTX does not have for a type."""
+    """Refuse modifiers that PTX does not have for a type."""
     is_half = PACKED.get(type_name, type_name) in ("f16", "bf16")
     if style.ftz and type_name in ("f64", "bf16", "bf16x2"):
         raise UnknownForm(f"{name}.{type_name} has no .ftz")
@@ -50,33 +50,33 @@ def refuse_style(name: str, type_name: str, style: Style) -> None:
         raise UnknownForm(f"{name}.{type_name} has no .sat")
 
 
-def finished(compute: Compute, form: FloatFormat, style: Style) -> Compute:
-    """The operation between its stations."""
+def apply_style(compute: Compute, form: FloatFormat, style: Style) -> Compute:
+    """Add the steps of the modifiers to an operation."""
     if style.is_plain:
         return compute
 
     def compute_styled(*sources: Array) -> Array:
         if style.ftz:
-            sources = tuple(flushed(source, form) for source in sources)
+            sources = tuple(flush_subnormals(source, form) for source in sources)
         result: Array = compute(*sources)
         if style.ftz:
-            result = flushed(result, form)
+            result = flush_subnormals(result, form)
         if style.sat:
-            result = saturated(result, form)
+            result = clamp_to_unit(result, form)
         if style.relu:
-            result = without_negatives(result, form)
+            result = clamp_negatives(result, form)
         if style.oob:
-            result = _without_outside(result, sources)
+            result = _zero_outside(result, sources)
         return result
 
     return compute_styled
 
 
-_OUTSIDE = constant(0x7FF7, 16)  # the NaN that tensor copies fill with
+_OUTSIDE = constant(0x7FF7, 16)  # the NaN that tensor copies fill out-of-bounds elements with
 _MAGNITUDE = constant(0x7FFF, 16)
 
 
-def _without_outside(words: Array, sources: tuple[Array, ...]) -> Array:
-    """.oob: 0 where a factor is the NaN that copies write for elements outside a tensor, of either sign."""
+def _zero_outside(words: Array, sources: tuple[Array, ...]) -> Array:
+    """.oob: 0 where a factor is the out-of-bounds NaN of tensor copies, of either sign."""
     is_outside = (sources[0] & _MAGNITUDE == _OUTSIDE) | (sources[1] & _MAGNITUDE == _OUTSIDE)
     return np.where(is_outside, words.dtype.type(0), words)

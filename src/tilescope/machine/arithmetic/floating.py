@@ -1,4 +1,4 @@
-"""Arithmetic of floats with one rounding each: add, sub, mul, fma, div, rcp, sqrt.
+"""Correctly rounded arithmetic of floats: add, sub, mul, fma, div, rcp, sqrt.
 
 f32, f16 to nearest    numpy's own operation; a fma by doubles, whose error is looked at where it can matter
 bf16 to nearest        by f32 or doubles, then the upper half
@@ -14,17 +14,32 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tilescope import one_rounding
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
-from tilescope.machine.arithmetic.float_format import FORMATS, ROUNDINGS, FloatFormat, rounded
-from tilescope.machine.arithmetic.float_style import FLOAT_TYPES, PACKED, Style, finished, refuse_style, rounding
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    apply_to_parts,
+    constant,
+)
+from tilescope.machine.arithmetic.float_format import FORMATS, ROUNDINGS, FloatFormat, round_to_format
+from tilescope.machine.arithmetic.float_style import (
+    FLOAT_TYPES,
+    PACKED,
+    Style,
+    apply_style,
+    read_rounding,
+    refuse_style,
+)
 from tilescope.machine.arithmetic.float_words import (
     FLOAT_OF_BITS,
     WORD_OF_BITS,
-    canonical,
     nearest_upper_half,
-    quiet_operand,
+    propagate_nan,
+    set_canonical_nan,
     upper_half_as_f32,
-    widened,
+    widen_to_double,
 )
 from tilescope.one_rounding import Rounding
 
@@ -37,7 +52,7 @@ Wide = Callable[..., Array]  # doubles and a rounding mode → doubles that roun
 
 
 class _Arithmetic(NamedTuple):
-    """One operation: by numpy where that rounds once, on wide doubles for narrow formats, and on f64."""
+    """An operation in three versions: numpy's, where that rounds once; on doubles, for narrow formats; on f64."""
 
     plain: Compute
     wide: Wide
@@ -86,37 +101,39 @@ _RECIPROCAL = _Arithmetic(np.reciprocal, _wide_reciprocal, _double_reciprocal, 1
 _ROOT = _Arithmetic(np.sqrt, _wide_root, one_rounding.double_root, 1)
 
 
-def _by_numpy(plain: Compute, form: FloatFormat) -> Compute:
-    """f32 and f16 to nearest: numpy's own operation rounds once (f16 through f32, which has more than twice the bits)."""
+def _compute_by_numpy(plain: Compute, form: FloatFormat) -> Compute:
+    """f32 and f16 to nearest: numpy's operation rounds once (f16 by way of f32, which has more than twice the bits)."""
     kind, word = FLOAT_OF_BITS[form.bits], WORD_OF_BITS[form.bits]
 
     def compute_two(a: Array, b: Array) -> Array:
         result: Array = plain(a.view(kind), b.view(kind))
-        return canonical(result.view(word), np.isnan(result), form)
+        return set_canonical_nan(result.view(word), np.isnan(result), form)
 
     def compute_one(a: Array) -> Array:
         result: Array = plain(a.view(kind))
-        return canonical(result.view(word), np.isnan(result), form)
+        return set_canonical_nan(result.view(word), np.isnan(result), form)
 
     return compute_one if plain in (np.reciprocal, np.sqrt) else compute_two
 
 
-def _by_doubles(wide: Wide, form: FloatFormat, mode: Rounding) -> Compute:
+def _compute_by_doubles(wide: Wide, form: FloatFormat, mode: Rounding) -> Compute:
     """f32, f16 and bf16 in any mode."""
     word = WORD_OF_BITS[form.bits]
 
     def compute(*sources: Array) -> Array:
-        return rounded(wide(*[widened(source, form) for source in sources], mode), form, mode).astype(word)
+        return round_to_format(wide(*[widen_to_double(source, form) for source in sources], mode), form, mode).astype(
+            word
+        )
 
     return compute
 
 
-def _of_doubles(double: Wide, mode: Rounding) -> Compute:
+def _compute_doubles(double: Wide, mode: Rounding) -> Compute:
     """f64."""
 
     def compute(*sources: Array) -> Array:
         result = double(*[source.view(np.float64) for source in sources], mode)
-        return quiet_operand(result.view(np.uint64), *sources)
+        return propagate_nan(result.view(np.uint64), *sources)
 
     return compute
 
@@ -139,7 +156,7 @@ def _quick_fma(form: FloatFormat) -> Compute:
             _, error = one_rounding.two_sum(product, addend)
             total = one_rounding.made_odd(total, error)
         result = total.astype(kind)
-        return canonical(result.view(word), np.isnan(result), form)
+        return set_canonical_nan(result.view(word), np.isnan(result), form)
 
     return compute
 
@@ -148,7 +165,7 @@ _LOW_HALF = constant(0xFFFF, 32)
 _TIE = constant(0x8000, 32)
 
 
-def _bf16_by_doubles(quick: Compute, wide: Wide) -> Compute:
+def _compute_bf16_by_doubles(quick: Compute, wide: Wide) -> Compute:
     """bf16 to nearest: the result as a double goes to f32 and, rounded again, to its upper half.
 
     The first rounding may leave the f32 half way between two bf16 though the number is not: then it is moved a step
@@ -169,7 +186,7 @@ def _bf16_by_doubles(quick: Compute, wide: Wide) -> Compute:
 
 
 def _bf16_sum(plain: Compute) -> Compute:
-    """Sums of bf16 to nearest: f32 has more than twice the bits, so rounding its sum again is harmless."""
+    """Sums of bf16 to nearest: f32 has more than twice the bits, so the second rounding is harmless."""
 
     def compute(a: Array, b: Array) -> Array:
         return nearest_upper_half(plain(upper_half_as_f32(a), upper_half_as_f32(b)))
@@ -186,25 +203,25 @@ def _multiply_and_add(a: Array, b: Array, c: Array) -> Array:
 def _bf16(arithmetic: _Arithmetic) -> Compute:
     """The operation on bf16, to nearest."""
     if arithmetic is _FMA:
-        return _bf16_by_doubles(_multiply_and_add, arithmetic.wide)
+        return _compute_bf16_by_doubles(_multiply_and_add, arithmetic.wide)
     if arithmetic is _MULTIPLY:
-        return _bf16_by_doubles(np.multiply, arithmetic.wide)
+        return _compute_bf16_by_doubles(np.multiply, arithmetic.wide)
     return _bf16_sum(arithmetic.plain)
 
 
-def _computed(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Compute:
-    """The operation on bits of a format."""
+def _choose_compute(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Compute:
+    """Choose how an operation is computed for a format and rounding mode."""
     if form.name == "f64":
-        return _of_doubles(arithmetic.double, mode)
+        return _compute_doubles(arithmetic.double, mode)
     if mode != "rn":
-        return _by_doubles(arithmetic.wide, form, mode)
+        return _compute_by_doubles(arithmetic.wide, form, mode)
     if form.name == "bf16":
         return _bf16(arithmetic)
-    return _quick_fma(form) if arithmetic is _FMA else _by_numpy(arithmetic.plain, form)
+    return _quick_fma(form) if arithmetic is _FMA else _compute_by_numpy(arithmetic.plain, form)
 
 
-_RAISED = 8  # powers of two that bring a number well above the smallest normal one
-_MAY_END_TINY = (_MULTIPLY, _FMA, _DIVIDE, _RECIPROCAL)  # sums so small are exact, and roots are not small
+_RAISED = 8  # exponent offset that moves a number well above the smallest normal one
+_MAY_END_TINY = (_MULTIPLY, _FMA, _DIVIDE, _RECIPROCAL)  # tiny sums are exact, and roots are never tiny
 
 
 def _tiny_for_ftz(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Compute:
@@ -216,7 +233,7 @@ def _tiny_for_ftz(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) ->
     Such a number becomes the largest subnormal, which .ftz flushes. Measured on an H200 for mul and fma of f16 and f32, and for
     div of f32.
     """
-    compute = _computed(arithmetic, form, mode)
+    compute = _choose_compute(arithmetic, form, mode)
     magnitude_mask = constant((1 << form.bits - 1) - 1, form.bits)
     smallest = constant(1 << form.fraction_bits, form.bits)
     raised_mask = np.uint64((1 << form.bits - 1) - 1)
@@ -227,8 +244,8 @@ def _tiny_for_ftz(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) ->
         is_smallest = result & magnitude_mask == smallest
         if not np.count_nonzero(is_smallest):
             return result
-        exact = arithmetic.wide(*[widened(source, form) for source in sources], mode)
-        raised = rounded(exact * 2.0**_RAISED, form, mode) & raised_mask
+        exact = arithmetic.wide(*[widen_to_double(source, form) for source in sources], mode)
+        raised = round_to_format(exact * 2.0**_RAISED, form, mode) & raised_mask
         is_tiny = is_smallest & (raised < raised_smallest)
         flushable: Array = result - is_tiny.astype(result.dtype)
         return flushable
@@ -238,26 +255,26 @@ def _tiny_for_ftz(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) ->
 
 def _operation(arithmetic: _Arithmetic, type_name: str, style: Style) -> Operation:
     form = FORMATS[PACKED.get(type_name, type_name)]
-    compute = _computed(arithmetic, form, style.mode)
+    compute = _choose_compute(arithmetic, form, style.mode)
     if style.ftz and arithmetic in _MAY_END_TINY:
         compute = _tiny_for_ftz(arithmetic, form, style.mode)
-    compute = finished(compute, form, style)
+    compute = apply_style(compute, form, style)
     if type_name in PACKED:
-        compute = packed(compute, form.bits, 2 * form.bits)
+        compute = apply_to_parts(compute, form.bits, 2 * form.bits)
     return Operation(compute, (type_name,) * arithmetic.arity, type_name)
 
 
 _OF_NAME = {"add": _ADD, "sub": _SUBTRACT, "mul": _MULTIPLY, "fma": _FMA, "mad": _FMA}
 
 
-def arithmetic(modifiers: Modifiers) -> Operation:
-    """add, sub, mul, fma, mad; add.f32.f16 and its siblings, whose first operands are f16 or bf16."""
+def build_arithmetic(modifiers: Modifiers) -> Operation:
+    """add, sub, mul, fma, mad; and mixed forms such as add.f32.f16, whose first operands are f16 or bf16."""
     type_name = modifiers.type(FLOAT_TYPES)
     is_mixed = modifiers.last() == "f32" and type_name in ("f16", "bf16")
     if is_mixed:
         modifiers.type(("f32",))
     style = Style(
-        rounding(modifiers),
+        read_rounding(modifiers),
         ftz=modifiers.has("ftz"),
         sat=modifiers.has("sat"),
         relu=modifiers.has("relu"),
@@ -266,26 +283,26 @@ def arithmetic(modifiers: Modifiers) -> Operation:
     modifiers.end()
     refuse_style(modifiers.name, type_name, style)
     if is_mixed:
-        return _mixed(_OF_NAME[modifiers.name], type_name, style)
+        return _build_mixed(_OF_NAME[modifiers.name], type_name, style)
     return _operation(_OF_NAME[modifiers.name], type_name, style)
 
 
-def _mixed(of_name: _Arithmetic, narrow: str, style: Style) -> Operation:
-    """add.f32.f16: every operand but the last is of the narrow type, and becomes f32 first."""
+def _build_mixed(of_name: _Arithmetic, narrow: str, style: Style) -> Operation:
+    """add.f32.f16: all operands but the last have the narrow type and are converted to f32 first."""
     if of_name is _MULTIPLY:
         raise UnknownForm(f"mul has no type .f32.{narrow}")
-    compute_f32 = finished(_computed(of_name, _F32, style.mode), _F32, style)
+    compute_f32 = apply_style(_choose_compute(of_name, _F32, style.mode), _F32, style)
     form = FORMATS[narrow]
 
     def compute(*sources: Array) -> Array:
-        wide = [widened(source, form).astype(np.float32).view(np.uint32) for source in sources[:-1]]
+        wide = [widen_to_double(source, form).astype(np.float32).view(np.uint32) for source in sources[:-1]]
         result: Array = compute_f32(*wide, sources[-1])
         return result
 
     return Operation(compute, (*(narrow,) * (of_name.arity - 1), "f32"), "f32")
 
 
-def quotient(modifiers: Modifiers) -> Operation:
+def build_quotient(modifiers: Modifiers) -> Operation:
     """div, rcp and sqrt with a rounding mode; their .approx and .full forms are in approximate.py."""
     type_name = modifiers.type(("f32", "f64"))
     mode = modifiers.one_of(ROUNDINGS, "")

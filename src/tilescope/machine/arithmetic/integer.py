@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    apply_to_parts,
+    constant,
+)
 
 INTEGER_BITS = {"u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 PAIRS = ("u16x2", "s16x2")
@@ -25,7 +33,7 @@ _SIGNED: dict[int, np.dtype[Any]] = {16: np.dtype("i2"), 32: np.dtype("i4"), 64:
 _UNSIGNED: dict[int, np.dtype[Any]] = {16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
 
 
-def signed(words: Array) -> Array:
+def view_signed(words: Array) -> Array:
     """The same bits as signed integers."""
     return words.view(_SIGNED[words.itemsize * 8])
 
@@ -35,7 +43,7 @@ def _is_signed(type_name: str) -> bool:
 
 
 def _as_signed(compute: Compute, bits: int) -> Compute:
-    """The operation on signed integers, its result as bits."""
+    """Apply an operation to signed integers; its result is returned as bits."""
     kind, word = _SIGNED[bits], _UNSIGNED[bits]
 
     def compute_signed(*sources: Array) -> Array:
@@ -68,7 +76,7 @@ _HALF_BITS = constant(32, 64)
 
 
 def _high_of_64(a: Array, b: Array) -> Array:
-    """The upper 64 bits of the product of unsigned integers of 64 bits, by halves of 32."""
+    """The upper 64 bits of products of unsigned 64-bit integers, from 32-bit halves."""
     a_low, a_high = a & _LOW_HALF, a >> _HALF_BITS
     b_low, b_high = b & _LOW_HALF, b >> _HALF_BITS
     low = a_low * b_low
@@ -79,9 +87,9 @@ def _high_of_64(a: Array, b: Array) -> Array:
 
 
 def _signed_high_of_64(a: Array, b: Array) -> Array:
-    """A negative factor counts 2^64 too much as an unsigned one: the other factor is taken off the upper half."""
-    a_sign = (signed(a) >> 63).view(np.uint64)
-    b_sign = (signed(b) >> 63).view(np.uint64)
+    """A negative factor is 2^64 too large as an unsigned one, so the other factor is subtracted from the upper half."""
+    a_sign = (view_signed(a) >> 63).view(np.uint64)
+    b_sign = (view_signed(b) >> 63).view(np.uint64)
     high: Array = _high_of_64(a, b) - (a_sign & b) - (b_sign & a)
     return high
 
@@ -139,7 +147,7 @@ def multiply_add(modifiers: Modifiers) -> Operation:
     if takes_carry or gives_carry:
         return _with_carry(_Adder(product, np.add), types, takes_carry=takes_carry, gives_carry=gives_carry)
     if saturates:
-        return Operation(_after_product(product, _saturating(np.add)), types, result_type)
+        return Operation(_after_product(product, _saturate_result(np.add)), types, result_type)
     if half == "lo":
         return Operation(_low_multiply_add, types, result_type)
     return Operation(_after_product(product, np.add), types, result_type)
@@ -169,7 +177,7 @@ def _product_of_24(half: str, type_name: str) -> Compute:
 
     def cut(words: Array) -> Array:
         if _is_signed(type_name):
-            return (signed(words) << _SHIFT_8 >> _SHIFT_8).view(np.uint32)
+            return (view_signed(words) << _SHIFT_8 >> _SHIFT_8).view(np.uint32)
         return words & _LOW_24
 
     wide = _wide_product(type_name)
@@ -192,19 +200,19 @@ def multiply_24(modifiers: Modifiers) -> Operation:
     product = _product_of_24(half, type_name)
     if modifiers.name == "mul24":
         return Operation(product, (type_name,) * 2, type_name)
-    addition = _saturating(np.add) if saturates else np.add
+    addition = _saturate_result(np.add) if saturates else np.add
     return Operation(_after_product(product, addition), (type_name,) * 3, type_name)
 
 
-def _saturating(compute: Compute) -> Compute:
-    """add.sat.s32, sub.sat.s32: the result stays between the smallest and the largest number."""
+def _saturate_result(compute: Compute) -> Compute:
+    """add.sat.s32, sub.sat.s32: the result is clamped to the range of the type."""
     limits = np.iinfo(np.int32)
 
-    def saturated(a: Array, b: Array) -> Array:
-        exact: Array = compute(signed(a).astype(np.int64), signed(b).astype(np.int64))
+    def compute_saturated(a: Array, b: Array) -> Array:
+        exact: Array = compute(view_signed(a).astype(np.int64), view_signed(b).astype(np.int64))
         return exact.clip(limits.min, limits.max).astype(np.int32).view(np.uint32)
 
-    return saturated
+    return compute_saturated
 
 
 def add_or_subtract(modifiers: Modifiers) -> Operation:
@@ -216,11 +224,11 @@ def add_or_subtract(modifiers: Modifiers) -> Operation:
     saturates = modifiers.has("sat")
     modifiers.end()
     if type_name in PAIRS:
-        return Operation(packed(plain, 16, 32), ("b32", "b32"), "b32")
+        return Operation(apply_to_parts(plain, 16, 32), ("b32", "b32"), "b32")
     types = (type_name, type_name)
     if takes_carry or gives_carry:
         return _with_carry(_Adder(None, plain), types, takes_carry=takes_carry, gives_carry=gives_carry)
-    return Operation(_saturating(plain) if saturates else plain, types, type_name)
+    return Operation(_saturate_result(plain) if saturates else plain, types, type_name)
 
 
 class _Adder:
@@ -231,7 +239,7 @@ class _Adder:
         self.subtracts = addition is np.subtract
 
     def sum(self, sources: tuple[Array, ...], carry: Array | None) -> tuple[Array, Array]:
-        """The sum and its carry. A subtraction without a carry in adds 1 to a + ~b."""
+        """The sum and its carry out. A subtraction without carry in is a + ~b + 1."""
         if self.product is None:
             first, second = sources
         else:
@@ -263,7 +271,7 @@ def _with_carry(adder: _Adder, types: tuple[str, ...], *, takes_carry: bool, giv
     )
 
 
-def sum_of_differences(modifiers: Modifiers) -> Operation:
+def sum_differences(modifiers: Modifiers) -> Operation:
     """sad: c + |a - b|."""
     type_name = modifiers.type(INTEGER_BITS)
     modifiers.end()
@@ -280,7 +288,7 @@ def sum_of_differences(modifiers: Modifiers) -> Operation:
 
 
 def _quotient_by_doubles(type_name: str) -> Compute:
-    """Quotients of 16 or 32 bits, towards zero.
+    """Quotients of 16 or 32 bits, rounded towards zero.
 
     A quotient that is no integer is at least 1 / b away from one, which a double of 53 bits keeps: it is cut correctly.
     """
@@ -297,9 +305,9 @@ def _quotient_by_doubles(type_name: str) -> Compute:
 
 
 def _signed_quotient_of_64(a: Array, b: Array) -> Array:
-    """Towards zero, as the magnitudes divide."""
-    quotient = np.abs(signed(a)).view(np.uint64) // np.abs(signed(b)).view(np.uint64)
-    sign = (signed(a ^ b) >> 63).view(np.uint64)
+    """Quotients of magnitudes with the sign applied: rounded towards zero."""
+    quotient = np.abs(view_signed(a)).view(np.uint64) // np.abs(view_signed(b)).view(np.uint64)
+    sign = (view_signed(a ^ b) >> 63).view(np.uint64)
     result: Array = (quotient ^ sign) - sign
     return result
 
@@ -311,7 +319,7 @@ def _quotient(type_name: str) -> Compute:
 
 
 def divide(modifiers: Modifiers) -> Operation:
-    """Quotients and remainders, div and rem."""
+    """Div and rem: quotients and remainders."""
     type_name = modifiers.type(INTEGER_BITS)
     modifiers.end()
     quotient = _quotient(type_name)
@@ -321,7 +329,7 @@ def divide(modifiers: Modifiers) -> Operation:
     def compute(a: Array, b: Array) -> Array:
         result: Array = quotient(a, b)
         if is_remainder:
-            result = a - result * b  # wraps as the bits do, so that signs come out by themselves
+            result = a - result * b  # wraps modulo 2^n, so that signs are right
         if np.count_nonzero(b) != b.size:
             result = np.where(b == 0, all_ones, result)
         return result
@@ -329,8 +337,8 @@ def divide(modifiers: Modifiers) -> Operation:
     return Operation(compute, (type_name,) * 2, type_name)
 
 
-def _clamped(compute: Compute) -> Compute:
-    """.relu: 0 instead of negative results."""
+def _clamp_result(compute: Compute) -> Compute:
+    """.relu: negative results become 0."""
 
     def compute_clamped(a: Array, b: Array) -> Array:
         result: Array = compute(a, b)
@@ -340,26 +348,26 @@ def _clamped(compute: Compute) -> Compute:
     return compute_clamped
 
 
-def extreme(modifiers: Modifiers) -> Operation:
-    """Extremes of integers, min and max, with .relu for s32 and s16x2."""
+def select_extreme(modifiers: Modifiers) -> Operation:
+    """Min and max of integers, with .relu for s32 and s16x2."""
     type_name = modifiers.type((*INTEGER_BITS, *PAIRS))
     compute: Compute = np.minimum if modifiers.name == "min" else np.maximum
     if modifiers.has("relu"):
         if type_name not in ("s32", "s16x2"):
             raise UnknownForm(f"{modifiers.name}.relu has no type .{type_name}")
-        compute = _clamped(compute)
+        compute = _clamp_result(compute)
     modifiers.end()
     is_pair = type_name in PAIRS
     part_bits = 16 if is_pair else INTEGER_BITS[type_name]
     if _is_signed(type_name):
         compute = _as_signed(compute, part_bits)
     if is_pair:
-        return Operation(packed(compute, 16, 32), ("b32", "b32"), "b32")
+        return Operation(apply_to_parts(compute, 16, 32), ("b32", "b32"), "b32")
     return Operation(compute, (type_name,) * 2, type_name)
 
 
-def sign_change(modifiers: Modifiers) -> Operation:
-    """Other signs, abs and neg of signed integers; the smallest number stays itself."""
+def change_sign(modifiers: Modifiers) -> Operation:
+    """Abs and neg of signed integers; the smallest integer maps to itself."""
     type_name = modifiers.type(("s16", "s32", "s64"))
     modifiers.end()
     plain: Compute = np.abs if modifiers.name == "abs" else np.negative
@@ -403,13 +411,13 @@ FAMILIES: dict[str, Callable[[Modifiers], Operation]] = {
     "madc": multiply_add,
     "mul24": multiply_24,
     "mad24": multiply_24,
-    "sad": sum_of_differences,
+    "sad": sum_differences,
     "div": divide,
     "rem": divide,
-    "min": extreme,
-    "max": extreme,
-    "abs": sign_change,
-    "neg": sign_change,
+    "min": select_extreme,
+    "max": select_extreme,
+    "abs": change_sign,
+    "neg": change_sign,
     "dp4a": dot_product,
     "dp2a": dot_product,
 }

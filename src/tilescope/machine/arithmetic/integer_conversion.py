@@ -13,8 +13,8 @@ import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, constant
 from tilescope.machine.arithmetic.float_conversion import TO_INTEGER, ConversionStyle
-from tilescope.machine.arithmetic.float_format import FloatFormat, rounded
-from tilescope.machine.arithmetic.float_words import flushed, saturated, widened
+from tilescope.machine.arithmetic.float_format import FloatFormat, round_to_format
+from tilescope.machine.arithmetic.float_words import clamp_to_unit, flush_subnormals, widen_to_double
 from tilescope.one_rounding import Rounding
 
 
@@ -27,12 +27,12 @@ class IntegerType(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The smallest number."""
+        """The smallest integer."""
         return -(1 << self.bits - 1) if self.is_signed else 0
 
     @property
     def most(self) -> int:
-        """The largest number."""
+        """The largest integer."""
         return (1 << self.bits - self.is_signed) - 1
 
 
@@ -44,22 +44,22 @@ INTEGERS = {f"{kind}{bits}": _integer(kind, bits) for kind in "us" for bits in (
 _WORD: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
 
 
-def _extended(values: Array, kind: IntegerType) -> Array:
-    """Integers of a type as bits of its register: 8 bits become 32."""
+def _extend(values: Array, kind: IntegerType) -> Array:
+    """Integers as the bits of their register: 8-bit integers are extended to 32 bits."""
     if kind.bits == 8:
         values = values.astype(np.int32 if kind.is_signed else np.uint32)
     return values.view(_WORD[values.itemsize])
 
 
 def _integers(words: Array, kind: IntegerType) -> Array:
-    """Words as integers of the type; of 8 bits, their low ones."""
+    """Words as integers of the type; 8-bit types use the low 8 bits."""
     if kind.bits == 8:
         words = words.astype(np.uint8)
     return words.view(kind.dtype)
 
 
 def integer_to_integer(source: IntegerType, result: IntegerType, *, sat: bool) -> Compute:
-    """A conversion that cuts, extends, or with `sat` clamps."""
+    """The conversion between integer types: truncates, extends, or with `sat` clamps."""
     least = max(source.least, result.least)
     most = min(source.most, result.most)
 
@@ -67,28 +67,28 @@ def integer_to_integer(source: IntegerType, result: IntegerType, *, sat: bool) -
         values = _integers(a, source)
         if sat:
             values = values.clip(least, most)
-        return _extended(values.astype(result.dtype), result)
+        return _extend(values.astype(result.dtype), result)
 
     return compute
 
 
 def float_to_integer(form: FloatFormat, result: IntegerType, style: ConversionStyle) -> Compute:
-    """A conversion that rounds to an integer, and clamps."""
+    """The conversion from a float: rounds to an integer and clamps to its range."""
     to_integer = TO_INTEGER[style.mode]
     of_nan = 1 << result.bits - 1 if form.name == "f64" or result.bits == 64 else 0
     nan_value = np.array(of_nan, f"u{result.bits // 8}").view(result.dtype)
-    # The largest integer is no double if it has 64 bits: from `limit` on it is written in afterwards.
+    # The largest 64-bit integer is not a double: results from `limit` on are replaced afterwards.
     limit = np.array(float(result.most + 1))
     least = np.array(float(result.least))
 
     def compute(a: Array) -> Array:
         if style.ftz:
-            a = flushed(a, form)
-        values = to_integer(widened(a, form))
+            a = flush_subnormals(a, form)
+        values = to_integer(widen_to_double(a, form))
         is_inside = values >= least
         is_inside &= values < limit
         if np.count_nonzero(is_inside) == a.size:
-            return _extended(values.astype(result.dtype), result)
+            return _extend(values.astype(result.dtype), result)
         nans = np.isnan(values)
         above = values >= limit
         inside = np.where(nans | above, 0.0, np.maximum(values, least))
@@ -97,13 +97,13 @@ def float_to_integer(form: FloatFormat, result: IntegerType, style: ConversionSt
             integers = np.where(above, result.dtype.type(result.most), integers)
         if of_nan and np.count_nonzero(nans):
             integers = np.where(nans, nan_value, integers)
-        return _extended(integers, result)
+        return _extend(integers, result)
 
     return compute
 
 
 def _odd_doubles(values: Array) -> Array:
-    """Integers as doubles; those of more than 53 bits lose their low 11, of which the last one tells whether they were 0."""
+    """Integers as doubles, rounded to odd: of integers beyond 53 bits the low 11 bits become one sticky bit."""
     if values.itemsize < 8:
         return values.astype(np.float64)
     magnitude = values.view(np.uint64)
@@ -119,7 +119,7 @@ def _odd_doubles(values: Array) -> Array:
 
 
 def _integer_to_double(values: Array, mode: Rounding) -> Array:
-    """Integers of 64 bits as the doubles that a mode gives."""
+    """64-bit integers rounded to doubles in a rounding mode."""
     if values.itemsize < 8 or mode == "rn":
         return values.astype(np.float64)
     magnitude = values.view(np.uint64)
@@ -138,7 +138,7 @@ def _integer_to_double(values: Array, mode: Rounding) -> Array:
 
 
 def integer_to_float(source: IntegerType, form: FloatFormat, style: ConversionStyle) -> Compute:
-    """A conversion that rounds once."""
+    """The conversion to a float, rounded once."""
     mode = style.float_mode
     word = _WORD[form.bits // 8]
     if form.name == "f32" and mode == "rn" and not style.sat:
@@ -149,7 +149,7 @@ def integer_to_float(source: IntegerType, form: FloatFormat, style: ConversionSt
         if form.name == "f64":
             result = _integer_to_double(values, mode).view(np.uint64)
         else:
-            result = rounded(_odd_doubles(values), form, mode).astype(word)
-        return saturated(result, form) if style.sat else result
+            result = round_to_format(_odd_doubles(values), form, mode).astype(word)
+        return clamp_to_unit(result, form) if style.sat else result
 
     return compute

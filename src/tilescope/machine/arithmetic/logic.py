@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant
-from tilescope.machine.arithmetic.integer import signed
+from tilescope.machine.arithmetic.integer import view_signed
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _SHIFTED = {**_BITS, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
@@ -29,7 +29,7 @@ def logic(modifiers: Modifiers) -> Operation:
 
 
 def complement(modifiers: Modifiers) -> Operation:
-    """not: every bit turned; cnot: 1 where the source is 0."""
+    """Not inverts every bit; cnot is 1 where the source is 0."""
     if modifiers.name == "not":
         type_name = modifiers.type((*_BITS, "pred"))
         compute: Compute = np.invert
@@ -68,8 +68,8 @@ _OF_TWO: tuple[_Words2, ...] = (
 
 
 @lru_cache(maxsize=256)
-def _by_table(table: int) -> Callable[[Array, Array, Array], Array]:
-    """The function of three words whose look-up table is given.
+def _compute_by_table(table: int) -> Callable[[Array, Array, Array], Array]:
+    """The function of three words with this look-up table.
 
     Its lower half is the function of b and c where a is 0; the halves differ where a matters:
 
@@ -88,11 +88,11 @@ def _by_table(table: int) -> Callable[[Array, Array, Array], Array]:
 
 
 def _lop3(a: Array, b: Array, c: Array, table: Array) -> Array:
-    return _by_table(int(table[0]) & 0xFF)(a, b, c)
+    return _compute_by_table(int(table[0]) & 0xFF)(a, b, c)
 
 
 def lop3(modifiers: Modifiers) -> Operation:
-    """lop3: any function of three words, by its look-up table. With .or or .and a predicate is made of it too."""
+    """lop3: any function of three words, by its look-up table. With .or or .and it also produces a predicate."""
     modifiers.type(("b32",))
     boolean = modifiers.one_of(("or", "and"), "")
     modifiers.end()
@@ -108,7 +108,7 @@ def lop3(modifiers: Modifiers) -> Operation:
 
 
 def shift(modifiers: Modifiers) -> Operation:
-    """Plain shifts, shl and shr: the amount has 32 bits, whatever the type; numpy clamps it as PTX does."""
+    """Shl and shr: the amount has 32 bits for every type; numpy clamps it as PTX does."""
     type_name = modifiers.type(_BITS if modifiers.name == "shl" else _SHIFTED)
     modifiers.end()
     bits = _SHIFTED[type_name]
@@ -121,7 +121,7 @@ def shift(modifiers: Modifiers) -> Operation:
             amount = np.minimum(amount, limit)
         amount = amount.astype(a.dtype)
         if is_arithmetic:
-            moved: Array = plain(signed(a), signed(amount))
+            moved: Array = plain(view_signed(a), view_signed(amount))
             return moved.view(a.dtype)
         result: Array = plain(a, amount)
         return result
@@ -139,7 +139,7 @@ _FUNNEL_BITS = constant(32, 64)
 
 
 def funnel_shift(modifiers: Modifiers) -> Operation:
-    """shf: 32 bits out of {b, a} moved left (.l: the upper word) or right (.r: the lower one)."""
+    """shf: 32 bits of {b, a} shifted left (.l: the upper word) or right (.r: the lower word)."""
     modifiers.type(("b32",))
     side = modifiers.one_of(("l", "r"), "")
     mode = modifiers.one_of(("clamp", "wrap"), "")

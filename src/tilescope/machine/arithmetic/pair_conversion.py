@@ -13,10 +13,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    constant,
+    split_parts,
+)
 from tilescope.machine.arithmetic.float_conversion import F32_EXPONENT, ConversionStyle, bf16_to_f32, float_to_float
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, rounded
-from tilescope.machine.arithmetic.float_words import HALF_BITS, without_negatives
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, round_to_format
+from tilescope.machine.arithmetic.float_words import HALF_BITS, clamp_negatives
 from tilescope.machine.arithmetic.integer_conversion import IntegerType
 
 PAIRS_OF_SMALL = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m3x2": "e2m3", "e3m2x2": "e3m2", "e2m1x2": "e2m1"}
@@ -25,8 +33,8 @@ _F32 = FORMATS["f32"]
 _1 = constant(1, 32)
 
 
-def _joined(parts: Iterable[Array], part_bits: int, word: np.dtype[np.unsignedinteger]) -> Array:
-    """Words of parts, the uppermost first."""
+def _join_parts(parts: Iterable[Array], part_bits: int, word: np.dtype[np.unsignedinteger]) -> Array:
+    """Join parts to words; the first part is the uppermost."""
     result: Array | None = None
     shift = np.array(part_bits, word)
     for part in parts:
@@ -36,7 +44,7 @@ def _joined(parts: Iterable[Array], part_bits: int, word: np.dtype[np.unsignedin
 
 
 def _two_halves(convert: Compute) -> Compute:
-    """A conversion to 16 bits of two operands, the first into the upper halves."""
+    """Convert two operands to 16 bits each; the first becomes the upper half."""
 
     def compute(a: Array, b: Array) -> Array:
         both = np.empty(2 * len(a), np.uint32)
@@ -48,8 +56,8 @@ def _two_halves(convert: Compute) -> Compute:
     return compute
 
 
-def _place_bits(type_name: str) -> int:
-    """How far the parts of a pair lie apart: 4 bits for e2m1, 8 for other small floats."""
+def _count_part_bits(type_name: str) -> int:
+    """Bits from one part of a pair to the next: 4 for e2m1, 8 for other small floats."""
     return 4 if type_name.startswith("e2m1") else 8
 
 
@@ -59,7 +67,7 @@ def to_pair(result_type: str, source_type: str, style: ConversionStyle, source_c
     form = FORMATS[part_type]
     is_wide = result_type in PAIRS_OF_16
     word = np.dtype("u4" if is_wide else "u2")
-    place_bits = 16 if is_wide else _place_bits(result_type)
+    place_bits = 16 if is_wide else _count_part_bits(result_type)
     register = result_type if is_wide else "b16"
     if style.mode == "rs":
         return _to_pair_stochastic(result_type, source_type, style)
@@ -67,22 +75,22 @@ def to_pair(result_type: str, source_type: str, style: ConversionStyle, source_c
         convert = float_to_float(_F32, form, style)
         if is_wide:
             return Operation(_two_halves(convert), ("f32", "f32"), register)
-        return Operation(lambda a, b: _joined((convert(a), convert(b)), place_bits, word), ("f32", "f32"), register)
+        return Operation(lambda a, b: _join_parts((convert(a), convert(b)), place_bits, word), ("f32", "f32"), register)
     if source_type in PAIRS_OF_16 and not is_wide:
         convert_half = float_to_float(FORMATS[PAIRS_OF_16[source_type]], form, style)
 
         def compute(a: Array) -> Array:
-            parts = convert_half(lanes(a, 16))
-            return _joined((parts[1::2], parts[0::2]), place_bits, word)
+            parts = convert_half(split_parts(a, 16))
+            return _join_parts((parts[1::2], parts[0::2]), place_bits, word)
 
         return Operation(compute, (source_type,), register)
     raise UnknownForm(f"cvt has no form .{result_type}.{source_type} of {source_count} operands")
 
 
-def _numbers_of(form: FloatFormat) -> Array:
-    """The numbers that all patterns of a small format stand for; NaN and infinities among them.
+def _list_numbers(form: FloatFormat) -> Array:
+    """The numbers that the patterns of a small format encode, including NaN and infinities.
 
-    >>> _numbers_of(FORMATS["e2m1"])[:8].tolist()
+    >>> _list_numbers(FORMATS["e2m1"])[:8].tolist()
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     """
     patterns = np.arange(form.sign)
@@ -99,17 +107,17 @@ def _numbers_of(form: FloatFormat) -> Array:
 
 
 def from_pair(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
-    """cvt.rn.f16x2.e4m3x2 and its siblings: every pattern's f16 is looked up."""
+    """Conversions such as cvt.rn.f16x2.e4m3x2, by a table with the f16 of every pattern."""
     form = FORMATS[PAIRS_OF_SMALL[source_type]]
     half = FORMATS[PAIRS_OF_16[result_type]]
-    table = rounded(_numbers_of(form), half).astype(np.uint32)
+    table = round_to_format(_list_numbers(form), half).astype(np.uint32)
     if style.relu:
-        table = without_negatives(table, half)
-    place = np.uint16(_place_bits(source_type))
+        table = clamp_negatives(table, half)
+    place = np.uint16(_count_part_bits(source_type))
     mask = np.uint16((1 << form.bits) - 1)
 
     def compute(a: Array) -> Array:
-        return _joined((table[a >> place & mask], table[a & mask]), 16, np.dtype("u4"))
+        return _join_parts((table[a >> place & mask], table[a & mask]), 16, np.dtype("u4"))
 
     return Operation(compute, ("b16",), result_type)
 
@@ -118,7 +126,7 @@ _RANDOM_BITS = {"f16": 13, "bf16": 16}
 
 
 def _to_pair_stochastic(result_type: str, source_type: str, style: ConversionStyle) -> Operation:
-    """cvt.rs: random bits are added to what the rounding cuts off; a carry rounds up (documented, not measured)."""
+    """cvt.rs: stochastic rounding. Random bits are added to the dropped bits; a carry rounds up (documented, not measured)."""
     part = PAIRS_OF_16.get(result_type)
     if part is None or source_type != "f32":
         raise UnknownForm(f"cvt.rs has no form .{result_type}.{source_type} here")
@@ -133,7 +141,7 @@ def _to_pair_stochastic(result_type: str, source_type: str, style: ConversionSty
         return result
 
     def compute(a: Array, b: Array, random: Array) -> Array:
-        return _joined((convert(a, random >> HALF_BITS), convert(b, random)), 16, np.dtype("u4"))
+        return _join_parts((convert(a, random >> HALF_BITS), convert(b, random)), 16, np.dtype("u4"))
 
     return Operation(compute, ("f32", "f32", "b32"), result_type)
 
@@ -169,11 +177,11 @@ def to_scale_pair(source_type: str, style: ConversionStyle) -> Operation:
     word = np.dtype("u2")
 
     def of_singles(a: Array, b: Array) -> Array:
-        return _joined((_to_ue8m0(a, style), _to_ue8m0(b, style)), 8, word)
+        return _join_parts((_to_ue8m0(a, style), _to_ue8m0(b, style)), 8, word)
 
     def of_halves(a: Array) -> Array:
-        parts = _to_ue8m0(bf16_to_f32(lanes(a, 16)), style)
-        return _joined((parts[1::2], parts[0::2]), 8, word)
+        parts = _to_ue8m0(bf16_to_f32(split_parts(a, 16)), style)
+        return _join_parts((parts[1::2], parts[0::2]), 8, word)
 
     if source_type == "f32":
         return Operation(of_singles, ("f32", "f32"), "b16")
@@ -187,7 +195,7 @@ def from_scale_pair(a: Array) -> Array:
     table = np.arange(256, dtype=np.uint32) << np.uint32(7)
     table[0] = 0x0040
     table[255] = FORMATS["bf16"].nan
-    return _joined((table[a >> np.uint16(8)], table[a & np.uint16(0xFF)]), 16, np.dtype("u4"))
+    return _join_parts((table[a >> np.uint16(8)], table[a & np.uint16(0xFF)]), 16, np.dtype("u4"))
 
 
 _PACKED_BITS = {"u16": 16, "s16": 16, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "u2": 2, "s2": 2}

@@ -10,43 +10,51 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    apply_to_parts,
+    constant,
+)
 from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
-from tilescope.machine.arithmetic.float_style import FLOAT_TYPES, PACKED, Style, finished, refuse_style
+from tilescope.machine.arithmetic.float_style import FLOAT_TYPES, PACKED, Style, apply_style, refuse_style
 from tilescope.machine.arithmetic.float_words import (
     HALF_BITS,
     WORD_OF_BITS,
     as_numbers,
-    canonical,
     is_nan,
-    quiet_operand,
+    propagate_nan,
+    set_canonical_nan,
 )
 
 
-def _sign_change(name: str, form: FloatFormat) -> Compute:
+def _compute_sign_change(name: str, form: FloatFormat) -> Compute:
     sign = constant(form.sign, form.bits)
     rest = constant(form.nan, form.bits)
     change = (np.bitwise_xor, sign) if name == "neg" else (np.bitwise_and, rest)
 
     def compute(a: Array) -> Array:
-        return canonical(change[0](a, change[1]), np.isnan(as_numbers(a, form)), form)
+        return set_canonical_nan(change[0](a, change[1]), np.isnan(as_numbers(a, form)), form)
 
     def compute_f64(a: Array) -> Array:
-        return quiet_operand(change[0](a, change[1]), a)
+        return propagate_nan(change[0](a, change[1]), a)
 
     return compute_f64 if form.name == "f64" else compute
 
 
-def sign_change(modifiers: Modifiers) -> Operation:
-    """Floats with another sign: neg and abs."""
+def change_sign(modifiers: Modifiers) -> Operation:
+    """Neg and abs of floats."""
     type_name = modifiers.type(FLOAT_TYPES)
     style = Style("rn", ftz=modifiers.has("ftz"), sat=False)
     modifiers.end()
     refuse_style(modifiers.name, type_name, style)
     form = FORMATS[PACKED.get(type_name, type_name)]
-    compute = finished(_sign_change(modifiers.name, form), form, style)
+    compute = apply_style(_compute_sign_change(modifiers.name, form), form, style)
     if type_name in PACKED:
-        compute = packed(compute, form.bits, 2 * form.bits)
+        compute = apply_to_parts(compute, form.bits, 2 * form.bits)
     return Operation(compute, (type_name,), type_name)
 
 
@@ -88,8 +96,8 @@ def test_property(modifiers: Modifiers) -> Operation:
     return Operation(lambda a: answer(a & rest), (type_name,), "pred")
 
 
-def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
-    """The smaller or larger of two: -0 is below +0, and a NaN loses unless `keeps_nan`."""
+def _compute_extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
+    """The smaller or larger of two: -0 is less than +0, and a NaN is ignored unless `keeps_nan`."""
     choose = np.fmin if name == "min" else np.fmax
     of_equals = np.bitwise_or if name == "min" else np.bitwise_and
     word = WORD_OF_BITS[form.bits]
@@ -105,19 +113,19 @@ def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
         if np.count_nonzero(is_equal):
             result = np.where(is_equal, of_equals(a, b), result)
         nans = np.isnan(chosen)
-        if np.count_nonzero(nans):  # numpy takes a signalling NaN for an answer
+        if np.count_nonzero(nans):  # numpy returns a signalling NaN
             result = np.where(nans, np.where(~np.isnan(first), a, b), result)
             nans = np.isnan(first) & np.isnan(second)
         if keeps_nan:
             nans = np.isnan(first) | np.isnan(second)
         if form.name == "f64":
-            return quiet_operand(result, a, b)
-        return canonical(result, nans, form)
+            return propagate_nan(result, a, b)
+        return set_canonical_nan(result, nans, form)
 
     return compute
 
 
-def _by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
+def _compute_by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
     """.xorsign.abs: the extreme of the magnitudes, with the product of the signs."""
     sign = constant(form.sign, form.bits)
     rest = constant(form.nan, form.bits)
@@ -130,7 +138,7 @@ def _by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
     return compute_magnitude
 
 
-def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Compute:
+def _compute_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Compute:
     """The extreme of three operands."""
     rest = constant(form.nan, form.bits)
 
@@ -146,8 +154,8 @@ def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Com
 _OPERANDS_OF_AN_EXTREME = (2, 3)
 
 
-def extreme(modifiers: Modifiers, source_count: int) -> Operation:
-    """Extremes of floats, min and max, with .NaN, .xorsign.abs, .ftz; of three f32 too (.abs)."""
+def select_extreme(modifiers: Modifiers, source_count: int) -> Operation:
+    """Min and max of floats, with .NaN, .xorsign.abs and .ftz; also of three f32 (.abs)."""
     type_name = modifiers.type(FLOAT_TYPES)
     style = Style("rn", ftz=modifiers.has("ftz"), sat=False)
     keeps_nan = modifiers.has("NaN")
@@ -156,16 +164,16 @@ def extreme(modifiers: Modifiers, source_count: int) -> Operation:
     modifiers.end()
     refuse_style(modifiers.name, type_name, style)
     form = FORMATS[PACKED.get(type_name, type_name)]
-    compute = _extreme(modifiers.name, form, keeps_nan=keeps_nan)
+    compute = _compute_extreme(modifiers.name, form, keeps_nan=keeps_nan)
     if source_count not in _OPERANDS_OF_AN_EXTREME:
         raise UnknownForm(f"{modifiers.name} takes 2 or 3 source operands, not {source_count}")
     if source_count == 3:
-        compute = _of_three(compute, form, by_magnitude=by_magnitude)
+        compute = _compute_three(compute, form, by_magnitude=by_magnitude)
     elif takes_sign and by_magnitude:
-        compute = _by_magnitude(compute, form)
+        compute = _compute_by_magnitude(compute, form)
     elif takes_sign or by_magnitude:
         raise UnknownForm(f"{modifiers.name} of two operands has .xorsign and .abs together")
-    compute = finished(compute, form, style)
+    compute = apply_style(compute, form, style)
     if type_name in PACKED:
-        compute = packed(compute, form.bits, 2 * form.bits)
+        compute = apply_to_parts(compute, form.bits, 2 * form.bits)
     return Operation(compute, (type_name,) * source_count, type_name)

@@ -34,16 +34,11 @@ from tilescope.machine.report.race_rules import severity_of
 from tilescope.machine.report.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import Turn
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import counted, listed
 
 BARRIERS_TRIED = 100  # those that ran most
 _LINES_NAMED = 8
-_TILE = (
-    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {{ .shared .align 4 .b8 s[256]; .reg .b32 %r<4>;"
-    " mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, 4, %r2; st.shared.u32 [%r2], %r1; bar.sync 0; {again}"
-    " ld.shared.u32 %r3, [s]; ret; }}"
-)
 
 IDLE_BARRIER = rule(
     "run-idle-barrier",
@@ -54,8 +49,8 @@ IDLE_BARRIER = rule(
     fix="Remove them together, unless another launch takes another path: a barrier may be there for other data, or longer loops.",
     source="this run, repeated without them",
     severity="note",
-    passing=f'ts.Kernel("{_TILE.format(again="")}").run(1, 64, advice=True).findings',
-    failing=f'ts.Kernel("{_TILE.format(again="bar.sync 0;")}").run(1, 64, advice=True).findings',
+    passing=f"ts.Kernel({ptx_example('run-idle-barrier.pass.ptx')}).run(1, 64, advice=True).findings",
+    failing=f"ts.Kernel({ptx_example('run-idle-barrier.fail.ptx')}).run(1, 64, advice=True).findings",
 )
 NOT_TRIED = IDLE_BARRIER.worded(
     argument="advice",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilescope.errors import RuleError
-from tilescope.machine.bound import Bound
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch.kernel_arguments import Argument
+from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments
 from tilescope.machine.memory import Memory
 from tilescope.ptx.syntax import Variable
 from tilescope.tensor_map import AnyMap, decode_tensor_map
@@ -28,7 +27,7 @@ class OtherSwizzleKernel(Kernel):
         self._function = kernel.module.functions[kernel.entry]
         self.argument = argument  # its number
 
-    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> Bound:
+    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
         """The arguments of the kernel, with that map changed."""
         bound = super()._bound(args, memory, grid)
         values = [*bound.values]

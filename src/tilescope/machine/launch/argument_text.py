@@ -1,9 +1,9 @@
-"""Arguments of a launch as people write them on a command line.
+"""Arguments of a launch as text, for the command line.
 
 f16:256x192            an array of random numbers, the same every time; also f16:256x192:zeros, :ones, :arange
 f16:256x192@a.npy      an array from a file; bf16@a.npy has the file's shape, @a.npy its type too
 map:0,box=64x128       a tensor map over the array of argument 0; options as TensorMap and Im2colMap have them
-map:f16:256x192,box=…  a tensor map over an array of its own, to which no other parameter points
+map:f16:256x192,box=…  a tensor map over its own array, to which no other parameter points
 ptr:0+1024             an address inside the array of argument 0
 7   0x40   -1.5        numbers
 bytes:00ff             a struct by value
@@ -43,8 +43,8 @@ ARGUMENT_TEXT = rule(
     limit=f"one of {FORMS}",
     fix="Write a number, or an array as TYPE:SHAPE, such as f32:1024.",
     source="the command line",
-    passing='ts.machine.launch.argument_text.read_argument("f16:256x192")',
-    failing='ts.machine.launch.argument_text.read_argument("sixteen")',
+    passing='ts.machine.launch.argument_text.parse_argument("f16:256x192")',
+    failing='ts.machine.launch.argument_text.parse_argument("sixteen")',
 )
 NO_SHAPE = ARGUMENT_TEXT.worded(
     found="argument {index}: {text} has the shape {shape!r}",
@@ -89,33 +89,33 @@ _SHAPE = re.compile(r"\d{1,18}(x\d{1,18})*")
 _SEVERAL = re.compile(r"-?\d{1,18}(x-?\d{1,18})*")
 
 
-def read_argument(text: str, index: int = 0) -> ArgumentDescription:
-    """The argument that a text describes; `index` is its place among the arguments.
+def parse_argument(text: str, index: int = 0) -> ArgumentDescription:
+    """Parse an argument; `index` is its position among the arguments.
 
-    >>> read_argument("f16:256x192")
+    >>> parse_argument("f16:256x192")
     ArrayArgument(data_type='f16', shape=(256, 192))
-    >>> read_argument("map:0,box=64x128,swizzle=128B").options
+    >>> parse_argument("map:0,box=64x128,swizzle=128B").options
     {'box': (64, 128), 'swizzle': '128B'}
-    >>> read_argument("0x40").value, read_argument("1e-3").value
+    >>> parse_argument("0x40").value, parse_argument("1e-3").value
     (64, 0.001)
     """
     stripped = text.strip()
-    value = _plain_number(stripped)
+    value = _parse_number(stripped)
     if value is not None:
         return NumberArgument(value=value)
     if stripped.startswith("map:"):
-        return _map(stripped, index)
+        return _parse_map(stripped, index)
     if stripped.startswith("ptr:"):
-        return _pointer(stripped, index)
+        return _parse_pointer(stripped, index)
     if stripped.startswith("bytes:"):
-        return _bytes(stripped, index)
-    return _array(stripped, index)
+        return _parse_bytes(stripped, index)
+    return _parse_array(stripped, index)
 
 
-def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
-    """The arguments of a launch in their order; a RuleError names every text that is not an argument.
+def parse_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
+    """Parse the arguments of a launch; a RuleError names every text that is not an argument.
 
-    >>> [one.kind for one in read_arguments(["f32:1000", "7"])]
+    >>> [argument.kind for argument in parse_arguments(["f32:1000", "7"])]
     ['array_argument', 'number_argument']
     """
     problems: list[Violation] = []
@@ -123,46 +123,49 @@ def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
     listed = list(texts)
     for index, text in enumerate(listed):
         try:
-            arguments[index] = read_argument(text, index)
+            arguments[index] = parse_argument(text, index)
         except RuleError as error:
             problems += error.violations
-    unread = [index for index in range(len(listed)) if index not in arguments]  # these may have been meant as arrays
-    problems += missing_arrays(arguments, unread)
+    unread = [index for index in range(len(listed)) if index not in arguments]  # each may be a misspelt array
+    problems += find_missing_arrays(arguments, unread)
     raise_all(problems)
     return tuple(arguments.values())
 
 
-def argument_words(arguments: Sequence[ArgumentDescription]) -> tuple[str, ...]:
-    """The arguments of a launch as people write them: what `read_arguments` reads.
+def format_arguments(arguments: Sequence[ArgumentDescription]) -> tuple[str, ...]:
+    """The arguments of a launch as text that `parse_arguments` accepts.
 
-    >>> argument_words([ArrayArgument(data_type="f16", shape=(256, 192), name="a"), MapArgument(array="a", options={"box": (64, 8)})])
+    >>> format_arguments([ArrayArgument(data_type="f16", shape=(256, 192), name="a"), MapArgument(array="a", options={"box": (64, 8)})])
     ('f16:256x192', 'map:0,box=64x8')
     """
-    numbers = {one.name: number for number, one in enumerate(arguments) if one.name}
-    return tuple(_words(one, numbers) for one in arguments)
+    numbers = {argument.name: number for number, argument in enumerate(arguments) if argument.name}
+    return tuple(_format_argument(argument, numbers) for argument in arguments)
 
 
-def _words(one: ArgumentDescription, numbers: Mapping[str, int]) -> str:
-    match one:
+def _format_argument(argument: ArgumentDescription, numbers: Mapping[str, int]) -> str:
+    match argument:
         case NumberArgument():
-            return repr(one.value)
+            return repr(argument.value)
         case BytesArgument():
-            return f"bytes:{one.content}"
+            return f"bytes:{argument.content}"
         case ArrayArgument():
-            return _array_words(one)
+            return _format_array(argument)
         case PointerArgument():
-            return f"ptr:{_reference(one.array, numbers)}+{one.offset_bytes}"
-    array = _array_words(one.array) if isinstance(one.array, ArrayArgument) else _reference(one.array, numbers)
-    options = [f"{name}={_option_words(value)}" for name, value in one.options.items()]
+            return f"ptr:{_format_reference(argument.array, numbers)}+{argument.offset_bytes}"
+    if isinstance(argument.array, ArrayArgument):
+        array = _format_array(argument.array)
+    else:
+        array = _format_reference(argument.array, numbers)
+    options = [f"{name}={_format_option(value)}" for name, value in argument.options.items()]
     return ",".join([f"map:{array}", *options])
 
 
-def _reference(array: int | str, numbers: Mapping[str, int]) -> str:
-    """The number of the argument that has this name, as text; a name that no argument has is kept."""
+def _format_reference(array: int | str, numbers: Mapping[str, int]) -> str:
+    """The number of the argument with this name; a name that no argument has stays."""
     return str(numbers.get(array, array) if isinstance(array, str) else array)
 
 
-def _array_words(array: ArrayArgument) -> str:
+def _format_array(array: ArrayArgument) -> str:
     parts = [array.data_type]
     if array.shape:
         parts.append("x".join(map(str, array.shape)))
@@ -171,60 +174,62 @@ def _array_words(array: ArrayArgument) -> str:
     return ":".join(parts if array.fill == "random" else [*parts, array.fill])
 
 
-def _option_words(value: object) -> str:
+def _format_option(value: object) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def missing_arrays(arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()) -> Iterator[Violation]:
-    """What is wrong with arguments that refer to the array of another one, by its number or its name."""
-    known = tuple(index for index, one in arguments.items() if own_array(one) is not None)
-    names = {one.name: index for index, one in arguments.items() if one.name}
-    for index, one in arguments.items():
-        if not isinstance(one, MapArgument | PointerArgument) or isinstance(one.array, ArrayArgument):
+def find_missing_arrays(
+    arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()
+) -> Iterator[Violation]:
+    """Violations of maps and pointers that refer to an argument without an array; `unread` may still have one."""
+    known = tuple(index for index, argument in arguments.items() if own_array(argument) is not None)
+    numbers = {argument.name: index for index, argument in arguments.items() if argument.name}
+    for index, argument in arguments.items():
+        if not isinstance(argument, MapArgument | PointerArgument) or isinstance(argument.array, ArrayArgument):
             continue
-        place = names.get(one.array) if isinstance(one.array, str) else one.array
-        if place in known or place in unread:
+        target = numbers.get(argument.array) if isinstance(argument.array, str) else argument.array
+        if target in known or target in unread:
             continue
         if known:
-            yield NO_ARRAY.violation(index=index, reference=one.array, known=known, example=known[0])
+            yield NO_ARRAY.violation(index=index, reference=argument.array, known=known, example=known[0])
         else:
-            yield NO_ARRAYS.violation(index=index, reference=one.array)
+            yield NO_ARRAYS.violation(index=index, reference=argument.array)
 
 
-def _plain_number(said: str) -> int | float | None:
+def _parse_number(text: str) -> int | float | None:
     try:
-        return number(said)
+        return number(text)
     except ValueError:
         pass
     try:
-        return float(said)
+        return float(text)
     except ValueError:
         return None
 
 
-def _array(said: str, index: int) -> ArrayArgument:
-    if said.startswith("@") and len(said) > 1:
-        return ArrayArgument(file=said[1:])
-    found = _ARRAY.fullmatch(said)
-    if found is None or (found["shape"] is None and found["file"] is None):
-        raise _refused(said, index)
-    _require_type(found["type"], index)
+def _parse_array(text: str, index: int) -> ArrayArgument:
+    if text.startswith("@") and len(text) > 1:
+        return ArrayArgument(file=text[1:])
+    match = _ARRAY.fullmatch(text)
+    if match is None or (match["shape"] is None and match["file"] is None):
+        raise ARGUMENT_TEXT.error(index=index, text=shortened(text) or "nothing")
+    _require_type(match["type"], index)
     shape: tuple[int, ...] = ()
-    if found["shape"] is not None:
-        shape = _shape(found["shape"], said, index, found["type"])
-    fill = _fill(found["fill"], said, index, found)
-    return ArrayArgument(data_type=found["type"], shape=shape, fill=fill, file=found["file"] or "")
+    if match["shape"] is not None:
+        shape = _parse_shape(match["shape"], text, index, match["type"])
+    fill = _parse_fill(match["fill"], index, match)
+    return ArrayArgument(data_type=match["type"], shape=shape, fill=fill, file=match["file"] or "")
 
 
 def _require_type(data_type: str, index: int) -> None:
     try:
         DataType.named(data_type)
     except RuleError as error:
-        raise RuleError(of_argument(index, violation) for violation in error.violations) from None
+        raise RuleError(attribute_to_argument(index, violation) for violation in error.violations) from None
 
 
-def of_argument(index: int, violation: Violation) -> Violation:
-    """A violation of another rule, such as a map's, with the argument that it is about."""
+def attribute_to_argument(index: int, violation: Violation) -> Violation:
+    """A violation of another rule, such as a tensor map's, with the index of the launch argument that caused it."""
     if violation.rule == ARGUMENT_TEXT.name:
         return violation
     return replace(
@@ -235,14 +240,14 @@ def of_argument(index: int, violation: Violation) -> Violation:
     )
 
 
-def _shape(shape: str, said: str, index: int, data_type: str) -> tuple[int, ...]:
+def _parse_shape(shape: str, text: str, index: int, data_type: str) -> tuple[int, ...]:
     extents = tuple(int(extent) for extent in shape.split("x")) if _SHAPE.fullmatch(shape) else (0,)
     if min(extents) < 1:
-        raise NO_SHAPE.error(index=index, text=shortened(said), shape=shortened(shape, 40), data_type=data_type)
+        raise NO_SHAPE.error(index=index, text=shortened(text), shape=shortened(shape, 40), data_type=data_type)
     return extents
 
 
-def _fill(fill: str | None, said: str, index: int, found: re.Match[str]) -> FillName:
+def _parse_fill(fill: str | None, index: int, array: re.Match[str]) -> FillName:
     if fill is None:
         return "random"
     for known in FILLS:
@@ -250,36 +255,36 @@ def _fill(fill: str | None, said: str, index: int, found: re.Match[str]) -> Fill
             return known
     raise NO_FILL.error(
         index=index,
-        text=shortened(said),
+        text=shortened(array[0]),
         fill=shortened(fill, 40),
         known=FILLS,
         nearest=nearest_name(fill, FILLS),
-        data_type=found["type"],
-        shape=found["shape"],
+        data_type=array["type"],
+        shape=array["shape"],
     )
 
 
-def _map(said: str, index: int) -> MapArgument:
-    found = _MAP.fullmatch(said)
-    if found is None or not found["array"]:
-        raise NO_REFERENCE.error(index=index, text=shortened(said), kind="map", rest=",box=64x64")
+def _parse_map(text: str, index: int) -> MapArgument:
+    match = _MAP.fullmatch(text)
+    if match is None or not match["array"]:
+        raise NO_REFERENCE.error(index=index, text=shortened(text), kind="map", rest=",box=64x64")
     array: int | ArrayArgument
-    array = int(found["array"]) if _NUMBER.fullmatch(found["array"]) else _array(found["array"], index)
+    array = int(match["array"]) if _NUMBER.fullmatch(match["array"]) else _parse_array(match["array"], index)
     options: dict[str, object] = {}
-    for option in (found["options"] or "").split(","):
+    for option in (match["options"] or "").split(","):
         name, _, value = option.partition("=")
         if option.strip() and not value:
-            raise NO_OPTION.error(index=index, text=shortened(said), option=shortened(option, 40))
+            raise NO_OPTION.error(index=index, text=shortened(text), option=shortened(option, 40))
         if option.strip():
-            options[name.strip()] = _option_value(name.strip(), value.strip())
+            options[name.strip()] = _parse_option(name.strip(), value.strip())
     return MapArgument(array=array, options=options)
 
 
 _SEQUENCES = frozenset({"box", "dims", "strides_bytes", "element_strides", "lower_corner", "upper_corner"})
 
 
-def _option_value(name: str, written: str) -> object:
-    """A sequence where the map takes one, an integer where one is written; else a name."""
+def _parse_option(name: str, written: str) -> object:
+    """The value of a map's option: a sequence where the map takes one, an integer, or a name."""
     if name in _SEQUENCES and _SEVERAL.fullmatch(written):
         return tuple(int(entry) for entry in written.split("x"))
     try:
@@ -288,22 +293,18 @@ def _option_value(name: str, written: str) -> object:
         return written
 
 
-def _pointer(said: str, index: int) -> PointerArgument:
-    found = _POINTER.fullmatch(said)
-    offset = _plain_number(found["offset"] or "0") if found is not None else None
-    if found is None or not isinstance(offset, int):
-        raise NO_REFERENCE.error(index=index, text=shortened(said), kind="ptr", rest="+1024")
-    return PointerArgument(array=int(found["array"]), offset_bytes=offset)
+def _parse_pointer(text: str, index: int) -> PointerArgument:
+    match = _POINTER.fullmatch(text)
+    offset = _parse_number(match["offset"] or "0") if match is not None else None
+    if match is None or not isinstance(offset, int):
+        raise NO_REFERENCE.error(index=index, text=shortened(text), kind="ptr", rest="+1024")
+    return PointerArgument(array=int(match["array"]), offset_bytes=offset)
 
 
-def _bytes(said: str, index: int) -> BytesArgument:
-    digits = said.removeprefix("bytes:").replace(" ", "").replace("_", "").removeprefix("0x")
+def _parse_bytes(text: str, index: int) -> BytesArgument:
+    digits = text.removeprefix("bytes:").replace(" ", "").replace("_", "").removeprefix("0x")
     try:
         content = bytes.fromhex(digits)
     except ValueError:
-        raise NO_BYTES.error(index=index, text=shortened(said)) from None
+        raise NO_BYTES.error(index=index, text=shortened(text)) from None
     return BytesArgument(content=content.hex())
-
-
-def _refused(said: str, index: int) -> RuleError:
-    return ARGUMENT_TEXT.error(index=index, text=shortened(said) or "nothing")

@@ -1,7 +1,9 @@
-"""Arrays of the host as numpy arrays that share their bytes: numpy's own, and torch's on the CPU.
+"""Host arrays as numpy arrays that share their memory: numpy arrays, and torch tensors on the CPU.
 
-torch is not imported. A tensor says where its bytes are and of what type they are, and that is enough, also for bfloat16 and
-the narrow floats, which `tensor.numpy()` refuses.
+as_host_array(torch.zeros(4, dtype=torch.bfloat16))     an array of ml_dtypes.bfloat16 over the tensor's memory
+
+torch is not imported: the tensor's data_ptr, shape and dtype are enough. bfloat16 and the narrow floats, which
+`tensor.numpy()` refuses, work too.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ OTHER_DEVICE = HOST_ARRAY.worded(
 
 
 def is_array(argument: object) -> bool:
-    """Whether an argument is memory, not a number: numpy's scalars have an array interface too.
+    """Whether an argument is an array in memory, not a number: numpy's scalars have an array interface too.
 
     >>> is_array(np.zeros(4)), is_array(np.float32(1.0)), is_array(7)
     (True, False, False)
@@ -62,39 +64,39 @@ def is_array(argument: object) -> bool:
 
 
 def is_tensor(argument: object) -> bool:
-    """Whether an argument is a tensor of torch, or of a library that imitates it."""
+    """Whether an argument is a torch tensor, or has the same interface."""
     return all(hasattr(argument, name) for name in ("data_ptr", "dtype", "shape", "is_contiguous"))
 
 
-def host_array(argument: Any) -> Array:
-    """The argument as a C-contiguous numpy array that shares its bytes; a RuleError if it cannot be one."""
+def as_host_array(argument: Any) -> Array:
+    """The argument as a C-contiguous numpy array that shares its memory; a RuleError if that is impossible."""
     if is_tensor(argument):
-        return _tensor_array(argument)
+        return _view_tensor(argument)
     if not isinstance(argument, np.ndarray) and not hasattr(argument, "__array__"):
         raise HOST_ARRAY.error(shown=printed(argument))
-    held = np.asarray(argument)
-    if held.dtype.hasobject:
+    array = np.asarray(argument)
+    if array.dtype.hasobject:
         raise NOT_NUMBERS.error()
-    if not held.flags.c_contiguous:
-        raise NOT_CONTIGUOUS.error(shape=held.shape, data_type=str(held.dtype))
-    return held
+    if not array.flags.c_contiguous:
+        raise NOT_CONTIGUOUS.error(shape=array.shape, data_type=str(array.dtype))
+    return array
 
 
-def _tensor_array(tensor: Any) -> Array:
+def _view_tensor(tensor: Any) -> Array:
     device = str(getattr(tensor, "device", "cpu"))
     if device != "cpu":
         raise OTHER_DEVICE.error(device=device)
     shape = tuple(map(int, tensor.shape))
     if not tensor.is_contiguous():
         raise NOT_CONTIGUOUS.error(shape=shape, data_type=str(tensor.dtype))
-    dtype = tensor_dtype(tensor)
+    dtype = read_tensor_dtype(tensor)
     size_bytes = prod(shape) * dtype.itemsize
     content = (ctypes.c_uint8 * size_bytes).from_address(int(tensor.data_ptr()) if size_bytes else 0)
-    content.tensor = tensor  # type: ignore[attr-defined]  # which owns the bytes, and lives as long as the array does
+    content.tensor = tensor  # type: ignore[attr-defined]  # owns the memory and must outlive the array
     return np.frombuffer(memoryview(content), dtype).reshape(shape)
 
 
-def tensor_dtype(tensor: Any) -> np.dtype[Any]:
+def read_tensor_dtype(tensor: Any) -> np.dtype[Any]:
     """The numpy type of a tensor's elements: torch.float16 is numpy's float16, torch.bfloat16 that of ml_dtypes."""
     name = str(tensor.dtype).removeprefix("torch.")
     try:

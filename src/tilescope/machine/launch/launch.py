@@ -1,6 +1,6 @@
-"""A launch: grid, block, cluster, shared memory and arguments, checked and laid out as the driver does.
+"""The state of a running launch: shape, parameters and memory, laid out as the driver does.
 
-parameters     the bytes of all arguments, each at its own alignment
+parameters     the bytes of all arguments, each at its alignment
 memory         arrays, and the variables of the module, placed in global memory
 shared memory  0x400 reserved | static variables | dynamic memory at its alignment
 """
@@ -30,11 +30,11 @@ from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.detector.context import LaunchOrder
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
-WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
+WAITED_CYCLES = 100_000_000  # added to the clock when every thread waits; not a measure of time
 MAPS_KEPT = 10_000
-COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
+COPIED_BYTES_OF_A_STEP = 4096  # a larger copy counts as several steps
 _GRID_WORKSPACE_BYTES = 8
-QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
+QUIET_JUMPS = 100  # clock jumps without progress after which a wait is a hang
 
 
 class Versions(NamedTuple):
@@ -46,7 +46,7 @@ class Versions(NamedTuple):
 
 @dataclass(slots=True)
 class Launch:
-    """Everything that the clusters of a grid share while they run."""
+    """The state that the clusters of a grid share while they run."""
 
     program: Program
     memory: GlobalMemory
@@ -61,28 +61,30 @@ class Launch:
     random: random.Random | None
     max_steps: int
     steps_left: int = field(init=False)
-    steps: int = 0  # that were made; starting clusters and large copies count against `steps_left` too
+    steps: int = 0  # executed; starting clusters and large copies also count against `steps_left`
     multiprocessors: int = 132
-    given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
+    given_maps: dict[bytes, AnyMap] = field(
+        default_factory=dict
+    )  # arguments without a known encoding, by their placeholder bytes
     waited: int = 0  # cycles
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
-    inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
-    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
+    inexact: set[str] = field(default_factory=set)  # executed opcodes whose result bits are not specified
+    costs: Costs | None = None  # costs of memory accesses; None: not counted
     float_adds: FloatAdds = field(init=False)
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
     float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     recorder: Recorder | None = None  # of the first cluster that runs
-    maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
-    detector: LaunchOrder | None = None  # None: nobody asks what is wrong
-    max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
+    maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
+    detector: LaunchOrder | None = None  # None: no findings are wanted
+    max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
-    )  # first blocks of the clusters that have not begun
+    )  # first blocks of the clusters that have not started
     _is_recorder_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
@@ -105,7 +107,7 @@ class Launch:
 
     @property
     def shared_stride(self) -> int:
-        """Bytes from the shared memory of one block to that of the next, in a cluster's array."""
+        """Bytes between the shared memories of neighbouring blocks in a cluster's array."""
         return rounded_up(self.shared_end, BUFFER_ALIGNMENT_BYTES)
 
     @property
@@ -115,7 +117,7 @@ class Launch:
 
     @property
     def shared_end(self) -> int:
-        """Where a block's shared memory ends, from address 0 of its window on."""
+        """End address of a block's shared memory within its window."""
         if self.smem_bytes:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
@@ -134,11 +136,11 @@ class Launch:
         return self.recorder
 
     def cancel_cluster(self) -> tuple[int, int, int] | None:
-        """The first block of the next cluster, which will not be started now; None where all have begun."""
+        """Cancel the next cluster and return its first block; None if all clusters have started."""
         return next(self.to_start, None)
 
     def count_steps(self, steps: int) -> None:
-        """Instructions were run, each counted once for all threads that ran it together."""
+        """Count executed instructions; one that several threads execute together counts once."""
         self.steps += steps
         self.steps_left -= steps
         if self.max_seconds is not None and self.is_late():
@@ -146,15 +148,15 @@ class Launch:
             self.steps_left = min(self.steps_left, 0)
 
     def is_late(self) -> bool:
-        """Whether it has run for as long as it may."""
+        """Whether the run has used up `max_seconds`."""
         return self.max_seconds is not None and time.thread_time() - self.begun > self.max_seconds
 
     def clock(self) -> int:
-        """A number that grows as the kernel runs."""
+        """The clock that %clock and %globaltimer read: it grows as the kernel runs."""
         return self.max_steps - self.steps_left + self.waited
 
     def pass_time(self, versions: Versions) -> bool:
-        """Let the clock jump where everybody waits. False after many jumps that changed nothing: time does not help."""
+        """Advance the clock when every thread waits; False after QUIET_JUMPS jumps without progress."""
         if versions != self._versions_seen:
             self._versions_seen = versions
             self._quiet_jumps = 0
@@ -163,39 +165,40 @@ class Launch:
         return self._quiet_jumps <= QUIET_JUMPS
 
     def charge(self, actions: int, copied_bytes: int = 0) -> None:
-        """Count what one instruction does one after another: the first action is counted by the step itself."""
+        """Count the further actions of an instruction as steps; its first action is the step itself."""
         self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
 
     def known_map(self, content: bytes) -> AnyMap | None:
-        """The map that some bytes hold, if a copy went through it."""
+        """The tensor map that 128 bytes encode, if a copy has used it."""
         number = self._map_numbers.get(content)
         return None if number is None else self.maps[number]
 
     def map_number(self, content: bytes) -> int:
-        """The number in `maps` of the map that 128 bytes hold; each is decoded once, and refused if it is not a map.
+        """The index in `maps` of the tensor map that 128 bytes encode; a RuleError if they encode none.
 
-        A kernel may edit maps without end: those beyond the first MAPS_KEPT share the last number.
+        Each map is decoded once. A kernel may edit maps in a loop: those beyond the first MAPS_KEPT share the last index.
         """
         number = self._map_numbers.get(content)
         if number is not None:
             return number
-        given = self.given_maps.get(content)
-        decoded = decode_tensor_map(content) if given is None else given
+        tensor_map = self.given_maps.get(content)
+        if tensor_map is None:
+            tensor_map = decode_tensor_map(content)
         if len(self.maps) == MAPS_KEPT:
-            self.maps[-1] = decoded
+            self.maps[-1] = tensor_map
         else:
-            self.maps.append(decoded)
+            self.maps.append(tensor_map)
             self._map_numbers[content] = len(self.maps) - 1
         return len(self.maps) - 1
 
 
 def place_variables(program: Program, memory: GlobalMemory) -> dict[str, int]:
-    """Addresses of the .global and .const variables of a module, placed for this launch; initial values included.
+    """Place the initialised .global and .const variables of a module in memory, and return their addresses.
 
-    A kernel that asks for the workspace of cooperative launches gets one: its size, and the word of the grid's barrier.
+    A kernel that uses the workspace of cooperative launches gets one: its size, and the word of the grid barrier.
     """
-    variables = [one for one in program.module.variables.values() if one.space in ("global", "const")]
-    contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}
+    variables = [variable for variable in program.module.variables.values() if variable.space in ("global", "const")]
+    contents = {variable.name: np.zeros(max(variable.size_bytes or 0, 1), np.uint8) for variable in variables}
     addresses = {name: memory.place(content) for name, content in contents.items()}
     for variable in variables:
         if variable.initial is not None:

@@ -5,7 +5,7 @@
       memory0.npy           bytes before the launch
       after0.npy            bytes that the card left
 
-Unpacked into a folder it is a launch file like any other.
+An archive unpacked into a folder is an ordinary launch file with its arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.launch.launch_description import LaunchDescription
-from tilescope.machine.launch.launch_file import LAUNCH_FILE, launch_text, read_launch
+from tilescope.machine.launch.launch_file import LAUNCH_FILE, format_launch, read_launch
 from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
 
@@ -32,17 +32,17 @@ _MAGIC = b"PK\x03\x04"
 
 
 class LaunchArchive(NamedTuple):
-    """A launch, and the content of the files that it names."""
+    """A launch, and the contents of the files that it names."""
 
     launch: LaunchDescription
     files: Mapping[str, bytes]
 
-    def array(self, name: str) -> Array:
-        """The array of a file; an OSError if the archive does not have the file."""
+    def read_array(self, name: str) -> Array:
+        """Read the array of a file; an OSError if the archive does not include the file."""
         if name not in self.files:
             raise FileNotFoundError(2, "not in the archive", name)
-        held: Array = np.load(BytesIO(self.files[name]), allow_pickle=False)
-        return held
+        array: Array = np.load(BytesIO(self.files[name]), allow_pickle=False)
+        return array
 
 
 def is_archive(content: bytes) -> bool:
@@ -51,18 +51,18 @@ def is_archive(content: bytes) -> bool:
 
 
 def read_archive(content: bytes, name: str) -> LaunchArchive:
-    """The launch in an archive; `name` is the file's, for messages.
+    """Read the launch in an archive; `name` is the file name in error messages.
 
-    >>> made = archive_bytes(LaunchDescription(grid=(4,)), {"memory0.npy": np.arange(3)})
-    >>> read_archive(made, "k.launch").launch.grid, read_archive(made, "k.launch").array("memory0.npy").tolist()
+    >>> content = write_archive(LaunchDescription(grid=(4,)), {"memory0.npy": np.arange(3)})
+    >>> read_archive(content, "k.launch").launch.grid, read_archive(content, "k.launch").read_array("memory0.npy").tolist()
     ((4,), [0, 1, 2])
     """
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            large = [one.filename for one in archive.infolist() if one.file_size > LARGEST_MEMBER_BYTES]
+            large = [member.filename for member in archive.infolist() if member.file_size > LARGEST_MEMBER_BYTES]
             if large:
                 raise LAUNCH_FILE.error(name=name, error=f"{large[0]} has more than {LARGEST_MEMBER_BYTES} bytes")
-            files = {one: archive.read(one) for one in archive.namelist()}
+            files = {member: archive.read(member) for member in archive.namelist()}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise LAUNCH_FILE.error(name=name, error=shortened(str(error))) from None
     if LAUNCH_NAME not in files:
@@ -70,15 +70,15 @@ def read_archive(content: bytes, name: str) -> LaunchArchive:
     return LaunchArchive(read_launch(files[LAUNCH_NAME], f"{name}, {LAUNCH_NAME}"), files)
 
 
-def archive_bytes(launch: LaunchDescription, arrays: Mapping[str, Array]) -> bytes:
-    """The archive of a launch and its arrays, the same bytes whenever it is made."""
-    written = BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, LAUNCH_NAME, f"{launch_text(launch)}\n".encode())
+def write_archive(launch: LaunchDescription, arrays: Mapping[str, Array]) -> bytes:
+    """The bytes of an archive with a launch and its arrays; equal launches give equal bytes."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add_file(archive, LAUNCH_NAME, f"{format_launch(launch)}\n".encode())
         for name, array in arrays.items():
-            _add(archive, name, as_npy(array))
-    return written.getvalue()
+            _add_file(archive, name, as_npy(array))
+    return buffer.getvalue()
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+def _add_file(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)

@@ -1,4 +1,4 @@
-"""A launch as data: the shape of the grid, and what every parameter of the kernel gets.
+"""A launch as data: the shape of the grid, and an argument for every parameter of the kernel.
 
     --arg f16:256x192          ArrayArgument(data_type="f16", shape=(256, 192))         256 x 192 random numbers
     --arg f32:1000:zeros       ArrayArgument(data_type="f32", shape=(1000,), fill="zeros")
@@ -7,7 +7,7 @@
     --arg bytes:00ff           BytesArgument(content="00ff")                            a struct by value
     --arg ptr:0+1024           PointerArgument(array=0, offset_bytes=1024)              into the array of argument 0
 
-`argument_text` reads such texts, `launch_file` reads and writes them as TOML, `launching` runs them.
+`argument_text` parses such texts, `launch_file` reads and writes launches as TOML, `described_launch` runs them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ALL = "all"
 class ArrayArgument(Value):
     """An array in global memory; the parameter gets its address.
 
-    With a `file` its numbers come from there, and so do the type and the shape if they are left out.
+    With a `file` its elements are read from there, and so are type and shape if they are left out.
     """
 
-    name: str = ""  # of the argument, by which maps and pointers may call it
+    name: str = ""  # of the argument; maps and pointers may refer to it
     data_type: str = ""
     shape: tuple[int, ...] = ()  # outermost first
     fill: FillName = "random"
@@ -41,7 +41,7 @@ class ArrayArgument(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapArgument(Value):
-    """A tensor map, 128 bytes by value, over the array of another argument or over one that no parameter points at."""
+    """A tensor map, 128 bytes by value, over the array of another argument or over its own array."""
 
     name: str = ""
     array: int | str | ArrayArgument
@@ -81,7 +81,7 @@ ArgumentDescription: TypeAlias = ArrayArgument | MapArgument | NumberArgument | 
 
 
 def own_array(argument: ArgumentDescription | None) -> ArrayArgument | None:
-    """The array that an argument describes: itself, or the one that only its map lies on."""
+    """The array that an argument itself describes: an array argument, or the own array of a map; None otherwise."""
     if isinstance(argument, MapArgument):
         return argument.array if isinstance(argument.array, ArrayArgument) else None
     return argument if isinstance(argument, ArrayArgument) else None
@@ -89,17 +89,17 @@ def own_array(argument: ArgumentDescription | None) -> ArrayArgument | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDescription(Value):
-    """Global memory at an address of a card, as a recorded launch found it; `after` is what the card left there."""
+    """Global memory of a recorded launch, at its address on the card; `after` is its content after the launch."""
 
     address: int = hex_field()
     file: str
     after: str = ""  # empty: not recorded
-    missing_bytes: int = 0  # of the allocation, which the recording left out
+    missing_bytes: int = 0  # bytes of the allocation that were not recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDescription(Value):
-    """What a launch file says; None and empty: it does not say it.
+    """What a launch file specifies; None or empty: not specified.
 
     >>> launch = LaunchDescription(grid=(2, 2), block=(256,), arguments=(NumberArgument(value=7),))
     >>> LaunchDescription.from_dict(launch.to_dict()) == launch

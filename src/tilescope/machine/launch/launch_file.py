@@ -1,4 +1,4 @@
-"""A launch as TOML: what a launch file says, both ways.
+"""Launch files: a launch as TOML, read and written.
 
 [launch]
 ptx = "add.ptx"                    # beside this file
@@ -21,7 +21,7 @@ box = [64]
 kind = "int"                       # or float
 value = 1000
 
-[[memory]]                         # of a recorded launch: bytes at an address of the card, and what it left there
+[[memory]]                         # of a recorded launch: bytes at an address of the card, before and after
 address = "0x7f0000000000"
 file = "memory0.npy"
 after = "after0.npy"
@@ -85,7 +85,7 @@ Read = TypeVar("Read")
 
 
 def read_launch(content: bytes, name: str) -> LaunchDescription:
-    """The launch that a file describes; `name` is the file's, for messages.
+    """Read a launch file; `name` is the file name in error messages.
 
     >>> read_launch(b'''
     ... [launch]
@@ -100,87 +100,87 @@ def read_launch(content: bytes, name: str) -> LaunchDescription:
         data = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise LAUNCH_FILE.error(name=name, error=shortened(str(error))) from None
-    return _Reader().launch(data)
+    return _Reader().read_launch(data)
 
 
 class _Reader:
-    """Collects problems while it reads; what cannot be read gets a harmless value."""
+    """Collects every problem while reading; an unreadable entry gets a harmless value."""
 
     def __init__(self) -> None:
         self._problems: list[Violation] = []
 
-    def launch(self, data: Mapping[str, object]) -> LaunchDescription:
-        top = self._table("launch file", data, ("launch", "argument", "memory"))
-        table = self._table("launch", top.get("launch", {}), _LAUNCH_KEYS)
-        arguments = self._rows("argument", top.get("argument", []))
-        memory = self._rows("memory", top.get("memory", []))
-        described = LaunchDescription(
-            ptx=self._text("launch.ptx", table.get("ptx")) or "",
-            entry=self._text("launch.entry", table.get("entry")),
-            grid=self._extents("launch.grid", table.get("grid")),
-            block=self._extents("launch.block", table.get("block")),
-            cluster=self._extents("launch.cluster", table.get("cluster")),
-            smem_bytes=self._integer("launch.smem_bytes", table.get("smem_bytes")),
-            arch=self._text("launch.arch", table.get("arch")),
-            seed=self._integer("launch.seed", table.get("seed")),
-            max_steps=self._integer("launch.max_steps", table.get("max_steps")),
-            blocks=self._blocks(table.get("blocks", ALL)),
-            arguments=tuple(self._argument(index, row) for index, row in enumerate(arguments)),
-            memory=tuple(self._memory(f"memory[{index}]", row) for index, row in enumerate(memory)),
+    def read_launch(self, data: Mapping[str, object]) -> LaunchDescription:
+        top = self._read_table("launch file", data, ("launch", "argument", "memory"))
+        table = self._read_table("launch", top.get("launch", {}), _LAUNCH_KEYS)
+        arguments = self._read_rows("argument", top.get("argument", []))
+        memory = self._read_rows("memory", top.get("memory", []))
+        launch = LaunchDescription(
+            ptx=self._read_text("launch.ptx", table.get("ptx")) or "",
+            entry=self._read_text("launch.entry", table.get("entry")),
+            grid=self._read_extents("launch.grid", table.get("grid")),
+            block=self._read_extents("launch.block", table.get("block")),
+            cluster=self._read_extents("launch.cluster", table.get("cluster")),
+            smem_bytes=self._read_integer("launch.smem_bytes", table.get("smem_bytes")),
+            arch=self._read_text("launch.arch", table.get("arch")),
+            seed=self._read_integer("launch.seed", table.get("seed")),
+            max_steps=self._read_integer("launch.max_steps", table.get("max_steps")),
+            blocks=self._read_blocks(table.get("blocks", ALL)),
+            arguments=tuple(self._read_argument(index, row) for index, row in enumerate(arguments)),
+            memory=tuple(self._read_memory(f"memory[{index}]", row) for index, row in enumerate(memory)),
         )
         raise_all(self._problems)
-        return described
+        return launch
 
-    def _rows(self, name: str, rows: object) -> list[object]:
+    def _read_rows(self, name: str, rows: object) -> list[object]:
         if isinstance(rows, list):
             return rows
         self._problems.append(argument_type(name, rows, f"tables: [[{name}]]", f"Write [[{name}]]."))
         return []
 
-    def _memory(self, at: str, row: object) -> MemoryDescription:
-        table = self._table(at, row, _MEMORY_KEYS)
+    def _read_memory(self, at: str, row: object) -> MemoryDescription:
+        table = self._read_table(at, row, _MEMORY_KEYS)
         return MemoryDescription(
-            address=self._address(f"{at}.address", table.get("address")),
-            file=self._text(f"{at}.file", table.get("file")) or "",
-            after=self._text(f"{at}.after", table.get("after")) or "",
-            missing_bytes=self._integer(f"{at}.missing_bytes", table.get("missing_bytes")) or 0,
+            address=self._read_address(f"{at}.address", table.get("address")),
+            file=self._read_text(f"{at}.file", table.get("file")) or "",
+            after=self._read_text(f"{at}.after", table.get("after")) or "",
+            missing_bytes=self._read_integer(f"{at}.missing_bytes", table.get("missing_bytes")) or 0,
         )
 
-    def _address(self, at: str, written: object) -> int:
-        """An address of a card: hexadecimal text, or an integer."""
+    def _read_address(self, at: str, written: object) -> int:
+        """An address on the card: hexadecimal text, or an integer."""
         try:
             number = int(written, 16) if isinstance(written, str) else integer(at, written)
-        except ValueError:  # of int, and a RuleError
+        except ValueError:  # from int, or a RuleError
             self._problems.append(argument_type(at, written, "an address", 'Write "0x7f0000000000", for example.'))
             return 0
         return self._try(0, integer, at, number, 0, ADDRESS_END - 1)
 
-    def _argument(self, index: int, row: object) -> ArgumentDescription:
+    def _read_argument(self, index: int, row: object) -> ArgumentDescription:
         at = f"argument[{index}]"
-        table = self._table(at, row)
-        name = self._text(f"{at}.name", table.get("name")) or ""
+        table = self._read_table(at, row)
+        name = self._read_text(f"{at}.name", table.get("name")) or ""
         kind = self._try("", known_name, f"{at}.kind", table.get("kind"), tuple(_KEYS), "kind of argument")
         if not kind:
             return NumberArgument(name=name, value=0)
         if kind != "map":
-            self._table(at, table, ("name", "kind", *_KEYS[kind]))
+            self._read_table(at, table, ("name", "kind", *_KEYS[kind]))
         match kind:
             case "array":
-                return self._array(at, index, table, name)
+                return self._read_array(at, index, table, name)
             case "map":
-                return self._map(at, index, table, name)
+                return self._read_map(at, index, table, name)
             case "bytes":
-                return BytesArgument(name=name, content=self._hex(f"{at}.value", table.get("value")))
+                return BytesArgument(name=name, content=self._read_hex(f"{at}.value", table.get("value")))
             case "pointer":
-                array = self._reference(f"{at}.array", table.get("array"))
-                offset = self._integer(f"{at}.offset_bytes", table.get("offset_bytes", 0)) or 0
+                array = self._read_reference(f"{at}.array", table.get("array"))
+                offset = self._read_integer(f"{at}.offset_bytes", table.get("offset_bytes", 0)) or 0
                 return PointerArgument(name=name, array=array, offset_bytes=offset)
-        return NumberArgument(name=name, value=self._number(f"{at}.value", table.get("value"), kind))
+        return NumberArgument(name=name, value=self._read_number(f"{at}.value", table.get("value"), kind))
 
-    def _array(self, at: str, index: int, table: Mapping[str, object], name: str) -> ArrayArgument:
-        data_type = self._text(f"{at}.type", table.get("type")) or ""
-        shape = self._extents(f"{at}.shape", table.get("shape")) or ()
-        file = self._text(f"{at}.file", table.get("file")) or ""
+    def _read_array(self, at: str, index: int, table: Mapping[str, object], name: str) -> ArrayArgument:
+        data_type = self._read_text(f"{at}.type", table.get("type")) or ""
+        shape = self._read_extents(f"{at}.shape", table.get("shape")) or ()
+        file = self._read_text(f"{at}.file", table.get("file")) or ""
         default: FillName = "random"
         fill = self._try(default, known_name, f"{at}.fill", table.get("fill", default), FILLS, "fill")
         if not file and not (data_type and shape):
@@ -194,32 +194,32 @@ class _Reader:
             )
         return ArrayArgument(name=name, data_type=data_type, shape=shape, fill=fill, file=file)
 
-    def _map(self, at: str, index: int, table: Mapping[str, object], name: str) -> MapArgument:
+    def _read_map(self, at: str, index: int, table: Mapping[str, object], name: str) -> MapArgument:
         known = {argument for kind in MAP_KINDS.values() for argument in kind.readers}
-        self._table(at, table, ("name", "kind", *_KEYS["map"], *sorted(known)))
+        self._read_table(at, table, ("name", "kind", *_KEYS["map"], *sorted(known)))
         options = {key: value for key, value in table.items() if key in known}
         array: int | str | ArrayArgument
         if "array" in table:
-            array = self._reference(f"{at}.array", table["array"])
+            array = self._read_reference(f"{at}.array", table["array"])
         else:
-            array = self._array(at, index, table, "")
+            array = self._read_array(at, index, table, "")
         return MapArgument(name=name, array=array, options=options)
 
-    def _reference(self, at: str, written: object) -> int | str:
+    def _read_reference(self, at: str, written: object) -> int | str:
         if isinstance(written, str):
             return written
         return self._try(0, integer, at, written, 0)
 
-    def _extents(self, at: str, written: object) -> tuple[int, ...] | None:
+    def _read_extents(self, at: str, written: object) -> tuple[int, ...] | None:
         if written is None:
             return None
         listed = [written] if isinstance(written, int) else written
         return self._try((1,), integers, at, listed, None, 1)
 
-    def _integer(self, at: str, written: object) -> int | None:
+    def _read_integer(self, at: str, written: object) -> int | None:
         return None if written is None else self._try(0, integer, at, written)
 
-    def _number(self, at: str, written: object, kind: str) -> int | float:
+    def _read_number(self, at: str, written: object, kind: str) -> int | float:
         if kind == "int":
             return self._try(0, integer, at, written)
         if isinstance(written, int | float) and not isinstance(written, bool):
@@ -227,7 +227,7 @@ class _Reader:
         self._problems.append(argument_type(at, written, "a number", "Use 1.0, for example."))
         return 0.0
 
-    def _hex(self, at: str, written: object) -> str:
+    def _read_hex(self, at: str, written: object) -> str:
         try:
             return bytes.fromhex(str(written)).hex()
         except ValueError:
@@ -235,7 +235,7 @@ class _Reader:
             self._problems.append(argument_type(at, written, limit, 'Use "00ff", for example.'))
             return ""
 
-    def _blocks(self, written: object) -> Blocks:
+    def _read_blocks(self, written: object) -> Blocks:
         if isinstance(written, str):
             return self._try(ALL, known_name, "launch.blocks", written, (ALL, CORNERS), "choice of blocks")
         if not isinstance(written, list):
@@ -244,13 +244,13 @@ class _Reader:
             return ALL
         return tuple(self._try((0,), integers, "launch.blocks", block) for block in written)
 
-    def _text(self, at: str, written: object) -> str | None:
+    def _read_text(self, at: str, written: object) -> str | None:
         if written is None or isinstance(written, str):
             return written
         self._problems.append(argument_type(at, written, "a text", f"Write {printed(str(written))}."))
         return None
 
-    def _table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
+    def _read_table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
         if not isinstance(written, Mapping):
             self._problems.append(argument_type(at, written, "a table", "Write [launch] and [[argument]]."))
             return {}
@@ -262,10 +262,10 @@ class _Reader:
         return attempted(self._problems, otherwise, reader, *arguments)  # type: ignore[arg-type]
 
 
-def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = None) -> str:
-    """The file that describes a launch. A comment is written after the key of [launch], or the argument, of its name.
+def format_launch(launch: LaunchDescription, comments: Mapping[str, str] | None = None) -> str:
+    """The text of a launch file; `comments` are written after the [launch] keys and the arguments of these names.
 
-    >>> print(launch_text(LaunchDescription(grid=(4,), arguments=(NumberArgument(name="n", value=7),))))
+    >>> print(format_launch(LaunchDescription(grid=(4,), arguments=(NumberArgument(name="n", value=7),))))
     [launch]
     grid = [4]
     <BLANKLINE>
@@ -279,10 +279,10 @@ def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = 
     for key in _LAUNCH_KEYS:
         value = getattr(launch, key)
         if value not in (None, "", ALL):
-            lines.append(_commented(f"{key} = {toml_value(value)}", comments.get(key)))
+            lines.append(_append_comment(f"{key} = {toml_value(value)}", comments.get(key)))
     for argument in launch.arguments:
-        lines += ["", _commented("[[argument]]", comments.get(argument.name))]
-        lines += [f"{key} = {toml_value(value)}" for key, value in _fields(argument).items() if value != ""]
+        lines += ["", _append_comment("[[argument]]", comments.get(argument.name))]
+        lines += [f"{key} = {toml_value(value)}" for key, value in _collect_fields(argument).items() if value != ""]
     for memory in launch.memory:
         lines += ["", "[[memory]]", f'address = "{memory.address:#x}"', f"file = {toml_value(memory.file)}"]
         if memory.after:
@@ -292,18 +292,18 @@ def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = 
     return "\n".join(lines)
 
 
-def _commented(line: str, comment: str | None) -> str:
+def _append_comment(line: str, comment: str | None) -> str:
     return line if comment is None else f"{line}  # {comment}"
 
 
-def _fields(argument: ArgumentDescription) -> dict[str, object]:
-    """The keys of an argument in their order."""
+def _collect_fields(argument: ArgumentDescription) -> dict[str, object]:
+    """The keys and values of an argument, in the order of the file."""
     named = {"name": argument.name}
     match argument:
         case ArrayArgument():
-            return {**named, "kind": "array", **_array_fields(argument)}
+            return {**named, "kind": "array", **_collect_array_fields(argument)}
         case MapArgument(array=ArrayArgument() as array):
-            return {**named, "kind": "map", **_array_fields(array), **argument.options}
+            return {**named, "kind": "map", **_collect_array_fields(array), **argument.options}
         case MapArgument():
             return {**named, "kind": "map", "array": argument.array, **argument.options}
         case NumberArgument():
@@ -314,7 +314,7 @@ def _fields(argument: ArgumentDescription) -> dict[str, object]:
     return {**named, "kind": "pointer", "array": argument.array, "offset_bytes": argument.offset_bytes}
 
 
-def _array_fields(array: ArrayArgument) -> dict[str, object]:
+def _collect_array_fields(array: ArrayArgument) -> dict[str, object]:
     fields: dict[str, object] = {"type": array.data_type}
     if array.shape:
         fields["shape"] = array.shape

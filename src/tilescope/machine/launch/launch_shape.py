@@ -1,4 +1,9 @@
-"""The shape of a launch: grid, block, cluster and shared memory, within what a card takes."""
+"""The shape of a launch: grid, block, cluster and dynamic shared memory, within the limits of the architecture.
+
+    kernel.run(grid=(4, 2), block=128, cluster=2)     grid (4, 2, 1), block (128, 1, 1), cluster (2, 1, 1)
+
+A kernel may fix its block (.reqntid), bound it (.maxntid) or fix its cluster (.reqnctapercluster).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,12 @@ from tilescope.arch import Arch
 from tilescope.errors import Violation, raise_all
 from tilescope.machine.program import Program
 from tilescope.reading import integer, integers, plain_int
-from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.rule import ARGUMENT_RANGE, ptx_example, rule
 from tilescope.sync.address import SHARED_RESERVED_BYTES
 from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
 
 Extents = tuple[int, int, int]
 
-_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {directives} {{ ret; }}"
-_PLAIN = _PTX.format(directives="")
-_LOCAL = (
-    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .local .b8 a[SIZE]; .local .b8 b[SIZE]; ret; }"
-)
 _LOCAL_MOST_BYTES = 512 << 10
 _GRID_END = (1 << 31, 1 << 16, 1 << 16)
 
@@ -33,8 +33,8 @@ BLOCK_SIZE = rule(
     limit="{limit_text}",
     fix="Use {block:={allowed}}.",
     source="PTX ISA, .reqntid and .maxntid; CUDA, compute capabilities",
-    passing=f'ts.Kernel("{_PLAIN}").run(1, 1024)',
-    failing=f'ts.Kernel("{_PLAIN}").run(1, 1025)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1024)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1025)",
 )
 NO_BLOCK = BLOCK_SIZE.worded(
     found="no block",
@@ -49,8 +49,8 @@ CLUSTER_SIZE = rule(
     limit="{limit_text}",
     fix="Use {cluster:={allowed}}.",
     source="PTX ISA, .reqnctapercluster; CUDA, cluster dimensions",
-    passing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=2)',
-    failing=f'ts.Kernel("{_PLAIN}").run(4, 32, cluster=3)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(4, 32, cluster=2)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(4, 32, cluster=3)",
 )
 SHARED_SIZE = rule(
     "launch-shared-memory",
@@ -60,8 +60,8 @@ SHARED_SIZE = rule(
     limit="a block of {arch} has {most} bytes",
     fix="Use smem_bytes <= {left}.",
     source="CUDA, compute capabilities: shared memory of a block",
-    passing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1024)',
-    failing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1 << 20)',
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1024)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 32, smem_bytes=1 << 20)",
 )
 LOCAL_SIZE = rule(
     "launch-local-memory",
@@ -71,8 +71,8 @@ LOCAL_SIZE = rule(
     limit="a thread has at most {most} bytes",
     fix="Put the array in global memory.",
     source="CUDA, compute capabilities: local memory of a thread",
-    passing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "64")).run(1, 32)',
-    failing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "300000")).run(1, 32)',
+    passing=f"ts.Kernel({ptx_example('launch-local-memory.pass.ptx')}).run(1, 32)",
+    failing=f"ts.Kernel({ptx_example('launch-local-memory.fail.ptx')}).run(1, 32)",
 )
 
 
@@ -87,26 +87,26 @@ class LaunchShape:
     smem_bytes: int
 
 
-def extents(name: str, value: int | Sequence[int]) -> Extents:
-    """One to three extents, or one number, as three.
+def read_extents(name: str, value: int | Sequence[int]) -> Extents:
+    """Read extents along x, y and z: one number, or a sequence of one to three.
 
-    >>> extents("grid", (4, 2))
+    >>> read_extents("grid", (4, 2))
     (4, 2, 1)
     """
     is_one_number = isinstance(value, bool) or plain_int(value) is not None
-    asked = (integer(name, value),) if is_one_number else integers(name, value)
-    if not 1 <= len(asked) <= 3 or any(not 0 < one < end for one, end in zip(asked, _GRID_END, strict=False)):
+    extents = (integer(name, value),) if is_one_number else integers(name, value)
+    if not 1 <= len(extents) <= 3 or any(not 0 < extent < end for extent, end in zip(extents, _GRID_END, strict=False)):
         raise ARGUMENT_RANGE.error(
             argument=name,
-            found=f"{name} = {asked}",
+            found=f"{name} = {extents}",
             limit="one to three extents: x, y, z, each at least 1",
             fix=f"Use {name}=(1, 1, 1).",
         )
-    return _three(asked)
+    return _pad_extents(extents)
 
 
-class AskedShape(NamedTuple):
-    """The shape of a launch as it was asked for; None: neither the call nor the kernel says it."""
+class RequestedShape(NamedTuple):
+    """The shape of a launch as requested; None: neither the call nor the kernel specifies it."""
 
     grid: int | Sequence[int]
     block: int | Sequence[int] | None
@@ -114,35 +114,35 @@ class AskedShape(NamedTuple):
     smem_bytes: int
 
 
-def launch_shape(program: Program, arch: Arch, asked: AskedShape) -> LaunchShape:
-    """The shape of a launch, or all that is wrong with it."""
+def resolve_launch_shape(program: Program, arch: Arch, requested: RequestedShape) -> LaunchShape:
+    """The complete shape of a launch; a RuleError reports every limit that it exceeds."""
     required = program.entry.required_cluster
-    cluster = required if asked.cluster is None else asked.cluster
-    if asked.block is None:
+    cluster = required if requested.cluster is None else requested.cluster
+    if requested.block is None:
         raise NO_BLOCK.error(entry=program.entry.name)
     shape = LaunchShape(
-        grid=extents("grid", asked.grid),
-        block=extents("block", asked.block),
-        cluster=extents("cluster", (1,) if cluster is None else cluster),
+        grid=read_extents("grid", requested.grid),
+        block=read_extents("block", requested.block),
+        cluster=read_extents("cluster", (1,) if cluster is None else cluster),
         is_clustered=cluster is not None,
-        smem_bytes=integer("smem_bytes", asked.smem_bytes, 0),
+        smem_bytes=integer("smem_bytes", requested.smem_bytes, 0),
     )
-    raise_all(_problems(program, arch, shape))
+    raise_all(_find_problems(program, arch, shape))
     return shape
 
 
-def _problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator[Violation]:
+def _find_problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator[Violation]:
     entry = program.entry
     if prod(shape.block) > BLOCK_THREADS:
         yield BLOCK_SIZE.violation(block=shape.block, limit_text="a block has at most 1024 threads", allowed=1024)
-    elif entry.required_threads is not None and shape.block != _three(entry.required_threads):
-        wanted = _three(entry.required_threads)
+    elif entry.required_threads is not None and shape.block != _pad_extents(entry.required_threads):
+        wanted = _pad_extents(entry.required_threads)
         limit_text = f"{entry.name} has .reqntid {', '.join(map(str, entry.required_threads))}"
         yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=wanted)
     elif entry.max_threads is not None and prod(shape.block) > prod(entry.max_threads):
         limit_text = f"{entry.name} has .maxntid {', '.join(map(str, entry.max_threads))}"
         yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=prod(entry.max_threads))
-    yield from _cluster_problems(program, shape)
+    yield from _find_cluster_problems(program, shape)
     if program.local_bytes > _LOCAL_MOST_BYTES:
         yield LOCAL_SIZE.violation(found_bytes=program.local_bytes, most=_LOCAL_MOST_BYTES)
     static_bytes = program.dynamic_shared_offset - SHARED_RESERVED_BYTES if shape.smem_bytes else program.smem_bytes
@@ -156,12 +156,12 @@ def _problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator[Viol
         )
 
 
-def _cluster_problems(program: Program, shape: LaunchShape) -> Iterator[Violation]:
+def _find_cluster_problems(program: Program, shape: LaunchShape) -> Iterator[Violation]:
     required = program.entry.required_cluster
-    if required is not None and shape.cluster != _three(required):
+    if required is not None and shape.cluster != _pad_extents(required):
         limit_text = f"{program.entry.name} has .reqnctapercluster {', '.join(map(str, required))}"
         yield CLUSTER_SIZE.violation(
-            cluster=shape.cluster, grid=shape.grid, limit_text=limit_text, allowed=_three(required)
+            cluster=shape.cluster, grid=shape.grid, limit_text=limit_text, allowed=_pad_extents(required)
         )
     elif prod(shape.cluster) > MAX_BLOCKS:
         yield CLUSTER_SIZE.violation(
@@ -179,7 +179,7 @@ def _cluster_problems(program: Program, shape: LaunchShape) -> Iterator[Violatio
         )
 
 
-def _three(asked: Sequence[int]) -> Extents:
+def _pad_extents(extents: Sequence[int]) -> Extents:
     """One to three extents as x, y and z; missing ones are 1."""
-    x, y, z = (*asked, 1, 1)[:3]
+    x, y, z = (*extents, 1, 1)[:3]
     return x, y, z

@@ -1,4 +1,4 @@
-"""A struct by value as the bytes of a kernel's parameter: fields in their order, each at its alignment, as C lays them out.
+"""Pack a struct for a kernel parameter by value: fields in order, each at its alignment, as in C.
 
 struct Params { const half* a; int n; float scale; CUtensorMap map; };
 
@@ -7,7 +7,7 @@ ts.pack(memory, a=array, n=7, scale=0.5, map=tensor_map)
 a      0 ┊ 8 bytes       an address
 n      8 ┊ 4             int
 scale 12 ┊ 4             float
-map   64 ┊ 128           a map begins at a multiple of 64
+map   64 ┊ 128           a tensor map is aligned to 64 bytes
       192                the size is a multiple of the largest alignment
 """
 
@@ -51,14 +51,14 @@ NO_MEMORY = PACK_FIELD.worded(
 
 
 class PackedStruct(bytes):
-    """The bytes of a struct, with its alignment and where its fields begin; a field of another struct keeps its alignment."""
+    """The bytes of a struct, with its alignment and the offsets of its fields. A struct can be a field of another one."""
 
     alignment_bytes: int
     offsets: Mapping[str, int]
 
     @classmethod
     def of(cls, content: bytes, alignment_bytes: int, offsets: Mapping[str, int]) -> PackedStruct:
-        """A struct of these bytes."""
+        """A struct with these bytes."""
         packed = cls(content)
         packed.alignment_bytes = alignment_bytes
         packed.offsets = MappingProxyType(dict(offsets))
@@ -66,7 +66,7 @@ class PackedStruct(bytes):
 
     @property
     def layout(self) -> str:
-        """Where the fields lie, in a line.
+        """The size and the offsets of the fields, in one line.
 
         >>> pack(n=7, stride=np.int64(1)).layout
         '16 bytes: n at 0, stride at 8'
@@ -100,7 +100,7 @@ def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
     problems: list[Violation] = []
     for name, value in fields.items():
         try:
-            field = _field(name, value, memory)
+            field = _encode_field(name, value, memory)
         except RuleError as error:
             problems += error.violations
             continue
@@ -112,7 +112,7 @@ def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
     return PackedStruct.of(bytes(content.ljust(size_bytes, b"\0")), alignment_bytes, offsets)
 
 
-def _field(name: str, value: Any, memory: Memory | None) -> _Field:
+def _encode_field(name: str, value: Any, memory: Memory | None) -> _Field:
     if isinstance(value, PackedStruct):
         return _Field(bytes(value), value.alignment_bytes)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -125,29 +125,29 @@ def _field(name: str, value: Any, memory: Memory | None) -> _Field:
         if memory is None:
             raise NO_MEMORY.error(name=name)
         return _Field(memory.place(value).to_bytes(_POINTER_BYTES, "little"), _POINTER_BYTES)
-    return _number_field(name, value)
+    return _encode_number(name, value)
 
 
-def _number_field(name: str, value: Any) -> _Field:
-    """A number, or several of a type that a pair names."""
-    held: np.ndarray[Any, Any] | None = None
+def _encode_number(name: str, value: Any) -> _Field:
+    """A number, or an array by value as a pair of type and numbers."""
+    number: np.ndarray[Any, Any] | None = None
     if isinstance(value, np.generic):
-        held = np.array(value)
+        number = np.array(value)
     elif isinstance(value, bool):
-        held = np.array(value, np.bool_)
+        number = np.array(value, np.bool_)
     elif isinstance(value, int) and -(1 << (_INT_BITS - 1)) <= value < 1 << _INT_BITS:
-        held = np.array(value & ((1 << _INT_BITS) - 1), np.uint32)
+        number = np.array(value & ((1 << _INT_BITS) - 1), np.uint32)
     elif isinstance(value, float):
-        held = np.array(value, np.float32)
+        number = np.array(value, np.float32)
     elif isinstance(value, tuple) and len(value) == 2:
-        held = _typed(*value)
-    if held is None or not _is_number(held.dtype):
+        number = _convert(*value)
+    if number is None or not _is_number(number.dtype):
         raise PACK_FIELD.error(name=name, shown=printed(value))
-    return _Field(np.ascontiguousarray(held).tobytes(), held.dtype.itemsize)
+    return _Field(np.ascontiguousarray(number).tobytes(), number.dtype.itemsize)
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether a type is one of numbers: numpy's own, or a narrow float of ml_dtypes."""
+    """Whether elements are numbers: a numpy type, or a narrow float of ml_dtypes."""
     if dtype.kind in "biufc":
         return True
     try:
@@ -157,16 +157,16 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _typed(type_name: Any, value: Any) -> np.ndarray[Any, Any] | None:
-    """A value, or a sequence of them, as a type of whole bytes; None if there is no such type, or the value does not fit it."""
+def _convert(type_name: Any, value: Any) -> np.ndarray[Any, Any] | None:
+    """Convert values to a named type of whole bytes; None if there is no such type or an integer does not fit."""
     try:
         row = DataType.named(type_name)
         if row.is_packed:
             return None
         dtype = row.numpy
         exact = np.array(value)
-        held = exact.astype(dtype)
+        number = exact.astype(dtype)
     except (RuleError, TypeError, ValueError, OverflowError):
         return None
     is_integer = dtype.kind in "iu"
-    return None if is_integer and not np.array_equal(held, exact) else held
+    return None if is_integer and not np.array_equal(number, exact) else number

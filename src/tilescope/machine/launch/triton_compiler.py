@@ -1,8 +1,8 @@
-"""A kernel of Triton or Gluon as PTX, compiled by the Triton that is installed; no card is needed.
+"""Compile a Triton or Gluon kernel to PTX with the installed Triton; no card is needed.
 
-    compile_triton(matmul, "*fp16, *fp16, *fp16, i32", {"BLOCK": 64})     PTX, and what Triton's host would do to launch it
+    compile_triton(matmul, "*fp16, *fp16, *fp16, i32", {"BLOCK": 64})     PTX, and how Triton's host launches it
 
-Triton is imported here alone. Its compiler reads the source of the function, and keeps what it made in its cache.
+Only this module imports Triton. Its compiler reads the source of the function and caches its results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRITON_COMPILE = rule(
 
 
 class CompiledTriton(NamedTuple):
-    """The PTX of a kernel, and what launches it."""
+    """The PTX of a kernel, and how Triton's host launches it."""
 
     ptx: str
     entry: str
@@ -53,36 +53,40 @@ def compile_triton(
     arch: object = DEFAULT_ARCH,
     options: Mapping[str, object] | None = None,
 ) -> CompiledTriton:
-    """Compile a kernel; a RuleError says what is wrong with it, a DeviceError that there is no Triton."""
-    triton = _triton()
-    kernel = _jit_function(triton, function)
-    chosen = dict(options or {})
-    _require_known(triton, chosen)
-    constants = {one.name for one in kernel.params if one.is_constexpr}
-    read = read_signature(
+    """Compile a kernel.
+
+    A RuleError reports why Triton rejects the kernel, a DeviceError that Triton is not installed.
+    """
+    triton = _import_triton()
+    kernel = _find_jit_function(triton, function)
+    _require_known_options(triton, options or {})
+    constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
+    defaults = {parameter.name: parameter.default for parameter in kernel.params if parameter.has_default}
+    parsed = read_signature(
         kernel.arg_names,
         signature,
         constexprs,
-        defaults={one.name: one.default for one in kernel.params if one.has_default},
+        defaults=defaults,
         always_constant=[name for name in kernel.arg_names if name in constants],
     )
-    made = _compiled(triton, kernel, read, _target(triton, arch), chosen)
-    return CompiledTriton(made.asm["ptx"], made.metadata.name, _host(triton, made, read))
+    compiled = _compile(triton, kernel, parsed, _choose_target(triton, arch), dict(options or {}))
+    host = _describe_host(triton, compiled.metadata, parsed)
+    return CompiledTriton(compiled.asm["ptx"], compiled.metadata.name, host)
 
 
-def kernel_names(module: ModuleType) -> list[str]:
-    """The functions of @triton.jit or @gluon.jit that a module defines, in its order."""
-    triton = _triton()
+def list_kernels(module: ModuleType) -> list[str]:
+    """Names of the @triton.jit and @gluon.jit functions that a module defines, in source order."""
+    triton = _import_triton()
     names = []
     for name, value in vars(module).items():
-        found = _unwrapped(triton, value)
-        if isinstance(found, triton.runtime.JITFunction) and found.__module__ == module.__name__:
+        inner = _unwrap(triton, value)
+        if isinstance(inner, triton.runtime.JITFunction) and inner.__module__ == module.__name__:
             names.append(name)
     return names
 
 
-def _triton() -> Any:
-    """The installed Triton, or one sentence."""
+def _import_triton() -> Any:
+    """The installed Triton; a DeviceError if there is none."""
     try:
         import triton
     except ModuleNotFoundError as error:
@@ -92,18 +96,18 @@ def _triton() -> Any:
     return triton
 
 
-def _jit_function(triton: Any, function: Any) -> Any:
-    """The function that @triton.jit or @gluon.jit made, without autotuners and heuristics around it."""
-    found = _unwrapped(triton, function)
-    if type(found).__name__ == INTERPRETED:
+def _find_jit_function(triton: Any, function: Any) -> Any:
+    """The @triton.jit or @gluon.jit function inside autotuners and heuristics."""
+    inner = _unwrap(triton, function)
+    if type(inner).__name__ == INTERPRETED:
         raise ARGUMENT_TYPE.error(
             argument="function",
             found=f"{printed(function)}, made for Triton's interpreter",
             limit="a function of @triton.jit or @gluon.jit",
             fix="Unset TRITON_INTERPRET before the module of the kernel is imported.",
         )
-    if isinstance(found, triton.runtime.JITFunction):
-        return found
+    if isinstance(inner, triton.runtime.JITFunction):
+        return inner
     raise ARGUMENT_TYPE.error(
         argument="function",
         found=printed(function),
@@ -112,56 +116,58 @@ def _jit_function(triton: Any, function: Any) -> Any:
     )
 
 
-def _unwrapped(triton: Any, function: Any) -> Any:
+def _unwrap(triton: Any, function: Any) -> Any:
     """The function that autotuners and heuristics wrap."""
-    found = function
-    while not isinstance(found, triton.runtime.JITFunction) and hasattr(found, "fn"):
-        if type(found).__name__ == INTERPRETED:
+    inner = function
+    while not isinstance(inner, triton.runtime.JITFunction) and hasattr(inner, "fn"):
+        if type(inner).__name__ == INTERPRETED:
             break
-        found = found.fn
-    return found
+        inner = inner.fn
+    return inner
 
 
-def _require_known(triton: Any, options: Mapping[str, object]) -> None:
-    """Refuse options that Triton would pass over in silence."""
+def _require_known_options(triton: Any, options: Mapping[str, object]) -> None:
+    """Refuse options that Triton would ignore silently."""
     from triton.backends.nvidia.compiler import CUDAOptions
 
     known = tuple(CUDAOptions.__dataclass_fields__)
-    strange = [name for name in options if name not in known]
-    if strange:
+    unknown = [name for name in options if name not in known]
+    if unknown:
         raise RuleError(
-            [unknown_name(f"option of Triton {triton.__version__}", "options", name, known) for name in strange]
+            [unknown_name(f"option of Triton {triton.__version__}", "options", name, known) for name in unknown]
         )
 
 
-def _target(triton: Any, arch: object) -> Any:
+def _choose_target(triton: Any, arch: object) -> Any:
     major, minor = Arch.named(arch).compute_capability
     return triton.backends.compiler.GPUTarget("cuda", 10 * major + minor, 32)
 
 
-def _compiled(triton: Any, kernel: Any, read: TritonSignature, target: Any, options: dict[str, object]) -> Any:
+def _compile(triton: Any, kernel: Any, signature: TritonSignature, target: Any, options: dict[str, object]) -> Any:
     source_class = triton.compiler.ASTSource
     if kernel.is_gluon():
         from triton.experimental.gluon._runtime import GluonASTSource
 
         source_class = GluonASTSource
-    places = {name: number for number, name in enumerate(kernel.arg_names)}
-    values = {(places[name],): value for name, value in read.values().items()}
-    counted_on = {
-        (places[one.name],): [["tt.divisibility", one.multiple_of]] for one in read.parameters if one.multiple_of > 1
+    numbers = {name: number for number, name in enumerate(kernel.arg_names)}
+    constants = {(numbers[name],): value for name, value in signature.values().items()}
+    assumptions = {
+        (numbers[parameter.name],): [["tt.divisibility", parameter.multiple_of]]
+        for parameter in signature.parameters
+        if parameter.multiple_of > 1
     }
-    source = source_class(kernel, read.types(), values, counted_on)
+    source = source_class(kernel, signature.types(), constants, assumptions)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # 3.9 says on every first use that products and sums are still fused
+            warnings.simplefilter("ignore")  # Triton 3.9 warns once per process that products and sums are still fused
             return triton.compile(source, target=target, options=options)
-    except Exception as error:  # noqa: BLE001  whatever a compiler raises about the source
-        refusal = _refusal(triton, kernel, error)
+    except Exception as error:  # noqa: BLE001  a compiler raises many kinds of errors about a source
+        refusal = _describe_refusal(triton, kernel, error)
     raise refusal  # after the handler: the frames of the compiler's error would keep its objects past the end of Python
 
 
-def _refusal(triton: Any, kernel: Any, error: Exception) -> RuleError:
-    """What Triton says of the kernel, with the line of the source where it says one."""
+def _describe_refusal(triton: Any, kernel: Any, error: Exception) -> RuleError:
+    """The error that reports Triton's message, with the source line if Triton names it."""
     innermost: Any = error
     while isinstance(innermost.__cause__, triton.compiler.CompilationError):
         innermost = innermost.__cause__
@@ -173,7 +179,7 @@ def _refusal(triton: Any, kernel: Any, error: Exception) -> RuleError:
         lines = (innermost.src or "").splitlines()
         if number is not None and 0 < number <= len(lines):
             line = lines[number - 1].strip()
-            place = _place(kernel, innermost.src, number)
+            place = _locate_line(kernel, innermost.src, number)
         reason = innermost.error_message or str(innermost.__cause__ or "")
     return TRITON_COMPILE.error(
         function=kernel.__name__,
@@ -184,32 +190,31 @@ def _refusal(triton: Any, kernel: Any, error: Exception) -> RuleError:
     )
 
 
-def _place(kernel: Any, source: str, number: int) -> str | None:
-    """The file and line of a line of the kernel's source; None for one of a function that it calls."""
+def _locate_line(kernel: Any, source: str, number: int) -> str | None:
+    """File and line number of a line in the kernel's source; None for a line of a function that the kernel calls."""
     if source != kernel.src:
         return None
     file = Path(kernel.fn.__code__.co_filename).name
     return f"{file}:{kernel.def_file_line_number + number - 1}"
 
 
-def _host(triton: Any, made: Any, read: TritonSignature) -> TritonHost:
-    metadata = made.metadata
-    by_code = {row.ptx_code: row for row in DATA_TYPE.values() if row.ptx_code is not None}
+def _describe_host(triton: Any, metadata: Any, signature: TritonSignature) -> TritonHost:
+    types = {data_type.ptx_code: data_type for data_type in DATA_TYPE.values() if data_type.ptx_code is not None}
     descriptors = [
         TritonDescriptor(
-            data_type=by_code[told["elem_type"]].name,
-            block=tuple(told["block_size"][::-1]),
-            swizzle=_SWIZZLES[told["swizzle"]],
-            element_bytes=told["elem_size"],
-            is_im2col=bool(told.get("is_im2col", False)),
-            is_padded=bool(told["fp4_padded"]),
+            data_type=types[row["elem_type"]].name,
+            block=tuple(row["block_size"][::-1]),
+            swizzle=_SWIZZLES[row["swizzle"]],
+            element_bytes=row["elem_size"],
+            is_im2col=bool(row.get("is_im2col", False)),
+            is_padded=bool(row["fp4_padded"]),
         )
-        for told in getattr(metadata, "tensordesc_meta", None) or ()
+        for row in getattr(metadata, "tensordesc_meta", None) or ()
     ]
     return TritonHost(
         version=triton.__version__,
         arch=f"sm_{metadata.target.arch}",
-        parameters=read.parameters,
+        parameters=signature.parameters,
         threads=metadata.num_warps * metadata.target.warp_size,
         smem_bytes=metadata.shared,
         cluster_blocks=metadata.num_ctas,
@@ -223,7 +228,7 @@ def _host(triton: Any, made: Any, read: TritonSignature) -> TritonHost:
 
 
 def _knows_rounding() -> bool:
-    """Whether descriptors of this Triton's host say that they round to tf32."""
+    """Whether descriptors of this Triton version have a flag for rounding to tf32."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     return "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__

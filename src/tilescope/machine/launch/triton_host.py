@@ -1,4 +1,4 @@
-"""What Triton's host does to launch a kernel: arguments into parameters, descriptors, clusters, scratch memory.
+"""How Triton's host launches a kernel: it binds arguments to parameters, encodes descriptors, and allocates scratch memory.
 
     def matmul(a, of_b, K, BLOCK)     a: "*fp16"    an array, or an address      →  .u64
                                       of_b: "tensordesc<fp16[64,64]>"            →  .b8[128], its shape (.u32), its strides (.u64)
@@ -22,11 +22,10 @@ import numpy as np
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
-from tilescope.machine.bound import Bound
-from tilescope.machine.launch.host_array import host_array, is_array
-from tilescope.machine.launch.kernel_arguments import Argument
+from tilescope.machine.launch.host_array import as_host_array, is_array
+from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments
 from tilescope.machine.launch.launch_shape import Extents
-from tilescope.machine.launch.triton_signature import TritonParameter, TritonType
+from tilescope.machine.launch.triton_parameter import TritonParameter, TritonType
 from tilescope.machine.memory import Memory
 from tilescope.reading import entries, plain_int
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -34,8 +33,8 @@ from tilescope.sentence import printed
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 
 _MOST_ARGUMENTS = 4096
-_EXAMPLE = "ts.machine.launch.triton_host.bound_number"
-_PARAMETER = "ts.machine.launch.triton_signature.parameter_of"
+_EXAMPLE = "ts.machine.launch.triton_host.encode_number"
+_PARAMETER = "ts.machine.launch.triton_parameter.parse_parameter"
 
 TRITON_ARGUMENT = rule(
     "triton-argument",
@@ -85,7 +84,7 @@ OTHER_PARAMETERS = rule(
 
 
 class Scratch(NamedTuple):
-    """Global memory that a kernel asks of its launcher, for each block."""
+    """Global memory that the launcher allocates for each block of a kernel."""
 
     block_bytes: int
     alignment_bytes: int
@@ -93,31 +92,29 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TritonDescriptor:
-    """How the compiler wants a descriptor's map; `block` is innermost first."""
+    """The tensor map that the compiler expects for a descriptor; `block` is innermost first."""
 
     data_type: str
     block: tuple[int, ...]
     swizzle: str
     element_bytes: int
     is_im2col: bool
-    is_padded: bool  # 4-bit elements of which two bytes of shared memory hold one of global memory
+    is_padded: bool  # 4-bit elements: one byte of global memory takes two of shared memory
 
 
 @dataclass(frozen=True, slots=True)
 class TritonHost:
-    """What a compiled kernel says about its launch."""
+    """The launch of a compiled kernel: its parameters, block, cluster, descriptors and scratch memory."""
 
     version: str
     arch: str
     parameters: tuple[TritonParameter, ...]
-    threads: int  # of a block, those of extra warps included
+    threads: int  # of a block, including extra warps
     smem_bytes: int
     cluster_blocks: int
-    descriptors: tuple[TritonDescriptor, ...]  # one for each parameter that is one; none without TMA
+    descriptors: tuple[TritonDescriptor, ...]  # one for each descriptor parameter; none without TMA
     scratch: tuple[Scratch, ...]
-    knows_rounding: bool = (
-        True  # whether descriptors without TMA say if they round to tf32; before Triton 3.7 they did not
-    )
+    knows_rounding: bool = True  # descriptors without TMA have a flag for rounding to tf32, since Triton 3.7
 
     def __str__(self) -> str:
         parts = [f"{self.threads} threads", f"{self.smem_bytes} bytes of shared memory"]
@@ -127,11 +124,11 @@ class TritonHost:
 
     @property
     def declared(self) -> str:
-        """The parameters with their types, the layouts of descriptors left out."""
-        return ", ".join(f"{one.short_type} {one.name}" for one in self.parameters)
+        """The parameters with their types, without the layouts of descriptors."""
+        return ", ".join(f"{parameter.short_type} {parameter.name}" for parameter in self.parameters)
 
     def grid(self, programs: Extents) -> Extents:
-        """The blocks of a grid of programs: a program of several blocks has them side by side along x."""
+        """The grid in blocks for a grid in programs: the blocks of a program are neighbours along x."""
         x, y, z = programs
         return x * self.cluster_blocks, y, z
 
@@ -140,44 +137,44 @@ class TritonHost:
         """The blocks of a cluster; None for single blocks."""
         return (self.cluster_blocks, 1, 1) if self.cluster_blocks > 1 else None
 
-    def bound(
+    def bind(
         self, args: Sequence[Argument], memory: Memory, programs: Extents, ptx_parameters: int, entry: str
-    ) -> Bound:
-        """The arguments as the parameters of the PTX take them; a RuleError names all that do not fit."""
-        given = entries(args, _MOST_ARGUMENTS)
-        if given is None:
+    ) -> BoundArguments:
+        """Bind arguments to the parameters of the PTX; a RuleError names every argument that does not fit."""
+        arguments = entries(args, _MOST_ARGUMENTS)
+        if arguments is None:
             raise ARGUMENT_TYPE.error(
                 argument="args", found=printed(args), limit="a sequence of arguments", fix="Use args=[…]."
             )
-        if len(given) != len(self.parameters):
-            names = [one.name for one in self.parameters] or ["no parameter"]
-            raise ARGUMENT_COUNT.error(given=len(given), names=names)
+        if len(arguments) != len(self.parameters):
+            names = [parameter.name for parameter in self.parameters] or ["no parameter"]
+            raise ARGUMENT_COUNT.error(given=len(arguments), names=names)
         problems: list[Violation] = []
         values: list[Argument] = []
         sources: list[Argument] = []
         descriptors = iter(self.descriptors)
-        for index, (parameter, argument) in enumerate(zip(self.parameters, given, strict=True)):
-            described = next(descriptors, None) if parameter.is_descriptor else None
+        for index, (parameter, argument) in enumerate(zip(self.parameters, arguments, strict=True)):
             try:
                 if parameter.is_descriptor:
-                    made = self._descriptor(parameter, described, argument, memory, index)
-                    values += made.values
-                    sources += made.sources
+                    bound = self._bind_descriptor(parameter, next(descriptors, None), argument, memory, index)
+                    values += bound.values
+                    sources += bound.sources
                 elif not parameter.is_one:
-                    values.append(bound_value(parameter, argument, memory, index))
+                    values.append(bind_value(parameter, argument, memory, index))
                     sources.append(argument)
                 else:
-                    bound_number(parameter, argument, index)
+                    encode_number(parameter, argument, index)
                     sources.append(argument)
             except RuleError as error:
                 problems += error.violations
         raise_all(problems)
-        return Bound(values + self._scratch(len(values), memory, programs, ptx_parameters, entry), sources)
+        scratch = self._allocate_scratch(len(values), memory, programs, ptx_parameters, entry)
+        return BoundArguments(values + scratch, sources)
 
-    def _scratch(
+    def _allocate_scratch(
         self, filled: int, memory: Memory, programs: Extents, ptx_parameters: int, entry: str
     ) -> list[Argument]:
-        """Memory for the blocks, zeros here; address 0 where the kernel asks for none."""
+        """Addresses of zeroed scratch memory for all blocks; 0 for a parameter whose kernel needs none."""
         wanted = ptx_parameters - filled
         if not 0 <= wanted <= len(self.scratch):
             raise OTHER_PARAMETERS.error(
@@ -188,33 +185,34 @@ class TritonHost:
                 version=self.version,
             )
         addresses: list[Argument] = []
-        for one in self.scratch[:wanted]:
-            size_bytes = one.block_bytes * self.cluster_blocks * prod(programs)
+        for scratch in self.scratch[:wanted]:
+            size_bytes = scratch.block_bytes * self.cluster_blocks * prod(programs)
             addresses.append(memory.place(np.zeros(size_bytes, np.uint8)) if size_bytes else 0)
         return addresses
 
-    def _descriptor(
+    def _bind_descriptor(
         self,
         parameter: TritonParameter,
-        described: TritonDescriptor | None,
+        descriptor: TritonDescriptor | None,
         argument: Any,
         memory: Memory,
         index: int,
-    ) -> Bound:
-        tensor = _tensor_of(parameter, argument, memory, index)
+    ) -> BoundArguments:
+        tensor = _read_tensor(parameter, argument, memory, index)
         sizes: list[Argument] = [int(extent) for extent in tensor.shape]
-        steps: list[Argument] = [int(stride) for stride in tensor.strides]
-        if described is None:
+        strides: list[Argument] = [int(stride) for stride in tensor.strides]
+        if descriptor is None:
             flags: list[Argument] = [bytes([tensor.has_nan_fill])]
             if self.knows_rounding:
                 flags.append(bytes([tensor.is_rounded]))
-            return Bound([tensor.address, *sizes, *steps, *flags, *sizes, *steps], [argument_array(argument)])
-        tensor_map = argument if isinstance(argument, AnyMap) else _map_of(described, tensor, self.arch)
-        return Bound([tensor_map, *sizes, *steps], [argument_array(argument)])
+            values = [tensor.address, *sizes, *strides, *flags, *sizes, *strides]
+            return BoundArguments(values, [unwrap_descriptor(argument)])
+        tensor_map = argument if isinstance(argument, AnyMap) else _build_map(descriptor, tensor, self.arch)
+        return BoundArguments([tensor_map, *sizes, *strides], [unwrap_descriptor(argument)])
 
 
 class _Tensor(NamedTuple):
-    """A tensor of the host's, numpy order, strides in elements."""
+    """A tensor on the host: shape and strides in numpy order, strides in elements."""
 
     address: int
     shape: tuple[int, ...]
@@ -226,23 +224,23 @@ class _Tensor(NamedTuple):
     upper_corner: tuple[int, ...] = ()
 
 
-def argument_array(argument: Any) -> Argument:
-    """The array that a descriptor describes, or the argument itself."""
+def unwrap_descriptor(argument: Any) -> Argument:
+    """The array of a host descriptor; any other argument is returned as it is."""
     return argument.base if hasattr(argument, "base") and hasattr(argument, "block_shape") else argument
 
 
-def _tensor_of(parameter: TritonParameter, argument: Any, memory: Memory, index: int) -> _Tensor:
+def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, index: int) -> _Tensor:
     if isinstance(argument, AnyMap):
         element_bytes = argument.data_type.bits // 8
         strides = [stride // element_bytes for stride in argument.strides_bytes]
         return _Tensor(argument.address, argument.dims[::-1], (*strides[::-1], 1))
-    base = argument_array(argument)
+    base = unwrap_descriptor(argument)
     if not is_array(base):
         wanted = "an array, a TensorDescriptor of Triton's, or a tensor map"
         raise TRITON_ARGUMENT.error(
             index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=wanted
         )
-    array = host_array(base)
+    array = as_host_array(base)
     _require_elements(parameter, array.dtype, index)
     address = memory.place(base)
     if base is argument:
@@ -265,16 +263,16 @@ def _tensor_of(parameter: TritonParameter, argument: Any, memory: Memory, index:
     return tensor
 
 
-def _map_of(described: TritonDescriptor, tensor: _Tensor, arch: str) -> AnyMap:
-    """The map that Triton's host encodes: L2 promotion 128B, strides in bytes, the type and block of the compiler."""
+def _build_map(descriptor: TritonDescriptor, tensor: _Tensor, arch: str) -> AnyMap:
+    """The tensor map that Triton's host encodes: L2 promotion 128B, with the type and block that the compiler chose."""
     dims = [*tensor.shape[::-1]]
-    if described.is_padded:
+    if descriptor.is_padded:
         dims[0] *= 2
     options: dict[str, Any] = {
-        "data_type": "tfloat32" if tensor.is_rounded else described.data_type,
+        "data_type": "tfloat32" if tensor.is_rounded else descriptor.data_type,
         "dims": tuple(dims),
-        "strides_bytes": tuple(stride * described.element_bytes for stride in tensor.strides[-2::-1]),
-        "swizzle": described.swizzle,
+        "strides_bytes": tuple(stride * descriptor.element_bytes for stride in tensor.strides[-2::-1]),
+        "swizzle": descriptor.swizzle,
         "l2_promotion": "128B",
         "oob_fill": "nan" if tensor.has_nan_fill else "zero",
         "address": tensor.address,
@@ -282,9 +280,9 @@ def _map_of(described: TritonDescriptor, tensor: _Tensor, arch: str) -> AnyMap:
     }
     if tensor.element_strides is not None:
         options["element_strides"] = tensor.element_strides[::-1]
-    if not described.is_im2col:
-        return TensorMap(**options, box=described.block)
-    channels, pixels = described.block
+    if not descriptor.is_im2col:
+        return TensorMap(**options, box=descriptor.block)
+    channels, pixels = descriptor.block
     return Im2colMap(
         **options,
         lower_corner=tensor.lower_corner[::-1],
@@ -294,19 +292,19 @@ def _map_of(described: TritonDescriptor, tensor: _Tensor, arch: str) -> AnyMap:
     )
 
 
-def bound_value(parameter: TritonParameter, argument: Any, memory: Memory, index: int = 0) -> Argument:
-    """An address for a pointer, the bytes of a number for anything else."""
+def bind_value(parameter: TritonParameter, argument: Any, memory: Memory, index: int = 0) -> Argument:
+    """The address of a pointer argument; for any other parameter the bytes of a number."""
     if not parameter.is_pointer:
-        return bound_number(parameter, argument, index)
+        return encode_number(parameter, argument, index)
     if argument is None:
         return 0
     if is_array(argument):
-        _require_elements(parameter, host_array(argument).dtype, index)
+        _require_elements(parameter, as_host_array(argument).dtype, index)
         address: int | None = memory.place(argument)
     else:
         address = plain_int(argument)
     if address is None:
-        raise _misfit(parameter, argument, index, "an array, an address or None")
+        raise _describe_misfit(parameter, argument, index, "an array, an address or None")
     if address % parameter.multiple_of:
         raise NOT_A_MULTIPLE.error(
             index=index,
@@ -318,11 +316,11 @@ def bound_value(parameter: TritonParameter, argument: Any, memory: Memory, index
     return address
 
 
-def bound_number(parameter: TritonParameter, argument: Any, index: int = 0) -> bytes:
-    """The bytes of a number, as the parameter holds them.
+def encode_number(parameter: TritonParameter, argument: Any, index: int = 0) -> bytes:
+    """The bytes of a number, as the parameter stores them.
 
-    >>> from tilescope.machine.launch.triton_signature import parameter_of
-    >>> bound_number(parameter_of("n", "i32"), -1).hex(), bound_number(parameter_of("x", "bf16"), 1.0).hex()
+    >>> from tilescope.machine.launch.triton_parameter import parse_parameter
+    >>> encode_number(parse_parameter("n", "i32"), -1).hex(), encode_number(parse_parameter("x", "bf16"), 1.0).hex()
     ('ffffffff', '803f')
     """
     element = parameter.element
@@ -330,10 +328,10 @@ def bound_number(parameter: TritonParameter, argument: Any, index: int = 0) -> b
     number = int(plain) if isinstance(plain, bool) else plain_int(plain)
     if element.kind == "float":
         if number is None and not isinstance(plain, float):
-            raise _misfit(parameter, argument, index, "a number")
-        return _float_bytes(parameter.type, float(plain))
-    if number is None or not _fits(element, number):
-        raise _misfit(parameter, argument, index, f"an integer of {8 * element.size_bytes} bits")
+            raise _describe_misfit(parameter, argument, index, "a number")
+        return _encode_float(parameter.type, float(plain))
+    if number is None or not _is_in_range(element, number):
+        raise _describe_misfit(parameter, argument, index, f"an integer of {8 * element.size_bytes} bits")
     if parameter.is_one and number != 1:
         raise NOT_ONE.error(index=index, name=parameter.name, shown=printed(argument), type=parameter.type)
     if number % parameter.multiple_of:
@@ -348,18 +346,18 @@ def bound_number(parameter: TritonParameter, argument: Any, index: int = 0) -> b
     return (number & ((1 << bits) - 1)).to_bytes(element.size_bytes, "little")
 
 
-def _fits(element: TritonType, number: int) -> bool:
+def _is_in_range(element: TritonType, number: int) -> bool:
     bits = 8 * element.size_bytes
     return -(1 << (bits - 1)) <= number < 1 << bits
 
 
-def _float_bytes(type_name: str, number: float) -> bytes:
+def _encode_float(type_name: str, number: float) -> bytes:
     if type_name == "bf16":
         return np.array(number, DataType.named("bf16").numpy).tobytes()
     if type_name == "fp64":
         return struct.pack("<d", number)
     dtype = {"fp16": np.float16, "fp32": np.float32}[type_name]
-    with np.errstate(over="ignore"):  # too large a number is infinite, as the launcher makes it
+    with np.errstate(over="ignore"):  # a number that is too large becomes infinite, as in the launcher
         return np.array(number).astype(dtype).tobytes()
 
 
@@ -375,7 +373,7 @@ def _require_elements(parameter: TritonParameter, dtype: np.dtype[Any], index: i
         )
 
 
-def _misfit(parameter: TritonParameter, argument: object, index: int, wanted: str) -> RuleError:
+def _describe_misfit(parameter: TritonParameter, argument: object, index: int, wanted: str) -> RuleError:
     return TRITON_ARGUMENT.error(
         index=index, name=parameter.name, shown=printed(argument), type=parameter.type, wanted=wanted
     )

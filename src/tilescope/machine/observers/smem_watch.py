@@ -22,7 +22,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
 from tilescope.machine.records import CopyRecord
 from tilescope.reading import plain_int
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import printed, shortened
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
 from tilescope.sync.bus import Handler
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
 _MOST_CHARACTERS = 5000  # a path has at most 4096
 _NOBODY = -1
-_PTX = "ts.Kernel('.version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }')"
 
 SMEM_MOMENT = rule(
     "smem-moment",
@@ -53,8 +52,8 @@ SMEM_MOMENT = rule(
     limit="a PTX line such as 40, or a source line such as mm.py:12; 40:3 is the third time that line 40 runs",
     fix="Name a line that has an instruction.",
     source="the command line",
-    passing=f"{_PTX}.run(1, 1, smem_at=1)",
-    failing=f"{_PTX}.run(1, 1, smem_at='here')",
+    passing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem_at=8)",
+    failing=f"ts.Kernel({ptx_example('empty.ptx')}).run(1, 1, smem_at='here')",
 )
 NO_INSTRUCTION = SMEM_MOMENT.worded(
     found="{at}, a line without an instruction",

@@ -26,17 +26,10 @@ from tilescope.pipeline.description import MAX_ROLES, Pipeline
 from tilescope.pipeline.operations import Written
 from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.ptx.syntax import Instruction
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import argument_said
 from tilescope.sync.cluster_shape import WARPGROUP_LANES
 from tilescope.sync.thread_limits import BARS
-
-_HEAD = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"
-_BARRIER = f"{_HEAD} {{ bar.sync 0; ret; }}"
-_LOCK = (
-    f"{_HEAD} {{ .shared .b32 lock; .reg .b32 %r; st.shared.b32 [lock], 0; bar.sync 0;"
-    " atom.shared.cas.b32 %r, [lock], 0, 1; ret; }"
-)
 
 NOT_RECORDED = rule(
     "run-not-recorded",
@@ -46,8 +39,8 @@ NOT_RECORDED = rule(
     limit="a run that finished or hangs, recorded, with at most {most} events of its first cluster",
     fix="{fix}",
     source="tilescope, KernelRun.pipeline",
-    passing=f'ts.Kernel("{_BARRIER}").run(1, 64).pipeline()',
-    failing=f'ts.Kernel("{_BARRIER}").run(1, 64, record=False).pipeline()',
+    passing=f"ts.Kernel({ptx_example('run-not-recorded.ptx')}).run(1, 64).pipeline()",
+    failing=f"ts.Kernel({ptx_example('run-not-recorded.ptx')}).run(1, 64, record=False).pipeline()",
 )
 NOT_SAID = rule(
     "run-no-step",
@@ -57,8 +50,8 @@ NOT_SAID = rule(
     limit="a pipeline has no step for that",
     fix="Take it out of the launch, or write the pipeline by hand: docs/pipelines.md has its steps.",
     source="tilescope, the steps of a pipeline",
-    passing=f'ts.Kernel("{_BARRIER}").run(1, 64).pipeline()',
-    failing=f'ts.Kernel("{_LOCK}").run(1, 64).pipeline()',
+    passing=f"ts.Kernel({ptx_example('run-no-step.pass.ptx')}).run(1, 64).pipeline()",
+    failing=f"ts.Kernel({ptx_example('run-no-step.fail.ptx')}).run(1, 64).pipeline()",
 )
 
 _ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")

@@ -15,41 +15,19 @@ from tilescope.machine.program import Program
 from tilescope.machine.report.conflict_fix import Cure, TileUse, cured, overlaps, reaches
 from tilescope.machine.report.places import instruction_named, line_facts, line_named, threads_named
 from tilescope.machine.report.run_costs import busiest_collision, worst_access
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.address import SHARED_OFFSET_MASK
 
 _LINES_NAMED = 10  # findings of each kind; the counts of all lines are in the run
 _SECTORS_RATIO = 2  # more than this many times the fewest possible sectors are worth a note
-_HEAD = ".version 8.0 .target sm_90a .address_size 64"
-_COLUMN = (
-    f"{_HEAD} .visible .entry k() {{{{ .shared .align 16 .b8 s[8192]; .reg .b32 %r<4>; mov.u32 %r1, %tid.x;"
-    " mov.u32 %r2, s; mad.lo.u32 %r2, %r1, {pitch}, %r2; st.shared.u32 [%r2], %r1; ret; }}"
-)
-_STRIDED = (
-    f"{_HEAD} .visible .entry k(.param .u64 a) {{{{ .reg .b32 %r<3>; .reg .b64 %d<3>; mov.u32 %r1, %tid.x;"
-    " ld.param.u64 %d1, [a]; mad.wide.u32 %d1, %r1, {pitch}, %d1; ld.global.u32 %r2, [%d1]; ret; }}"
-)
-_TILE = (
-    f"{_HEAD} .visible .entry k(.param .align 64 .b8 m[128]) {{{{ .shared .align 1024 .b8 s[16384]; .shared .align 8 .b64 full;"
-    " .reg .b32 %r<40>; .reg .b64 %d<4>; .reg .pred %p<3>; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;"
-    " mov.u32 %r2, s; mov.u32 %r3, full; mov.b64 %d1, m; @%p1 mbarrier.init.shared.b64 [%r3], 1; bar.sync 0;"
-    " @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 8192;"
-    " @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{%r0, %r0}}], [%r3];"
-    " W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;"
-    " cvt.u64.u32 %d2, %r2; shr.u64 %d2, %d2, 4; or.b64 %d2, %d2, {descriptor:#x};"
-    " wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-    " {{%r4, %r5, %r6, %r7}}, %d2, %d2, 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"
-)
-_PLAIN_DESCRIPTOR = 0x0000004000010000  # leading 16 bytes, stride 1024, start 0, without a swizzle
-_SWIZZLED_DESCRIPTOR = _PLAIN_DESCRIPTOR | 1 << 62
 
 
-def _tile_example(descriptor: int, swizzle: str, columns: int) -> str:
-    """A run that loads a tile of 64 x 64 elements out of a matrix, and multiplies it by itself."""
-    ptx = _TILE.format(descriptor=descriptor)
-    tile = f'memory.map(np.zeros((64, {columns}), np.float16), (64, 64), swizzle="{swizzle}")'
-    return f'(lambda memory: ts.Kernel("{ptx}").run(1, 128, [{tile}], memory=memory).findings)(ts.Memory())'
+def _tile_example(file: str, swizzle: str, columns: int) -> str:
+    """A run that loads a tile of 64 x 64 elements out of a matrix of `columns` columns, and multiplies it by itself."""
+    tile = f"memory.map(np.zeros((64, {columns}), np.float16), (64, 64), swizzle='{swizzle}')"
+    run = f"ts.Kernel({ptx_example(file)}).run(1, 128, [{tile}], memory=memory)"
+    return f"(lambda memory: {run}.findings)(ts.Memory())"
 
 
 BANK_CONFLICT = rule(
@@ -63,8 +41,8 @@ BANK_CONFLICT = rule(
     source="measured on an H200: wavefronts of ld, st, ldmatrix, stmatrix and cp.async.ca as Nsight Compute counts them",
     basis="measured",
     severity="warning",
-    passing=f'ts.Kernel("{_COLUMN.format(pitch=132)}").run(1, 32).findings',
-    failing=f'ts.Kernel("{_COLUMN.format(pitch=128)}").run(1, 32).findings',
+    passing=f"ts.Kernel({ptx_example('run-bank-conflict.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-bank-conflict.fail.ptx')}).run(1, 32).findings",
 )
 SWIZZLE_CURES = BANK_CONFLICT.worded(
     fix="Swizzle the tile by {cure_swizzle}, where it is written and where it is read: then no access of this run to it has a conflict."
@@ -88,8 +66,8 @@ SECTORS = rule(
     fix="Let neighbouring lanes take neighbouring bytes, or let a lane take up to 16 bytes at once.",
     source="CUDA C++ Best Practices Guide, coalesced access to global memory",
     severity="note",
-    passing=f'ts.Kernel("{_STRIDED.format(pitch=8)}").run(1, 32, [np.zeros(1024, np.uint32)]).findings',
-    failing=f'ts.Kernel("{_STRIDED.format(pitch=32)}").run(1, 32, [np.zeros(1024, np.uint32)]).findings',
+    passing=f"ts.Kernel({ptx_example('run-sectors.pass.ptx')}).run(1, 32, [np.zeros(1024, np.uint32)]).findings",
+    failing=f"ts.Kernel({ptx_example('run-sectors.fail.ptx')}).run(1, 32, [np.zeros(1024, np.uint32)]).findings",
 )
 _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
 COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about what a kernel costs, not what it does
@@ -102,8 +80,8 @@ SWIZZLE_MISMATCH = rule(
     fix="Use swizzle {written_swizzle} in the descriptor (code {written_code} in bits {code_bits}), or {read_swizzle} in the tensor map.",
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
-    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 128),
-    failing=_tile_example(_PLAIN_DESCRIPTOR, "128B", 128),
+    passing=_tile_example("run-swizzle-mismatch.pass.ptx", "128B", 128),
+    failing=_tile_example("run-swizzle-mismatch.fail.ptx", "128B", 128),
 )
 NOT_SWIZZLED_BACK = SWIZZLE_MISMATCH.worded(
     fix="Use swizzle {written_swizzle} in the descriptor: code {written_code} in bits {code_bits}.",
@@ -133,8 +111,8 @@ PACKED_TILE = rule(
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
     severity="warning",
-    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 64),
-    failing=_tile_example(_SWIZZLED_DESCRIPTOR, "none", 64),
+    passing=_tile_example("run-packed-tile.ptx", "128B", 64),
+    failing=_tile_example("run-packed-tile.ptx", "none", 64),
 )
 
 

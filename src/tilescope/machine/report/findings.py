@@ -32,7 +32,7 @@ from tilescope.machine.report.ring_notes import ring_notes
 from tilescope.machine.report.swizzle_findings import swizzle_findings
 from tilescope.machine.report.tmem_report import TENSOR_ORDER
 from tilescope.machine.schedule import Schedule
-from tilescope.rule import Rule, rule
+from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.tma.transfer import SMEM_EXTENT
 
@@ -40,26 +40,6 @@ _PLACES_NAMED = 4
 _CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
 _SEVERITIES = ("error", "warning", "note")
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
-_HEAD = ".version 8.0 .target sm_90 .address_size 64"
-_LOAD = (
-    f"{_HEAD} .visible .entry k(.param .u64 a)"
-    " {{ .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [a]; ld.global.u32 %r, [%d{offset}]; ret; }}"
-)
-_ONE_WORD = "run(1, 32, [np.zeros(1, np.uint32)]).findings"
-_BODY = f"{_HEAD} .visible .entry k() {{{{ .reg .pred %p; .reg .b32 %r; {{body}} ret; }}}}"
-_COPY = (
-    f"{_HEAD} .visible .entry k(.param .u64 a)"
-    " { .shared .align 16 .b8 s[16]; .reg .b64 %d; ld.param.u64 %d, [a];"
-    " cp.async.ca.shared.global [s], [%d], 4; cp.async.wait_all; ret; }"
-)
-_ASSERT = (
-    f"{_HEAD} .extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 c);"
-    " .global .b8 text[2] = {{120, 0}};"
-    " .visible .entry k() {{ .reg .b64 %d; .reg .b32 %r; .reg .pred %p; mov.u32 %r, %ntid.x; setp.le.u32 %p, %r, {most};"
-    " @%p bra END; mov.u64 %d, text; .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 c;"
-    " st.param.b64 [m], %d; st.param.b64 [f], %d; st.param.b32 [l], 1; st.param.b64 [n], %d; st.param.b64 [c], 1;"
-    " call.uni __assertfail, (m, f, l, n, c); END: ret; }}"
-)
 _FOUND = "{where}: {who}: {reason}[[, {lies}]]"
 
 OUT_OF_BOUNDS = rule(
@@ -72,8 +52,8 @@ OUT_OF_BOUNDS = rule(
     source=_SOURCE,
     basis="measured",
     code=700,
-    passing=f'ts.Kernel("{_LOAD.format(offset="")}").{_ONE_WORD}',
-    failing=f'ts.Kernel("{_LOAD.format(offset="+4")}").{_ONE_WORD}',
+    passing=f"ts.Kernel({ptx_example('run-out-of-bounds.pass.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
+    failing=f"ts.Kernel({ptx_example('run-out-of-bounds.fail.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
 )
 BOX_BEYOND_SMEM = OUT_OF_BOUNDS.worded(
     fix="Use a smaller box in the tensor map, or give the block more shared memory.",
@@ -87,8 +67,8 @@ ASSERTION = rule(
     fix="Look at what the assertion compares; printf shows it.",
     source="CUDA C++ Programming Guide, Assertion",
     code=710,
-    passing=f'ts.Kernel("{_ASSERT.format(most=32)}").run(1, 32).findings',
-    failing=f'ts.Kernel("{_ASSERT.format(most=31)}").run(1, 32).findings',
+    passing=f"ts.Kernel({ptx_example('run-assert.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-assert.fail.ptx')}).run(1, 32).findings",
 )
 ILLEGAL_OPERATION = rule(
     "run-illegal-instruction",
@@ -100,8 +80,8 @@ ILLEGAL_OPERATION = rule(
     source=_SOURCE,
     basis="measured",
     code=715,
-    passing=f'ts.Kernel("{_BODY.format(body="ld.shared::cluster.u32 %r, [0x10];")}").run(1, 32).findings',
-    failing=f'ts.Kernel("{_BODY.format(body="ld.shared::cluster.u32 %r, [0x5000010];")}").run(1, 32).findings',
+    passing=f"ts.Kernel({ptx_example('run-illegal-instruction.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-illegal-instruction.fail.ptx')}).run(1, 32).findings",
 )
 MISALIGNED = rule(
     "run-misaligned",
@@ -113,8 +93,8 @@ MISALIGNED = rule(
     source=_SOURCE,
     basis="measured",
     code=716,
-    passing=f'ts.Kernel("{_LOAD.format(offset="")}").{_ONE_WORD}',
-    failing=f'ts.Kernel("{_LOAD.format(offset="+2")}").{_ONE_WORD}',
+    passing=f"ts.Kernel({ptx_example('run-misaligned.pass.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
+    failing=f"ts.Kernel({ptx_example('run-misaligned.fail.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
 )
 WRONG_SPACE = rule(
     "run-address-space",
@@ -126,8 +106,8 @@ WRONG_SPACE = rule(
     source=_SOURCE,
     basis="measured",
     code=717,
-    passing=f'ts.Kernel("{_COPY}").{_ONE_WORD}',
-    failing=f'ts.Kernel("{_COPY}").run(1, 32, [0x7E0000000800]).findings',
+    passing=f"ts.Kernel({ptx_example('run-address-space.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
+    failing=f"ts.Kernel({ptx_example('run-address-space.ptx')}).run(1, 32, [0x7E0000000800]).findings",
 )
 FAILURE = rule(
     "run-launch-failure",
@@ -139,8 +119,8 @@ FAILURE = rule(
     source=_SOURCE,
     basis="measured",
     code=719,
-    passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32).findings',
-    failing=f'ts.Kernel("{_BODY.format(body="trap;")}").run(1, 32).findings',
+    passing=f"ts.Kernel({ptx_example('run-launch-failure.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-launch-failure.fail.ptx')}).run(1, 32).findings",
 )
 TOO_MANY_ARRIVALS = FAILURE.worded(
     found="{where}: {who}: {reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
@@ -159,8 +139,8 @@ STOPPED = rule(
     limit="max_steps = {max_steps}",
     fix="Raise max_steps, launch fewer blocks, or give the loop an end.",
     source="the call: an instruction that many threads run together is one step",
-    passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32, max_steps=1000).findings',
-    failing=f'ts.Kernel("{_BODY.format(body="A: add.u32 %r, %r, 1; bra A;")}").run(1, 32, max_steps=1000).findings',
+    passing=f"ts.Kernel({ptx_example('run-stopped.pass.ptx')}).run(1, 32, max_steps=1000).findings",
+    failing=f"ts.Kernel({ptx_example('run-stopped.fail.ptx')}).run(1, 32, max_steps=1000).findings",
 )
 OUT_OF_TIME = STOPPED.worded(
     argument="max_seconds",

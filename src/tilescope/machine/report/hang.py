@@ -37,7 +37,7 @@ from tilescope.machine.report.places import (
 from tilescope.machine.report.remedy_words import of_what_ended
 from tilescope.machine.schedule import Schedule
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
 from tilescope.sync.mbarrier import Mbarrier
@@ -47,8 +47,6 @@ _CLUSTERS_READ = 200
 _PLACES_NAMED = 3
 _WORDS_OF_A_FRONT = 4  # different words that the lanes of one front poll: one finding for each of the first few
 
-_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {{ {body} ret; }}"
-
 HANG = rule(
     "run-hang",
     "Every wait of a kernel ends: threads reach their barriers, and mbarriers get their bytes and arrivals.",
@@ -57,8 +55,8 @@ HANG = rule(
     limit="nothing that is under way can end this wait",
     fix="{fix}",
     source="PTX ISA, bar, mbarrier, barrier.cluster; a card waits without end",
-    passing=f'ts.Kernel("{_PTX.format(body="bar.sync 0, 32;")}").run(1, 32).findings',
-    failing=f'ts.Kernel("{_PTX.format(body="bar.sync 0, 64;")}").run(1, 32).findings',
+    passing=f"ts.Kernel({ptx_example('run-hang.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-hang.fail.ptx')}).run(1, 32).findings",
 )
 BARRIER = HANG.worded(
     found="{where}: {who} cannot pass barrier {number}, which {arrived} of {expected:thread} have reached[[; {others}]]",

@@ -13,13 +13,9 @@ from collections.abc import Iterator
 from tilescope.errors import Violation
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.report.places import instruction_named, line_facts
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS
 
-_EDIT = (
-    ".version 8.0 .target sm_90a .address_size 64 .visible .entry k(.param .u64 a) {{ .reg .b64 %d; ld.param.u64 %d, [a];"
-    " tensormap.replace.tile.global_stride.global.b1024.b64 [%d], 0, {stride}; ret; }}"
-)
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64, 64), (256,), (4, 4)).encode(), 'u1').copy()]"
 
 MAP_EDIT = rule(
@@ -30,8 +26,8 @@ MAP_EDIT = rule(
     limit="{keeps}; the instruction reports nothing, and copies go by what the map keeps",
     fix="Use {instead}[[: {how}]].",
     source='PTX ISA, "tensormap.replace"',
-    passing=f'ts.Kernel("{_EDIT.format(stride=256)}").run(1, 1, {_MAP}).findings',
-    failing=f'ts.Kernel("{_EDIT.format(stride=120)}").run(1, 1, {_MAP}).findings',
+    passing=f"ts.Kernel({ptx_example('run-map-edit.pass.ptx')}).run(1, 1, {_MAP}).findings",
+    failing=f"ts.Kernel({ptx_example('run-map-edit.fail.ptx')}).run(1, 1, {_MAP}).findings",
 )
 
 

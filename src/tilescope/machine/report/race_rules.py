@@ -14,45 +14,12 @@ from tilescope.machine.report.tmem_report import (
     TENSOR_RULES,
     TWO_ACCESSES,
 )
-from tilescope.rule import Rule, rule
+from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.detector.race import Conflict, Mistake
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
-_HEAD = (
-    ".version 8.0 .target sm_90a .address_size 64 .visible .entry k(.param .u64 a) {"
-    " .shared .align 128 .b8 s[1024]; .shared .align 8 .b64 m; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .f32 %f<8>;"
-    " ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;"
-    " setp.eq.u32 %p1, %r1, 0; "
-)
 _WORDS = "[np.zeros(64, np.uint32)]"
-_WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
-_INIT = "@%p1 mbarrier.init.shared.b64 [m], 1; bar.sync 0;"
-_LOAD = (
-    "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], 16;"
-    " @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 16, [m];"
-)
-_STORE = (
-    "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d1], [s], 16; cp.async.bulk.commit_group;"
-    " cp.async.bulk.wait_group{read} 0;"
-)
-_PRODUCT_ALONE = (
-    "mov.u32 %r4, s; shr.u32 %r4, %r4, 4; or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4;"
-    " mov.u64 %d3, 0x800000000; or.b64 %d2, %d2, %d3; {fence}"
-    " wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f0, %f1, %f2, %f3}}, {{%r5, %r6, %r7, %r8}}, %d2, 0, 1, 1;"
-    " wgmma.commit_group.sync.aligned; {wait} add.f32 %f4, %f0, %f1; wgmma.wait_group.sync.aligned 0;"
-)
-_PRODUCT = "st.shared.u32 [%r2], 0; st.shared.u32 [%r2+512], 0; fence.proxy.async; bar.sync 0; " + _PRODUCT_ALONE
-_PRODUCT_WAIT = "wgmma.wait_group.sync.aligned 0;"
-
-
-def _example(body: str, threads: int = 64) -> str:
-    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
-
-
-def _cluster_example(body: str) -> str:
-    """Two blocks that are one cluster."""
-    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(2, 64, {_WORDS}, cluster=2).findings'
-
+_MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
 
 RACE = rule(
     "run-race",
@@ -62,8 +29,8 @@ RACE = rule(
     limit="nothing on this path orders the two",
     fix="Put {remedy} between them.",
     source=_SOURCE,
-    passing=_example("st.shared.u32 [%r2], %r1; bar.sync 0; ld.shared.u32 %r4, [s+128];"),
-    failing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [s+128];"),
+    passing=f"ts.Kernel({ptx_example('run-race.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-race.fail.ptx')}).run(1, 64).findings",
 )
 TWO_VALUES = RACE.worded(
     found="threads of one store at {at}, {who} among them, write different values to {what}[[; seen {met}]]",
@@ -98,10 +65,8 @@ PROXY_FENCE = rule(
     limit="a barrier orders the two, but no fence.proxy.async is between them: the write may not be visible to the async proxy",
     fix="Put fence.proxy.async after {before_where}, before the barrier; or after the barrier, in the thread of {where}.",
     source="PTX ISA, Async proxy",
-    passing=_example(
-        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='')}",
-    ),
-    failing=_example(f"st.shared.u32 [%r2], %r1; bar.sync 0; {_STORE.format(read='')}"),
+    passing=f"ts.Kernel({ptx_example('run-proxy-fence.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-proxy-fence.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 COPY_WAIT = rule(
     "run-copy-wait",
@@ -111,8 +76,8 @@ COPY_WAIT = rule(
     limit="the thread has not seen the end of the mbarrier phase that counts these bytes",
     fix="Wait for that phase with mbarrier.try_wait in a loop before {where}, or let another thread wait, then meet it at a barrier.",
     source="PTX ISA, cp.async.bulk",
-    passing=_example(f"{_INIT} {_LOAD} {_WAIT} ld.shared.u32 %r4, [s];"),
-    failing=_example(f"{_INIT} {_LOAD} ld.shared.u32 %r4, [s]; {_WAIT}"),
+    passing=f"ts.Kernel({ptx_example('run-copy-wait.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-copy-wait.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 RELAXED_COPY_WAIT = COPY_WAIT.worded(
     limit="the thread has seen the end of that phase by a relaxed wait, which makes nothing visible",
@@ -126,12 +91,8 @@ REFILL = rule(
     limit="nothing tells the thread that fills the slot that this read is over",
     fix="Let the readers arrive at an mbarrier (or meet at a barrier) after the read{extra}, and wait for it before {where}.",
     source="PTX ISA, cp.async.bulk, wgmma.wait_group",
-    passing=_example(
-        f"{_INIT} st.shared.u32 [%r2], 0; bar.sync 0; ld.shared.u32 %r4, [s]; fence.proxy.async; bar.sync 0; {_LOAD} {_WAIT}"
-    ),
-    failing=_example(
-        f"{_INIT} st.shared.u32 [%r2], 0; fence.proxy.async; bar.sync 0; ld.shared.u32 %r4, [s]; {_LOAD} {_WAIT}"
-    ),
+    passing=f"ts.Kernel({ptx_example('run-refill.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-refill.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 ACCUMULATORS = rule(
     "run-accumulators",
@@ -141,8 +102,8 @@ ACCUMULATORS = rule(
     limit="no wgmma.wait_group has waited for that product",
     fix="Put wgmma.commit_group and wgmma.wait_group before {where}.",
     source="PTX ISA, wgmma.mma_async, wgmma.fence",
-    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
-    failing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=""), 128),
+    passing=f"ts.Kernel({ptx_example('run-accumulators.pass.ptx')}).run(1, 128).findings",
+    failing=f"ts.Kernel({ptx_example('run-accumulators.fail.ptx')}).run(1, 128).findings",
 )
 ACCUMULATOR_FENCE = ACCUMULATORS.worded(
     found="at {at} {who} multiplies with registers that were written, or never fenced[[; seen {met}]]",
@@ -157,12 +118,8 @@ STORE_SOURCE = rule(
     limit="the thread that stored has not waited, or nothing orders its wait before this write",
     fix="Let the thread of {before_where} use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read, then a barrier.",
     source="PTX ISA, cp.async.bulk.wait_group",
-    passing=_example(
-        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='.read')} bar.sync 0; st.shared.u32 [%r2], 5;"
-    ),
-    failing=_example(
-        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='.read')} st.shared.u32 [%r2], 5;"
-    ),
+    passing=f"ts.Kernel({ptx_example('run-store-source.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-store-source.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 CP_ASYNC = rule(
     "run-cp-async",
@@ -172,10 +129,8 @@ CP_ASYNC = rule(
     limit="the copy may still be under way: its thread has not waited, or nothing orders its wait before this access",
     fix="Use cp.async.wait_group in every thread that copied, then bar.sync, before {where}.",
     source="PTX ISA, cp.async.wait_group",
-    passing=_example(
-        "cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r4, [s+128];"
-    ),
-    failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all; ld.shared.u32 %r4, [s+128];"),
+    passing=f"ts.Kernel({ptx_example('run-cp-async.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-cp-async.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 BARRIER_INIT = rule(
     "run-barrier-init",
@@ -186,13 +141,8 @@ BARRIER_INIT = rule(
     limit="nothing makes the init visible to this thread",
     fix="Put bar.sync (in a cluster barrier.cluster.arrive and barrier.cluster.wait) after {before_where}.",
     source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
-    passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
-    failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
-)
-_REMOTE_ARRIVAL = (
-    "@%p1 mbarrier.init.shared.b64 [m], 1; {fence} barrier.cluster.arrive; barrier.cluster.wait;"
-    " mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mov.u32 %r5, m; mapa.shared::cluster.u32 %r5, %r5, %r4;"
-    " @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;"
+    passing=f"ts.Kernel({ptx_example('run-barrier-init.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-barrier-init.fail.ptx')}).run(1, 64).findings",
 )
 INIT_FENCE = rule(
     "run-init-fence",
@@ -206,12 +156,8 @@ INIT_FENCE = rule(
     fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",
     source="PTX ISA, fence.mbarrier_init, barrier.cluster",
     severity="note",
-    passing=_cluster_example(_REMOTE_ARRIVAL.format(fence="fence.mbarrier_init.release.cluster;")),
-    failing=_cluster_example(_REMOTE_ARRIVAL.format(fence="")),
-)
-_TWO_PHASES = (
-    "@%p1 mbarrier.init.shared.b64 [m], 32; bar.sync 0; setp.lt.u32 %p3, %r1, 32;"
-    " W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 1; @!%p2 bra W; {barrier} @%p3 mbarrier.arrive.shared.b64 _, [m];"
+    passing=f"ts.Kernel({ptx_example('run-init-fence.pass.ptx')}).run(2, 64, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-init-fence.fail.ptx')}).run(2, 64, cluster=2).findings",
 )
 PHASE_OVERTAKEN = rule(
     "run-phase-parity",
@@ -230,8 +176,8 @@ PHASE_OVERTAKEN = rule(
         " if it should wait for that next phase, use the other parity."
     ),
     source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
-    passing=_example(_TWO_PHASES.format(barrier="bar.sync 0;")),
-    failing=_example(_TWO_PHASES.format(barrier="")),
+    passing=f"ts.Kernel({ptx_example('run-phase-parity.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-phase-parity.fail.ptx')}).run(1, 64).findings",
 )
 PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     found=(
@@ -242,15 +188,6 @@ PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
 )
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
-_EDIT = (
-    f"{_INIT} add.u64 %d2, %d1, 128; @%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d2; {{fence}}"
-    " @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], 16;"
-    " @%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1, {{%r1}}], [m];"
-    f" {_WAIT}"
-)
-_MAP_FENCES = (
-    "fence.proxy.tensormap::generic.release.gpu; bar.sync 0; fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
-)
 MAP_FENCE = rule(
     "run-map-fence",
     "A map that the kernel edits is used after fence.proxy.tensormap: .release by the thread that edits, .acquire by the one that copies.",
@@ -259,13 +196,8 @@ MAP_FENCE = rule(
     limit="fence.proxy.tensormap::generic.release after the edit, or .acquire of this map before the copy, is missing",
     fix="Put fence.proxy.tensormap::generic.release.gpu after {before_where}, and .acquire.gpu [map], 128 before {where}.",
     source="PTX ISA, fence.proxy.tensormap",
-    passing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence=_MAP_FENCES)} ret; }}").run(1, 64, {_MAP}).findings',
-    failing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence="bar.sync 0;")} ret; }}").run(1, 64, {_MAP}).findings',
-)
-_EXPECT = (
-    f"{_INIT} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], {{bytes}};"
-    " @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 16, [m];"
-    f" {_WAIT}"
+    passing=f"ts.Kernel({ptx_example('run-map-fence.pass.ptx')}).run(1, 64, {_MAP}).findings",
+    failing=f"ts.Kernel({ptx_example('run-map-fence.fail.ptx')}).run(1, 64, {_MAP}).findings",
 )
 EXPECTED_BYTES = rule(
     "run-expected-bytes",
@@ -275,8 +207,8 @@ EXPECTED_BYTES = rule(
     limit="the phase ends when both are equal",
     fix="Expect {came:byte}, or issue the copies that are missing.",
     source="PTX ISA, mbarrier.expect_tx",
-    passing=_example(_EXPECT.format(bytes=16)),
-    failing=_example(_EXPECT.format(bytes=32)),
+    passing=f"ts.Kernel({ptx_example('run-expected-bytes.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-expected-bytes.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 SPILLED_BYTES = EXPECTED_BYTES.worded(
     found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and the copies of the "
@@ -292,8 +224,8 @@ BLOCK_END = rule(
     limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
-    passing=_example(f"{_INIT} {_LOAD} {_WAIT}"),
-    failing=_example(f"{_INIT} {_LOAD}"),
+    passing=f"ts.Kernel({ptx_example('run-block-end.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-block-end.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 COPIES_LEFT = rule(
     "run-copies-left",
@@ -304,13 +236,8 @@ COPIES_LEFT = rule(
     fix="{remedy}",
     source="PTX ISA, cp.async.wait_group",
     severity="warning",
-    passing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all;"),
-    failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4;"),
-)
-_FLAGGED = (
-    "@%p1 st.volatile.shared.u32 [s], 0; @%p1 st.volatile.shared.u32 [s+4], 0; bar.sync 0; setp.ne.u32 %p2, %r1, 32;"
-    " @%p1 st.volatile.shared.u32 [s], 5; {fence} @%p1 st.volatile.shared.u32 [s+4], 1; @%p2 bra E;"
-    " W: ld.volatile.shared.u32 %r4, [s+4]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; {fence} ld.volatile.shared.u32 %r5, [s]; E:"
+    passing=f"ts.Kernel({ptx_example('run-copies-left.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-copies-left.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
 EARLY_LOAD = rule(
     "run-early-load",
@@ -324,8 +251,8 @@ EARLY_LOAD = rule(
     ),
     source="PTX ISA, Memory Consistency Model, causality order",
     severity="warning",
-    passing=_example(_FLAGGED.format(fence="membar.cta;")),
-    failing=_example(_FLAGGED.format(fence="")),
+    passing=f"ts.Kernel({ptx_example('run-early-load.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-early-load.fail.ptx')}).run(1, 64).findings",
 )
 UNWRITTEN = rule(
     "run-unwritten",
@@ -336,8 +263,8 @@ UNWRITTEN = rule(
     fix="Write it first, or do not use the value.",
     source="CUDA C++ Programming Guide, shared memory",
     severity="warning",
-    passing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [%r2];"),
-    failing=_example("ld.shared.u32 %r4, [%r2];"),
+    passing=f"ts.Kernel({ptx_example('run-unwritten.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-unwritten.fail.ptx')}).run(1, 64).findings",
 )
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
@@ -347,15 +274,8 @@ UNWRITTEN_OPERAND = rule(
     limit="shared memory is not initialised when a block starts, so the whole product is arbitrary",
     fix="Check the descriptor's start address (a wrong slot or offset), or write the operand first.",
     source="CUDA C++ Programming Guide, shared memory; PTX ISA, wgmma.mma_async",
-    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
-    failing=_example(_PRODUCT_ALONE.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
-)
-_CP_PRODUCT = (
-    "cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.ca.shared.global [%r2+512], [%d1], 4; cp.async.wait_all; {fence} bar.sync 0;"
-    " mov.u32 %r4, s; shr.u32 %r4, %r4, 4; or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4; mov.u64 %d3, 0x800000000;"
-    " or.b64 %d2, %d2, %d3; wgmma.fence.sync.aligned;"
-    " wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f0, %f1, %f2, %f3}}, {{%r5, %r6, %r7, %r8}}, %d2, 0, 1, 1;"
-    " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+    passing=f"ts.Kernel({ptx_example('run-unwritten-operand.pass.ptx')}).run(1, 128).findings",
+    failing=f"ts.Kernel({ptx_example('run-unwritten-operand.fail.ptx')}).run(1, 128).findings",
 )
 CP_ASYNC_FENCE = rule(
     "run-cp-async-fence",
@@ -366,14 +286,10 @@ CP_ASYNC_FENCE = rule(
     fix="To be sure, put fence.proxy.async after the wait for the copies, before the barrier.",
     source="PTX ISA, Async proxy",
     severity="note",
-    passing=_example(_CP_PRODUCT.format(fence="fence.proxy.async;"), 128),
-    failing=_example(_CP_PRODUCT.format(fence=""), 128),
+    passing=f"ts.Kernel({ptx_example('run-cp-async-fence.pass.ptx')}).run(1, 128, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-cp-async-fence.fail.ptx')}).run(1, 128, {_WORDS}).findings",
 )
 
-_SUM = (
-    "cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f3E4CCCCD; mul.f32 %f2, %f1, %f1; mov.b32 %r4, %f2;"
-    " shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; mov.b32 %f3, %r5; {add} setp.lt.u32 %p2, %r1, 2; @%p2 st.shared.f32 [s], %f4;"
-)
 ROUNDED_SUM = rule(
     "run-rounded-sum",
     "A sum that the lanes of a warp add up by shuffles, and store to one word, has the same bits in all of them.",
@@ -383,8 +299,8 @@ ROUNDED_SUM = rule(
     fix="Do nothing if last bits do not matter. Otherwise let one lane store the sum, or round the product before it is added.",
     source=_SOURCE,
     severity="note",
-    passing=_example(_SUM.format(add="add.rn.f32 %f4, %f2, %f3;")),
-    failing=_example(_SUM.format(add="fma.rn.f32 %f4, %f1, %f1, %f3;")),
+    passing=f"ts.Kernel({ptx_example('run-rounded-sum.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
 _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {

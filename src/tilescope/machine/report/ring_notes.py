@@ -21,7 +21,7 @@ from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.element import map_owner
 from tilescope.machine.report.places import function_of, instruction_named, line_facts, shared_variable
 from tilescope.ptx.syntax import Immediate, Label, Register
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import MbarrierUse
@@ -29,14 +29,6 @@ from tilescope.sync.detector.context import MbarrierUse
 _BARRIER_BYTES = 8
 _POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
 _FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
-_RING = (
-    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u64 a) {{ .shared .align 128 .b8 s[128];"
-    " .shared .align 8 .b64 full; .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .pred %p<4>; mov.u32 %r1, 0; ld.param.u64 %d1, [a];"
-    " mbarrier.init.shared.b64 [full], 1; LOOP: mbarrier.arrive.expect_tx.shared.b64 _, [full], 128;"
-    " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 128, [full]; and.b32 %r2, %r1, 1;"
-    " W: mbarrier.try_wait.parity.shared.b64 %p1, [full], %r2; @!%p1 bra W; ld.shared.u32 %r3, [s];"
-    " add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, {tiles}; @%p2 bra LOOP; ret; }}"
-)
 
 NEVER_WRAPPED = rule(
     "run-ring-not-wrapped",
@@ -47,8 +39,8 @@ NEVER_WRAPPED = rule(
     fix="Give a block at least {wanted:tile}[[: raise {axis_named} from {extent_now} to {extent}]].",
     source="the copies of this run",
     severity="note",
-    passing=f'ts.Kernel("{_RING.format(tiles=2)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
-    failing=f'ts.Kernel("{_RING.format(tiles=1)}").run(1, 1, [np.zeros(32, np.uint32)]).findings',
+    passing=f"ts.Kernel({ptx_example('run-ring-not-wrapped.pass.ptx')}).run(1, 1, [np.zeros(32, np.uint32)]).findings",
+    failing=f"ts.Kernel({ptx_example('run-ring-not-wrapped.fail.ptx')}).run(1, 1, [np.zeros(32, np.uint32)]).findings",
 )
 
 

@@ -29,36 +29,16 @@ from tilescope.machine.report.cost_findings import SWIZZLE_MISMATCH
 from tilescope.machine.report.places import instruction_named, line_facts
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_form import TCGEN05_FORM, WGMMA_FORM
-from tilescope.rule import rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sentence import listed
 from tilescope.swizzle import Swizzle
 
-_HEAD = ".version 8.0 .target sm_90a .address_size 64"
-_STORED = (
-    f"{_HEAD} .visible .entry k(.param .align 64 .b8 m[128]) {{ .shared .align 1024 .b8 s[512]; .reg .b32 %r<5>; .reg .b64 %d1;"
-    " .reg .pred %p1; mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2; st.shared.v4.u32 [%r3], {%r1, %r1, %r1, %r1};"
-    " fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.b64 %d1, m;"
-    " cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {%r4, %r4}], [%r2];"
-    " cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END: ret; }"
-)
-_MULTIPLIED = (
-    f"{_HEAD} .visible .entry k() {{{{ .shared .align 1024 .b8 s[2048]; .reg .b32 %r<8>; .reg .b64 %d1; mov.u32 %r1, %tid.x;"
-    " mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2; st.shared.v4.u32 [%r3], {{%r1, %r1, %r1, %r1}};"
-    " fence.proxy.async.shared::cta; bar.sync 0; cvt.u64.u32 %d1, %r2; shr.u64 %d1, %d1, 4; or.b64 %d1, %d1, {descriptor:#x};"
-    " wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%r4, %r5, %r6, %r7}}, %d1, %d1, 0, 1, 1, 0, 0;"
-    " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"
-)
-_CORE_MATRICES = 0x800400000  # leading 1024 bytes, stride 128, without a swizzle
-
 
 def _stored_example(swizzle: str) -> str:
-    """A run in which lanes write 4 rows of 128 bytes as they follow each other, and TMA stores them."""
-    tile = f'memory.map(np.zeros((4, 128), np.float16), (64, 4), swizzle="{swizzle}")'
-    return f'(lambda memory: ts.Kernel("{_STORED}").run(1, 32, [{tile}], memory=memory).findings)(ts.Memory())'
-
-
-def _multiplied_example(descriptor: int) -> str:
-    return f'ts.Kernel("{_MULTIPLIED.format(descriptor=descriptor)}").run(1, 128).findings'
+    """A run in which lanes write 4 rows of 128 bytes in plain order, and TMA stores them through a map of `swizzle`."""
+    tile = f"memory.map(np.zeros((4, 128), np.float16), (64, 4), swizzle='{swizzle}')"
+    run = f"ts.Kernel({ptx_example('run-swizzle-doubt.ptx')}).run(1, 32, [{tile}], memory=memory)"
+    return f"(lambda memory: {run}.findings)(ts.Memory())"
 
 
 _OTHERS = "[[ and {others:other instruction}]]"
@@ -121,8 +101,8 @@ OVERLAP = rule(
     fix="Use swizzle {fitting} in the descriptor (code {code} in bits {code_bits}), or the strides of swizzle {said}.",
     source="measured on an H200: what wgmma reads for a descriptor",
     basis="measured",
-    passing=_multiplied_example(_CORE_MATRICES),
-    failing=_multiplied_example(_CORE_MATRICES | 1 << 62),
+    passing=f"ts.Kernel({ptx_example('run-operand-overlap.pass.ptx')}).run(1, 128).findings",
+    failing=f"ts.Kernel({ptx_example('run-operand-overlap.fail.ptx')}).run(1, 128).findings",
 )
 SWAPPED_STRIDES = OVERLAP.worded(
     limit="with leading dimension and stride exchanged, every element has a place of its own",

@@ -8,35 +8,13 @@ from __future__ import annotations
 
 from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.rule import Rule, rule
+from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
 
-_HEAD = (
-    ".version 8.6 .target sm_100a .address_size 64 .visible .entry k() {"
-    " .shared .align 8 .b64 m; .shared .align 4 .b32 at; .reg .b32 %r<9>; .reg .pred %p<4>;"
-    " mov.u32 %r4, %tid.x; setp.eq.u32 %p1, %r4, 0; "
-)
-_ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [at], 32; ld.shared.b32 %r1, [at];"
-_FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;"
-_RELINQUISH = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
-_STORE = "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r1], {%r2, %r2, %r2, %r2, %r2, %r2, %r2, %r2};"
-_LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r1];"
-_STORED = "tcgen05.wait::st.sync.aligned;"
-_LOADED = "tcgen05.wait::ld.sync.aligned;"
-_SHIFT = (
-    "@%p1 mbarrier.init.shared.b64 [m], 1; bar.sync 0; @%p1 tcgen05.shift.cta_group::1.down [%r1];"
-    " @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [m];"
-)
-_WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
-_AFTER = "tcgen05.fence::after_thread_sync;"
 # What the rules of order say alike, of shared and of tensor memory.
 TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
 LEFT_AT_END = "block {block} ends while {subject}[[; seen {met}]]"
 NOT_WAITED_FOR = "nobody has waited for it"
-
-
-def _example(body: str) -> str:
-    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, 32).findings'
 
 
 TENSOR_ORDER = rule(
@@ -51,8 +29,8 @@ TENSOR_ORDER = rule(
     fix="{finish}. If another thread touches it next, put a barrier in between.",
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations",
     architectures=BLACKWELL,
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_LOAD} {_LOADED} {_FREE}"),
-    failing=_example(f"{_ALLOC} {_STORE} {_LOAD} {_STORED} {_LOADED} {_FREE}"),
+    passing=f"ts.Kernel({ptx_example('run-tmem-order.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-order.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_FENCE = rule(
     "run-tmem-fence",
@@ -70,8 +48,8 @@ TENSOR_FENCE = rule(
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations: canonical synchronization patterns",
     architectures=BLACKWELL,
     severity="note",
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_AFTER} {_LOAD} {_LOADED} {_FREE}"),
-    failing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_LOAD} {_LOADED} {_FREE}"),
+    passing=f"ts.Kernel({ptx_example('run-tmem-fence.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-fence.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_COLUMNS = rule(
     "run-tmem-columns",
@@ -82,8 +60,8 @@ TENSOR_COLUMNS = rule(
     fix="Allocate it with tcgen05.alloc, or check how the address is computed.",
     source="PTX ISA, tcgen05.alloc; the run-time checks that ptxas emits with -g-tensor-memory-access-check",
     architectures=BLACKWELL,
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE}"),
-    failing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE} {_LOAD} {_LOADED}"),
+    passing=f"ts.Kernel({ptx_example('run-tmem-columns.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-columns.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_LEAK = rule(
     "run-tmem-allocation",
@@ -94,8 +72,8 @@ TENSOR_LEAK = rule(
     fix="Put tcgen05.dealloc with {columns:column} before the end, in the warp that allocated them.",
     source="PTX ISA, tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit",
     architectures=BLACKWELL,
-    passing=_example(f"{_ALLOC} {_FREE}"),
-    failing=_example(_ALLOC),
+    passing=f"ts.Kernel({ptx_example('run-tmem-allocation.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-allocation.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_DEALLOC = TENSOR_LEAK.worded(
     found="at {at} {who} frees {columns:column} from column {first} on[[; seen {met}]]",
@@ -117,11 +95,8 @@ TENSOR_GROWTH = rule(
     source="PTX ISA, tcgen05.alloc",
     architectures=BLACKWELL,
     severity="warning",
-    passing=_example(f"{_ALLOC} {_FREE}"),
-    failing=_example(
-        f"{_ALLOC} tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [at], 64; ld.shared.b32 %r5, [at];"
-        f" {_FREE} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 64;"
-    ),
+    passing=f"ts.Kernel({ptx_example('run-tmem-growth.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-growth.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_QUARTER = rule(
     "run-tmem-quarter",
@@ -133,8 +108,8 @@ TENSOR_QUARTER = rule(
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
     architectures=BLACKWELL,
     severity="warning",
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_FREE}"),
-    failing=_example(f"{_ALLOC} add.u32 %r1, %r1, 0x200000; {_STORE} {_STORED} sub.u32 %r1, %r1, 0x200000; {_FREE}"),
+    passing=f"ts.Kernel({ptx_example('run-tmem-quarter.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-quarter.fail.ptx')}).run(1, 32).findings",
 )
 TENSOR_UNWRITTEN = rule(
     "run-tmem-unwritten",
@@ -146,8 +121,8 @@ TENSOR_UNWRITTEN = rule(
     source="PTX ISA, tcgen05.alloc",
     architectures=BLACKWELL,
     severity="warning",
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_LOAD} {_LOADED} {_FREE}"),
-    failing=_example(f"{_ALLOC} {_LOAD} {_LOADED} {_FREE}"),
+    passing=f"ts.Kernel({ptx_example('run-tmem-unwritten.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-unwritten.fail.ptx')}).run(1, 32).findings",
 )
 COMMIT_LEFT = rule(
     "run-commit-left",
@@ -159,11 +134,8 @@ COMMIT_LEFT = rule(
     source="PTX ISA, tcgen05.commit",
     architectures=BLACKWELL,
     severity="warning",
-    passing=_example(f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_FREE}"),
-    failing=_example(
-        f"{_ALLOC} {_STORE} {_STORED} {_SHIFT} {_WAIT} {_FREE}"
-        " @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [m];"
-    ),
+    passing=f"ts.Kernel({ptx_example('run-commit-left.pass.ptx')}).run(1, 32).findings",
+    failing=f"ts.Kernel({ptx_example('run-commit-left.fail.ptx')}).run(1, 32).findings",
 )
 
 TENSOR_RULES: dict[Mistake, Rule | Wording] = {

@@ -24,7 +24,7 @@ from tilescope.gpu.driver.compiling import compiled_text, source
 from tilescope.gpu.verify.programs.program_inputs import factors, numbers
 from tilescope.gpu.verify.suites import UNTOUCHED, Bytes, Case, Piece, splitmix_bytes
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.launch.cuda_compiler import by_nvrtc
+from tilescope.machine.launch.cuda_compiler import compile_with_nvrtc
 from tilescope.machine.memory import Memory
 from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.tensor_map import AnyMap
@@ -210,7 +210,7 @@ KERNEL_NAMES = (_GEMM, *_OWN)
 
 @lru_cache(maxsize=64)
 def _kernel(text: str, entry: str) -> Kernel:
-    return Kernel(by_nvrtc(text.encode(), f"{entry}.cu", TARGET).ptx, entry)
+    return Kernel(compile_with_nvrtc(text.encode(), f"{entry}.cu", TARGET).ptx, entry)
 
 
 def run_kernel_here(launch: Launch) -> str:
