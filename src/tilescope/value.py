@@ -59,8 +59,8 @@ _DEFINING_MODULES = (
     "gpu.bench.gemm_benchmark",
     "gpu.verify.verification",
     "gpu.watch.watch_text",
-    "questions.decoding",
-    "questions.topics",
+    "questions.decode_questions",
+    "questions.topic_questions",
 )
 # Keys of plain data that a command adds beside a value's own: the version of the format, its answer in a sentence, what to
 # do where it is no, and further facts. from_dict passes them over.

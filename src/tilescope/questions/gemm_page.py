@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilescope.planner import GemmPlan, Plan
-from tilescope.questions.inputs import ELEMENT_TYPE
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
-from tilescope.questions.plans import GEMM, GEMM_OPTIONS, SHAPE, TARGET, asking_why, code_of
+from tilescope.questions.plan_questions import GEMM, GEMM_OPTIONS, SHAPE, TARGET, asking_why, code_of
 from tilescope.questions.question import Answer, Asked
+from tilescope.questions.shared_inputs import ELEMENT_TYPE
 from tilescope.sentence import by
 
 

@@ -16,9 +16,9 @@ from tilescope.questions.topic import HOW_TO_LIST, Topic
 from tilescope.rule import UNKNOWN_NAME
 from tilescope.sentence import shortened
 from tilescope.symptoms import CAUSE, Diagnosis, diagnose
-from tilescope.symptoms.question import is_certain, strength_of
 from tilescope.symptoms.ranking import Likely, is_about_a_fault
-from tilescope.symptoms.words import words_of
+from tilescope.symptoms.symptom_diagnosis import is_certain, strength_of
+from tilescope.symptoms.word_forms import words_of
 
 SENTENCE_WORDS = 2
 _FEW_WORDS = 4  # that say something

@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from tilescope.questions.topic import Topic, folded
 from tilescope.symptoms import TERMS, Term
-from tilescope.symptoms.question import question_words, says_nothing_else
 from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
-from tilescope.symptoms.words import FILLER, words_of
+from tilescope.symptoms.symptom_diagnosis import question_words, says_nothing_else
+from tilescope.symptoms.word_forms import FILLER, words_of
 
 LONGEST_QUESTION = 400  # characters of a question about a term
 ASKING = re.compile(

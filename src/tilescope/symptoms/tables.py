@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.symptoms.kept import kept
+from tilescope.symptoms.json_cache import kept
 from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZE_FLAG_BUG
 from tilescope.value import Row
 

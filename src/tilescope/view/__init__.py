@@ -18,7 +18,7 @@ from tilescope.rule import rule
 if TYPE_CHECKING:
     from tilescope.value import Value
     from tilescope.view.drawing import Drawing
-    from tilescope.view.step import Step
+    from tilescope.view.walk_step import Step
 
 DRAWING = rule(
     "drawing",

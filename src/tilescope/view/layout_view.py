@@ -21,7 +21,7 @@ from tilescope.view.operand_view import draw_operand
 from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 
 if TYPE_CHECKING:
-    from tilescope.questions.layouts import EveryNotation
+    from tilescope.questions.layout_questions import EveryNotation
 
 _MAX_WHOLE = 256  # rows and columns of a tile that is drawn whole, in pieces
 _MAX_COMPARED = 16  # rows and columns of each of two layouts that are not drawn whole

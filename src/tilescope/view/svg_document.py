@@ -19,8 +19,8 @@ from functools import partial, singledispatch
 from math import inf
 from typing import NamedTuple
 
+from tilescope.view.drawing_parts import Beside, Legend, Part, Table, packed
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Legend, Part, Table, packed
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_grid import bands, grid_block
 from tilescope.view.svg_ruler import ruler_rows

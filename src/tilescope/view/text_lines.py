@@ -10,9 +10,9 @@ from itertools import accumulate, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.columns import Columns
+from tilescope.view.drawing_parts import Beside, Entry, Legend, Table, packed, pieces, plain, words
 from tilescope.view.grid import Cell, Grid, Header, placed
 from tilescope.view.palette import MARK_SIGN, Tint
-from tilescope.view.parts import Beside, Entry, Legend, Table, packed, pieces, plain, words
 from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
 
 _GUTTER = 3  # columns between parts that stand side by side

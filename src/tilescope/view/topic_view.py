@@ -9,7 +9,7 @@ from tilescope.view.drawing import Drawing, Table
 def draw_topic(topic: Topic) -> Drawing:
     """What it is, its facts, and what to read next.
 
-    >>> from tilescope.questions.topics import find
+    >>> from tilescope.questions.topic_questions import find
     >>> draw_topic(find("LBO"))["see"]
     'See also: SBO, matrix descriptor, core matrix.'
     """

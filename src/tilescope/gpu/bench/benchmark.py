@@ -27,7 +27,7 @@ from tilescope.questions.question import FirstLine
 from tilescope.rule import rule
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part, Table
 
 SAVED_TOPICS = rule(
     "bench-save",

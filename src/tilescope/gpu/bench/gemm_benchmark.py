@@ -31,7 +31,7 @@ from tilescope.questions.question import FirstLine
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part, Table
 
 REPLAYS = 15
 _LOW_BATCH_ROWS = 128  # m of a product that is bound by its weights

@@ -25,7 +25,7 @@ from tilescope.questions.question import FirstLine
 from tilescope.sentence import listed
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part, Table
 
 _REQUIRED_PACKAGES = ("numpy", "ml-dtypes", "click", "rich", "jinja2", "platformdirs")
 _OTHER_PACKAGES = ("triton", "torch")  # that users run tilescope beside

@@ -15,7 +15,7 @@ from tilescope.sentence import filled
 if TYPE_CHECKING:
     from tilescope.layout import Layout, Modes
     from tilescope.notation import Conversion, NoEquivalent
-    from tilescope.questions.layouts import EveryNotation
+    from tilescope.questions.layout_questions import EveryNotation
     from tilescope.smem.report import TileReport
     from tilescope.smem.search import LayoutSearch
     from tilescope.swizzle import Swizzle

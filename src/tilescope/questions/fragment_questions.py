@@ -7,9 +7,9 @@ from dataclasses import replace
 from tilescope.mma.fragment import Fragment, fragment
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.tensor_core import of_fragment
-from tilescope.questions.inputs import TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.questions.shared_inputs import TYPE
 from tilescope.written import number, pair
 
 FRAGMENT_OPERAND = Input(

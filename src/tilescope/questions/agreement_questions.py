@@ -13,11 +13,11 @@ from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path
 from tilescope.questions.first_lines.tensor_core import of_agreement
-from tilescope.questions.inputs import SMEM_ADDRESS, TYPE
 from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
-from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
+from tilescope.questions.plan_questions import LARGEST_TILE_ELEMENTS
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
+from tilescope.questions.shared_inputs import SMEM_ADDRESS, TYPE
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, word
 

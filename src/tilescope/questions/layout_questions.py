@@ -30,9 +30,9 @@ from tilescope.questions.first_lines.memory import (
     of_no_equivalent,
     of_thread_values,
 )
-from tilescope.questions.inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.shared_inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
 
 LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 

@@ -15,9 +15,9 @@ from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.maps import of_inspection
 from tilescope.questions.first_lines.tensor_core import of_word, of_words
-from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
+from tilescope.questions.shared_inputs import MAJOR, TYPE
 from tilescope.sentence import counted
 from tilescope.sync.barrier_reading import barrier_readings
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map

@@ -10,7 +10,10 @@ from tilescope.layout import Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_banks
-from tilescope.questions.inputs import (
+from tilescope.questions.layout_questions import TEXT
+from tilescope.questions.page import PageForm
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.shared_inputs import (
     ATOM_ORDER,
     ELEMENT_BITS,
     ELEMENT_TYPE,
@@ -20,9 +23,6 @@ from tilescope.questions.inputs import (
     START,
     UNIT,
 )
-from tilescope.questions.layouts import TEXT
-from tilescope.questions.page import PageForm
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.smem.access import Access
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
 from tilescope.smem.search import find_layouts

@@ -36,7 +36,7 @@ from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
-from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.line_arithmetic import numbers_read
 from tilescope.tensor_map import field_topics
 
 LONGEST_TEXT = 8_000  # characters that are read

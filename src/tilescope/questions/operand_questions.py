@@ -13,9 +13,9 @@ from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_layout
 from tilescope.questions.first_lines.tensor_core import of_descriptors
-from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, START, TILE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, START, TILE
 from tilescope.reading import known_name
 
 LARGEST_OPERAND_BYTES = 1 << 18  # on a page

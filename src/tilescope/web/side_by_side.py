@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple, Self
 
-from tilescope.questions.comparing import differences
+from tilescope.questions.answer_differences import differences
 from tilescope.view.drawing import Drawing
 from tilescope.view.figure import Labelled, Pin, pinned
 from tilescope.web.form import Form

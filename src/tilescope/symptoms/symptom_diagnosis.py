@@ -24,12 +24,12 @@ from math import log
 from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
-from tilescope.symptoms.arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.index import indexed_topics
-from tilescope.symptoms.printed import line_with_codes
+from tilescope.symptoms.line_arithmetic import limit_broken, numbers_read
+from tilescope.symptoms.printed_line import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
-from tilescope.symptoms.words import (
+from tilescope.symptoms.word_forms import (
     ASKING,
     BACKGROUND,
     CONTEXT,

@@ -17,10 +17,9 @@ from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_description, of_simulation
-from tilescope.questions.inputs import ELEMENT_TYPE, TILE
 from tilescope.questions.page import PageForm
 from tilescope.questions.pipeline_samples import SAMPLES
-from tilescope.questions.plans import (
+from tilescope.questions.plan_questions import (
     ARCHITECTURE,
     CONSUMER_INPUT,
     COPIED_BY,
@@ -30,6 +29,7 @@ from tilescope.questions.plans import (
     STAGES,
 )
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.shared_inputs import ELEMENT_TYPE, TILE
 from tilescope.written import extents, number, tile
 
 MAX_ROLES = 48  # on a page, in all blocks

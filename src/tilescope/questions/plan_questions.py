@@ -17,9 +17,9 @@ from tilescope.planner.element_path import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path, of_gemm, of_plan, of_unplanned
-from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
+from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, numbers, pair, product, tile

@@ -6,9 +6,9 @@ from typing import get_args
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.view.figure import Ground, Labelled, figure_svg, has_figure
-from tilescope.web.comparison import Comparison, pin_of
 from tilescope.web.form import FIGURE, PAGE_QUERY, Form
 from tilescope.web.sheet import Sheet
+from tilescope.web.side_by_side import Comparison, pin_of
 
 NO_FIGURE = PAGE_QUERY.worded(
     argument=FIGURE,

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
-from tilescope.symptoms.printed import MARKS, bare_line
+from tilescope.symptoms.printed_line import MARKS, bare_line
 from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log

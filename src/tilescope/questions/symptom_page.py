@@ -10,14 +10,23 @@ from typing import NamedTuple
 
 from tilescope.errors import RuleError
 from tilescope.pipeline.template import template_text
-from tilescope.questions import banks, copies, decoding, maps, operands, pipelines, plans, swizzles
+from tilescope.questions import (
+    bank_questions,
+    copy_questions,
+    decode_questions,
+    map_questions,
+    operand_questions,
+    pipeline_questions,
+    plan_questions,
+    swizzle_questions,
+)
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
 from tilescope.questions.topic import Topic
-from tilescope.questions.topics import EXPLAIN, find
+from tilescope.questions.topic_questions import EXPLAIN, find
 from tilescope.rule import ARGUMENT_TYPE, Rule
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
 from tilescope.tensor_map import TensorMap
@@ -35,13 +44,13 @@ class PageOfTest(NamedTuple):
 
 
 _TEST_PAGES = {
-    "check": PageOfTest("tensor-map", "Tensor map", maps.CHECK_FORMS[TensorMap.kind], {"swizzle": "none"}),
-    "load": PageOfTest("load", "Load", copies.LOAD_FORMS[TensorMap.kind], {"swizzle": "none", "coords": "0,0"}),
-    "swizzle": PageOfTest("swizzle", "Swizzle", swizzles.SWIZZLE_FORM, {}),
-    "plan": PageOfTest("plan", "Plan", plans.PLAN_FORM, {}),
-    "banks": PageOfTest("banks", "Banks", banks.TILE_FORM, {"other": ""}),
-    "mma descriptors": PageOfTest("tensor-core", "Tensor core", operands.DESCRIPTORS_FORM, {}),
-    "decode": PageOfTest("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
+    "check": PageOfTest("tensor-map", "Tensor map", map_questions.CHECK_FORMS[TensorMap.kind], {"swizzle": "none"}),
+    "load": PageOfTest("load", "Load", copy_questions.LOAD_FORMS[TensorMap.kind], {"swizzle": "none", "coords": "0,0"}),
+    "swizzle": PageOfTest("swizzle", "Swizzle", swizzle_questions.SWIZZLE_FORM, {}),
+    "plan": PageOfTest("plan", "Plan", plan_questions.PLAN_FORM, {}),
+    "banks": PageOfTest("banks", "Banks", bank_questions.TILE_FORM, {"other": ""}),
+    "mma descriptors": PageOfTest("tensor-core", "Tensor core", operand_questions.DESCRIPTORS_FORM, {}),
+    "decode": PageOfTest("tensor-core", "Tensor core", decode_questions.WORD_FORM, {"show": "word"}),
 }
 _SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked
 _ON_PIPELINE = "Test it on the page Pipeline"
@@ -58,7 +67,7 @@ def answer(asked: Asked) -> Answer:
     if isinstance(found, Diagnosis):
         call: Call[Diagnosis | Topic | Rule] = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
     else:
-        call = Call(find, (seen,), name="topic", module="tilescope.questions.topics")
+        call = Call(find, (seen,), name="topic", module="tilescope.questions.topic_questions")
     return Answer(found, call, first=of_topic(found))
 
 
@@ -113,7 +122,7 @@ def _pipeline_test(words: list[str]) -> dict[str, str]:
         return {_ON_PIPELINE: address("pipeline", {"given": "text", "text": template_text(words[1])})}
     tiles = [*takewhile(_TILE_WORD.fullmatch, words)]
     second = {"other": tiles[1]} if len(tiles) > 1 else {}
-    without_tiles = replace(pipelines.TILES_FORM, inputs=pipelines.TILES_FORM.inputs[2:])
+    without_tiles = replace(pipeline_questions.TILES_FORM, inputs=pipeline_questions.TILES_FORM.inputs[2:])
     filled = _filled(without_tiles, words[len(tiles) :])
     if filled is None:
         return {}

@@ -17,7 +17,7 @@ from tilescope.planner import plan
 from tilescope.planner.sweeping import combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
 from tilescope.questions.first_lines.plans import of_sweep
-from tilescope.questions.plans import PLAN_INPUTS
+from tilescope.questions.plan_questions import PLAN_INPUTS
 from tilescope.questions.question import Answer, Input, Reader, as_options
 from tilescope.sentence import saying_arguments
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_identification, of_trace
-from tilescope.questions.inputs import SMEM_ADDRESS, START, TYPE
 from tilescope.questions.map_inputs import (
     DESCRIBED_MAP,
     MAP_FIELDS,
@@ -21,6 +20,7 @@ from tilescope.questions.map_inputs import (
 )
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Made, Question, defaults
+from tilescope.questions.shared_inputs import SMEM_ADDRESS, START, TYPE
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tma import Trace, gather4, load, trace
 from tilescope.tma.array_file import as_npy, map_of_array

@@ -14,10 +14,10 @@ from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines import refused
 from tilescope.questions.first_lines.maps import of_convolution
-from tilescope.questions.inputs import ELEMENT_TYPE
 from tilescope.questions.map_inputs import encode_call, page_fields, page_of
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, defaults, in_words
+from tilescope.questions.shared_inputs import ELEMENT_TYPE
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map import Convolution, MapReport, TensorMap
 from tilescope.tensor_map.convolution import PASSES

@@ -72,7 +72,7 @@ def _diff_call(asked: Asked, taken: Callable[..., object], compared: Callable[..
         content = asked[written].encode("utf-8", errors="replace")
         source = Call(MapSource.read, (content,), name="", module="tilescope.tensor_map.text.pasted_source")
         if taken is log_of:
-            sides.append(Call(log_of, (source,), name=name, module="tilescope.questions.map_differences"))
+            sides.append(Call(log_of, (source,), name=name, module="tilescope.questions.difference_questions"))
         else:
             sides.append(Call(taken, (), name=name, receiver=source, module="builtins"))
     return Call(compared, tuple(sides), name="difference", module=module)
