@@ -12,7 +12,6 @@ from tilescope.card import CARD
 from tilescope.cli import run
 from tilescope.errors import RuleError
 from tilescope.questions import topic_questions
-from tilescope.questions.first_lines.topics import of_topic
 from tilescope.symptoms import CAUSE, TERMS, diagnose
 
 FEWEST_WORDS_SAID = 5  # of a first line that stands alone
@@ -348,7 +347,7 @@ def test_a_check_for_sm_107_is_refused_with_a_sentence(capsys):
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
 def test_the_first_line_of_a_term_is_one_sentence_that_says_something(term):
-    first = of_topic(topic_questions.find(term.name)).sentence
+    first = topic_questions.summarize_topic(topic_questions.find(term.name)).sentence
     said = first.removeprefix(f"{term.name}: ")
     assert re.search(r"(?<!e\.g)\. ", said) is None, first  # "… (wgmma, ldmatrix). producer_acquire waits …" were two
     assert len(said.split()) >= FEWEST_WORDS_SAID, first  # "Two things."

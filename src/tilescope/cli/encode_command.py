@@ -10,8 +10,9 @@ import click
 from tilescope.cli.command import Output, asked_by, output_options, parameters, show, write_to
 from tilescope.cli.files import with_map
 from tilescope.cli.manual import ManualCommand
-from tilescope.questions.first_lines.maps import of_encoded
+from tilescope.questions.first_line import make_line
 from tilescope.questions.map_inputs import DESCRIBED_MAP, described
+from tilescope.questions.map_questions import describe_map
 from tilescope.questions.question import Answer, MisuseError, as_options
 from tilescope.sentence import saying_arguments
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
@@ -52,7 +53,7 @@ def encode(
     words = struct.unpack("<16Q", blob)
     if out_path is not None:
         write_to(out_path, blob)
-    first = of_encoded(tensor_map)
+    first = make_line("128 bytes, as the driver writes them on sm_90: {map}.", map=describe_map(tensor_map))
     if as_json or is_quiet or svg_path is not None:
         extra = {"hex": blob.hex(), "words": [hex(word) for word in words]}
         return show(Answer(inspect_tensor_map(blob), first=first, extra=extra), output)

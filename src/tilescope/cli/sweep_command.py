@@ -14,12 +14,12 @@ from tilescope.cli.command import INPUT_FILE, Output, asked_by, output_options, 
 from tilescope.cli.manual import ManualCommand
 from tilescope.cli.map_source import read_input
 from tilescope.planner import plan
-from tilescope.planner.sweeping import combinations, read_problems
+from tilescope.planner.sweeping import Sweep, combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
-from tilescope.questions.first_lines.plans import of_sweep
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.plan_questions import PLAN_INPUTS
 from tilescope.questions.question import Answer, Input, Reader, as_options
-from tilescope.sentence import saying_arguments
+from tilescope.sentence import filled, saying_arguments
 
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
 _OPTION_OF_WORD = {"tile": "--tile", "data_type": "--type"}
@@ -64,7 +64,17 @@ def sweep(
     problems = list(combinations(lists)) if file is None else read_problems(read_input(file))
     with progress_bars() as show_progress, ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         table = swept(_counted(problems, show_progress), executor=pool)
-    return show(Answer(table, first=of_sweep(table), is_yes=bool(table.planned)), output)
+    return show(Answer(table, first=_summarize_sweep(table), is_yes=bool(table.planned)), output)
+
+
+def _summarize_sweep(table: Sweep) -> FirstLine:
+    """How many problems have a plan."""
+    if table.planned == len(table.rows):
+        return make_line("{planned} of {rows} problems have a plan.", planned=table.planned, rows=len(table.rows))
+    lacking = next(row for row in table.rows if not row.has_plan)
+    facts = {"planned": table.planned, "rows": len(table.rows), "asked": lacking.asked}
+    verdict = filled("{planned} of {rows} problems have a plan; {asked} has none", facts)
+    return refusal_line(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")
 
 
 def _counted(

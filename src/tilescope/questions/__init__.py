@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MODULES = {  # of questions, by the words of their commands
     "plan": "plan_questions",
-    "gemm": "plan_questions",
+    "gemm": "gemm_questions",
     "pipeline": "pipeline_questions",
     "run": "run_questions",
     "check": "map_questions",

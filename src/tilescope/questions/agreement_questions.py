@@ -7,17 +7,18 @@ from dataclasses import fields, replace
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS
 from tilescope.mma.agreement import compatible
+from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.smem_agreement import Agreement
 from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.plans import of_element_path
-from tilescope.questions.first_lines.tensor_core import of_agreement
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
-from tilescope.questions.plan_questions import LARGEST_TILE_ELEMENTS
+from tilescope.questions.plan_questions import LARGEST_TILE_ELEMENTS, summarize_element_path
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
 from tilescope.questions.shared_inputs import SMEM_ADDRESS, TYPE
+from tilescope.sentence import filled
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, word
 
@@ -80,7 +81,7 @@ def _path_answer(asked: Asked) -> Answer:
         module="tilescope.planner.map_path",
     )
     path = call.run()
-    return Answer(path, call, first=of_element_path(path))
+    return Answer(path, call, first=summarize_element_path(path))
 
 
 def check_answer(asked: Asked) -> Answer:
@@ -104,7 +105,46 @@ def check_answer(asked: Asked) -> Answer:
     )
     agreement = call.run()
     assert isinstance(agreement, Agreement)  # of a map; the other kind compares what lies in tensor memory
-    return Answer(agreement, call, first=of_agreement(agreement), is_yes=agreement.agrees)
+    return Answer(agreement, call, first=_summarize_agreement(agreement), is_yes=agreement.agrees)
+
+
+def _summarize_agreement(agreement: Agreement) -> FirstLine:
+    """Whether a descriptor reads what the copies wrote."""
+    if agreement.agrees:
+        return make_line(
+            "The descriptor reads what was copied: all {shape: x } elements (mn x k) agree.", shape=agreement.shape
+        )
+    difference = agreement.difference
+    count = agreement.shape[0] * agreement.shape[1]
+    sentence = filled(
+        "The descriptor reads something else[[ ({cause})]]: {differing} of {count:element} differ[[, the first (mn {mn}, k "
+        "{k}) written at {written}, read at {read}]].",
+        {
+            "cause": agreement.cause,
+            "differing": agreement.differing,
+            "count": count,
+            "mn": "" if difference is None else str(difference.mn),
+            "k": "" if difference is None else str(difference.k),
+            "written": "" if difference is None else _written_at(difference.written_address),
+            "read": "" if difference is None else hex(difference.read_address),
+        },
+    )
+    return FirstLine(sentence, _correction(agreement))
+
+
+def _written_at(address: int | None) -> str:
+    return "no address at all" if address is None else hex(address)
+
+
+def _correction(agreement: Agreement) -> str:
+    """What reads the tile as it was written."""
+    right = agreement.correction
+    if not isinstance(right, OperandDescriptor):
+        return "Change the copies: no descriptor reads the tile as they write it."
+    facts = {"word": right.encode(), "said": str(right), "major": ""}
+    if agreement.correction_major != agreement.major:
+        facts["major"] = agreement.correction_major
+    return filled("Use {word:#018x}: {said}[[, read as {major}-major]].", facts)
 
 
 CHECK = Question(

@@ -9,7 +9,7 @@ from tilescope.data_type import DataType
 from tilescope.layout import Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.memory import of_banks
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.layout_questions import TEXT
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
@@ -23,9 +23,10 @@ from tilescope.questions.shared_inputs import (
     START,
     UNIT,
 )
+from tilescope.sentence import filled
 from tilescope.smem.access import Access
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
-from tilescope.smem.search import find_layouts
+from tilescope.smem.search import LayoutSearch, find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 
@@ -43,6 +44,10 @@ LAYOUT_TEXT = Input("text", "--layout", "The layout in any notation", "in place 
 MAX_PADDING = Input("max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number)
 
 
+_SEARCH = "--fix searches for a layout without conflicts."
+_COST = "{name}: {verdict}, {wavefronts:wavefront}[[ where {ideal} would do]]"
+
+
 def answer(asked: Asked) -> Answer:
     """The cost of the patterns as things are; with `fix`, on the best layout that the search knows too."""
     _refuse_misuse(asked)
@@ -51,7 +56,7 @@ def answer(asked: Asked) -> Answer:
         named = [Call(Access.named, (pattern,), name="") for pattern in patterns]
         call = Call(tile_report, (named,), name="report")
         report = call.run()
-        return Answer(report, call, first=of_banks(report))
+        return Answer(report, call, first=_summarize_banks(report))
     placing = _tile_call(asked) if "tile" in asked else _text_call(asked)
     layout = placing.run()
     asked.require_at_most("elements", layout.elements, argument="tile", fix="Use a smaller tile.")
@@ -63,7 +68,7 @@ def answer(asked: Asked) -> Answer:
     report = padded_report(accesses, layout, asked.get("pad", 0))
     call = Call(tile_report, (named, placing), name="report")
     if not asked.get("fix"):
-        return Answer(report, call, first=of_banks(report, may_search="tv" not in asked))
+        return Answer(report, call, first=_summarize_banks(report, may_search="tv" not in asked))
     return _with_search(asked, report, accesses, layout, call)
 
 
@@ -78,11 +83,39 @@ def _with_search(
     return Answer(
         report,
         call,
-        first=of_banks(report, search),
+        first=_summarize_banks(report, search),
         shown={"search": search, "cured": cured},
         extra={"search": search.to_dict()},
         is_yes=search.conflict_free,
     )
+
+
+def _summarize_banks(report: TileReport, search: LayoutSearch | None = None, *, may_search: bool = False) -> FirstLine:
+    """What every pattern costs, and what cures them if that was looked for, or how to look for it."""
+    costs = [
+        filled(
+            _COST,
+            {
+                "name": cost.name,
+                "verdict": cost.verdict,
+                "wavefronts": cost.wavefronts,
+                "ideal": cost.ideal if cost.excess else 0,
+            },
+        )
+        for cost in report.costs
+    ]
+    if search is None or report.conflict_free:
+        advice = _SEARCH if may_search and not report.conflict_free else ""
+        return FirstLine(filled("{costs:; }.", {"costs": tuple(costs)}), advice)
+    best = search.best
+    if search.conflict_free:
+        return make_line("{costs:; }. Without a conflict: {label}.", costs=tuple(costs), label=best.label)
+    sentence = filled(
+        "{costs:; }. No layout of {tried} tried is without a conflict; {label} has the least, {excess:wavefront} too "
+        "many.",
+        {"costs": tuple(costs), "tried": sum(search.tried.values()), "label": best.label, "excess": best.excess},
+    )
+    return FirstLine(sentence, " ".join(search.reasons) or filled("Use {label}.", {"label": best.label}))
 
 
 def _text_call(asked: Asked) -> Call[Layout]:

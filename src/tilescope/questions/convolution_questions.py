@@ -9,11 +9,12 @@ upper corner (-1, -1), and an offset for each of the nine taps.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
+from tilescope.arithmetic import ceil_div
 from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines import refused
-from tilescope.questions.first_lines.maps import of_convolution
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.map_inputs import encode_call, page_fields, page_of
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, defaults, in_words
@@ -64,7 +65,7 @@ def conv_answer(asked: Asked) -> Answer:
         return Answer(
             report,
             call,
-            first=refused("No such map", error.violations),
+            first=refusal_line("No such map", error.violations),
             is_yes=False,
             violations=error.violations,
             told_in="findings",
@@ -73,12 +74,30 @@ def conv_answer(asked: Asked) -> Answer:
     return Answer(
         convolution,
         call,
-        first=of_convolution(convolution),
+        first=_summarize_convolution(convolution),
         shown={"copy": asked.get("copy")},
         extra={"encode": encode},
         violations=convolution.tensor_map.findings,
         told_in="findings",
         code=encode,
+    )
+
+
+def _summarize_convolution(convolution: Convolution) -> FirstLine:
+    """The map that a convolution needs."""
+    a = convolution.tensor_map
+    columns = ceil_div(prod(convolution.output_shape), a.pixels_per_column)
+    slices = ceil_div(a.dims[0], a.channels_per_pixel)
+    return make_line(
+        "{direction} needs an im2col map with lower corner {lower} and upper corner {upper}: {copies:copy|copies} of "
+        "{pixels} pixels x {channels} channels, {size} bytes each.",
+        direction=convolution.direction.capitalize(),
+        lower=a.lower_corner,
+        upper=a.upper_corner,
+        copies=columns * slices * len(convolution.taps),
+        pixels=a.pixels_per_column,
+        channels=a.channels_per_pixel,
+        size=a.smem_bytes,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.memory import of_identification, of_trace
+from tilescope.questions.first_line import FirstLine, element_line, make_line, place_facts, shared_bits
 from tilescope.questions.map_inputs import (
     DESCRIBED_MAP,
     MAP_FIELDS,
@@ -21,12 +21,13 @@ from tilescope.questions.map_inputs import (
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Made, Question, defaults
 from tilescope.questions.shared_inputs import SMEM_ADDRESS, START, TYPE
+from tilescope.sentence import filled
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tma import Trace, gather4, load, trace
 from tilescope.tma.array_file import as_npy, map_of_array
-from tilescope.tma.identification import identify
-from tilescope.tma.place import place_at, place_of
-from tilescope.tma.tracing import OPERATIONS
+from tilescope.tma.identification import Identification, identify
+from tilescope.tma.place import Place, place_at, place_of
+from tilescope.tma.tracing import OPERATIONS, first_bit_in_box
 from tilescope.written import number, numbers, pair, smem_address, tile
 
 LARGEST_SMEM_BYTES = 1 << 18  # of a copy on a page
@@ -41,6 +42,9 @@ OFFSETS = Input(
 )
 OPERATION = Input("operation", "--operation", "Operation", choices=OPERATIONS)
 COPY_INPUTS = (COORDS, OFFSETS, SMEM_ADDRESS, OPERATION)
+
+
+_INSTEAD = "an XOR of the offset in the buffer gives {address:#x} instead"
 
 
 def load_answer(asked: Asked) -> Answer:
@@ -68,7 +72,7 @@ def load_answer(asked: Asked) -> Answer:
     return Answer(
         copied,
         None if making is None else Call(trace, (making,), options, "trace"),
-        first=of_trace(copied, tuple(places), "element" in asked),
+        first=_summarize_trace(copied, tuple(places), "element" in asked),
         shown={"places": tuple(places), "lines": asked.get("lines", _PLACE_LINES if places else None)},
         extra={"places": [place.to_dict() for place in places]} if places else {},
         violations=tensor_map.findings,
@@ -105,7 +109,106 @@ def identify_answer(asked: Asked) -> Answer:
     """The layout of a tile in a dump; a command reads both from files."""
     call = Call(identify, (asked["dump_bytes"], asked["tile_array"]), asked.options([IDENTIFY_ADDRESS]))
     identification = call.run()
-    return Answer(identification, first=of_identification(identification), is_yes=identification.explained)
+    return Answer(identification, first=_summarize_identification(identification), is_yes=identification.explained)
+
+
+def _summarize_trace(trace: Trace, places: tuple[Place, ...], asked_element: bool) -> FirstLine:
+    """What a copy moves, or where the element that was asked for lies."""
+    if places:
+        lines = [
+            _summarize_place(trace, place, by_address=position > 0 or not asked_element)
+            for position, place in enumerate(places)
+        ]
+        return FirstLine(" ".join(line.sentence for line in lines))
+    a = trace.tensor_map
+    return make_line(
+        "The {operation} moves {rows:row} of {row_bytes} bytes {direction} shared address {smem:#x}[[; the mbarrier "
+        "expects {expected} bytes]][[; {outside} rows lie outside the tensor]][[; {cut_bytes} bytes of a row lie "
+        "outside the tensor]][[; {overrun_bytes} bytes behind the tensor's rows are overwritten]].",
+        operation=trace.operation,
+        rows=trace.rows,
+        row_bytes=a.interleave.slice_bytes or a.inner_bytes,
+        direction="to" if trace.is_load else "from",
+        smem=trace.smem_address,
+        expected=trace.transaction_bytes,
+        outside=trace.filled_rows,
+        cut_bytes=trace.outside_bytes,
+        overrun_bytes=trace.overrun_bytes,
+    )
+
+
+def _summarize_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLine:
+    """Where an element lies, or what lies at an address."""
+    if place.element is None:
+        return make_line(
+            "Byte {address:#x} holds nothing of this copy, which lies at {first:#x} to {last:#x}.",
+            address=place.address,
+            first=trace.smem_address,
+            last=trace.smem_address + trace.tensor_map.smem_bytes - 1,
+        )
+    instead = ""
+    if place.offset_xor_address is not None and place.offset_xor_address != place.address:
+        instead = filled(_INSTEAD, {"address": place.offset_xor_address})
+    if not by_address:
+        bits = shared_bits(place.first_bit or 0, trace.tensor_map.data_type.bits)
+        return element_line(place.element, place.address, instead, bits)
+    return make_line(
+        "Byte {address:#x} (line {line}, chunk {chunk}, bank {bank}) holds {elements} of the box, "
+        "coordinates {coords}[[, {outside}]][[; {instead}]].",
+        elements=_elements_of_byte(trace, place.element),
+        coords=place.coords,
+        outside="outside the tensor" if place.holds == "fill" else "",
+        instead=instead,
+        **place_facts(place.address),
+    )
+
+
+def _elements_of_byte(trace: Trace, first: tuple[int, int]) -> str:
+    """The elements that have bits in a byte, of which the first is known; of 4 and of 6 bits there are two."""
+    if not first_bit_in_box(trace, 1):
+        return f"element {first}"
+    row, column = first
+    parts = "" if trace.tensor_map.data_type.bits == 4 else "parts of "
+    return f"{parts}elements {first} and {(row, column + 1)}"
+
+
+def _summarize_identification(found: Identification) -> FirstLine:
+    """Where a tile lies in a dump."""
+    if not found.found:
+        sentence = filled(
+            "The tile is not in the dump: even the best layout leaves {wrong} of {compared} bytes wrong.",
+            {"wrong": found.wrong_bytes, "compared": found.compared_bytes},
+        )
+        return FirstLine(
+            sentence, "Check that the dump is of the same stage, and that the tile has the right type and values."
+        )
+    facts = {
+        "subject": "The tile lies" if found.explained else "A part of the tile lies",
+        "offset": found.offset,
+        "swizzle": found.swizzle.name,
+        "base_offset": found.base_offset,
+        "order": found.order_words,
+        "transposed": "transposed" if found.transposed else "",
+        "fits": found.compared_bytes - found.wrong_bytes - found.missing_bytes,
+        "compared": found.compared_bytes,
+    }
+    where = (
+        "{subject} at byte {offset:#x} of the dump: swizzle {swizzle}[[, base offset {base_offset}]], {order}"
+        "[[, {transposed}]]; {fits} of {compared} bytes fit"
+    )
+    wrong = found.first_wrong
+    if wrong is None:
+        return make_line(where + ".", **facts)
+    return make_line(
+        where
+        + ", the first wrong at {address:#x}: element ({row}, {column}) should be {expected:#04x}, not {is_now:#04x}.",
+        address=wrong.address,
+        row=wrong.row,
+        column=wrong.column,
+        expected=wrong.expected,
+        is_now=wrong.found,
+        **facts,
+    )
 
 
 LOAD = Question(

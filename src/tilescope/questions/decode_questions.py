@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from struct import unpack
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
+from tilescope.bits import Inspection
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.maps import of_inspection
-from tilescope.questions.first_lines.tensor_core import of_word, of_words
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line
+from tilescope.questions.map_questions import describe_map
 from tilescope.questions.page import PageForm
-from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import MAJOR, TYPE
-from tilescope.sentence import counted
+from tilescope.sentence import counted, filled
 from tilescope.sync.barrier_reading import barrier_readings
+from tilescope.sync.mbarrier import Mbarrier, MbarrierToken
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.text.map_log import lines_in_words
 from tilescope.tensor_map.text.pasted_source import MapSource
@@ -33,6 +35,10 @@ ADDRESSES = Input(
     "addresses", "--addresses", "List the address of every 16 bytes that one instruction reads", read=flag
 )
 WORD_OPTIONS = (MAJOR, WORD_TYPE, ROWS, ADDRESSES)
+
+
+Barriers: TypeAlias = Mapping[str, Mbarrier | MbarrierToken]  # what a word says as one, by what it would be
+_MOST_KINDS = 3  # of a word, that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def _several_answer(asked: Asked) -> Answer:
     ]
     log = DecodedLog(tuple(entries), ())
     is_yes = all(one.is_yes for one in answers)
-    first = of_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
+    first = _summarize_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
     return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
 
 
@@ -162,7 +168,7 @@ def _map_answer(source: MapSource) -> Answer:
     return Answer(
         inspection,
         call,
-        first=of_inspection(inspection),
+        first=_summarize_inspection(inspection),
         is_yes=inspection.tensor_map is not None,
         violations=inspection.violations,
         told_in="findings",
@@ -188,11 +194,57 @@ def _word_answer(asked: Asked) -> Answer:
     return Answer(
         readings,
         call,
-        first=of_word(readings, barriers),
+        first=_summarize_word(readings, barriers),
         shown={"rows": rows},
         extra=extra,
         is_yes=bool(readings.possible or barriers),
     )
+
+
+def _summarize_inspection(inspection: Inspection) -> FirstLine:
+    """What 128 bytes are."""
+    tensor_map = inspection.tensor_map
+    if tensor_map is None:
+        return refusal_line("The 128 bytes are no tensor map", inspection.violations)
+    return make_line(
+        "The 128 bytes are a {map}, at {address:#x}.", map=describe_map(tensor_map), address=tensor_map.address
+    )
+
+
+def _summarize_word(readings: WordReadings, barriers: Barriers) -> FirstLine:
+    """What a number is."""
+    kinds = _possible_kinds(readings, barriers)
+    said = [str(reading.descriptor) for reading in readings.possible]
+    said += [barrier.state for barrier in barriers.values()]
+    if not kinds:
+        return refusal_line(
+            filled("{word:#x} is no descriptor", {"word": readings.word}), readings.readings[0].violations
+        )
+    if len(kinds) == 1:
+        return make_line("{word:#x} is {kind}: {said}.", word=readings.word, kind=kinds[0], said=said[0])
+    return make_line(
+        "{word:#x} could be {count} things: {kinds:; }[[; or {more} more]]. As the first of them: {said}.",
+        word=readings.word,
+        count=len(kinds),
+        kinds=tuple(kinds[:_MOST_KINDS]),
+        more=max(0, len(kinds) - _MOST_KINDS),
+        said=said[0],
+    )
+
+
+def _possible_kinds(readings: WordReadings, barriers: Barriers) -> list[str]:
+    """All that a number could be."""
+    return [f"a {reading.name}" for reading in readings.possible] + [f"an {name}" for name in barriers]
+
+
+def _summarize_words(words: Sequence[tuple[WordReadings, Barriers]]) -> FirstLine:
+    """What each of several numbers is: its first kind, and how many more there are."""
+    told: list[str] = []
+    for readings, barriers in words:
+        first, *more = _possible_kinds(readings, barriers) or ["no descriptor"]
+        others = f" ({len(more)} other readings)" if len(more) > 1 else " (1 other reading)"
+        told.append(f"{readings.word:#x}, {first}{others if more else ''}")
+    return make_line("{count:word}: {told:; }.", count=len(told), told=tuple(told))
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:

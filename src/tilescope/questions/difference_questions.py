@@ -13,15 +13,18 @@ from typing import Any
 
 from tilescope.errors import Violation
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines import refused
-from tilescope.questions.first_lines.maps import of_difference
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.map_inputs import page_of
+from tilescope.questions.map_questions import describe_map
 from tilescope.questions.page import Leads, PageForm
-from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question
+from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.sentence import filled
 from tilescope.tensor_map import MapArguments, MapLog, MapLogDiff, TensorMapDiff
 from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.text.pasted_source import MapSource
 from tilescope.value import Value
+
+_MOST_NAMED = 3  # arguments that differ or change
 
 
 def diff_answer(asked: Asked) -> Answer:
@@ -35,7 +38,23 @@ def diff_answer(asked: Asked) -> Answer:
         return _refused_difference(asked, {side: broken for side, broken in refusals.items() if broken})
     call = _diff_call(asked, MapSource.tensor_map, TensorMapDiff.of, "tilescope.tensor_map.difference")
     difference = TensorMapDiff.of(one.tensor_map(), other.tensor_map())
-    return Answer(difference, call, first=of_difference(difference), is_yes=difference.same)
+    return Answer(difference, call, first=_summarize_difference(difference), is_yes=difference.same)
+
+
+def _summarize_difference(difference: TensorMapDiff) -> FirstLine:
+    """In what two maps differ."""
+    if difference.same:
+        return make_line("The maps are the same: {map}.", map=describe_map(difference.one))
+    named = [
+        filled("{name} is {one} and {other}", {"name": one.name, "one": one.one, "other": one.other})
+        for one in difference.arguments[:_MOST_NAMED]
+    ]
+    return make_line(
+        "The maps differ in {count:argument}: {named:, }[[ and {more} more]].",
+        count=len(difference.arguments),
+        named=tuple(named),
+        more=len(difference.arguments) - len(named),
+    )
 
 
 def _log_difference(asked: Asked) -> Answer:
@@ -58,9 +77,9 @@ def _refused_difference(asked: Asked, refusals: Mapping[str, tuple[Violation, ..
     """In what a map that the driver refuses differs from another one, and why it is refused."""
     found = _log_difference(asked)
     side, broken = next(iter(refusals.items()))
-    first = refused(f"The {side} map is refused", broken)
+    first = refusal_line(f"The {side} map is refused", broken)
     if len(refusals) > 1:
-        first = refused("Both maps are refused; the first", broken)
+        first = refusal_line("Both maps are refused; the first", broken)
     violations = tuple(violation for one in refusals.values() for violation in one)
     return replace(found, first=first, is_yes=False, violations=violations)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilescope.mma.fragment import Fragment, fragment
+from tilescope.mma.fragment import REGISTER_BITS, Fragment, fragment
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.tensor_core import of_fragment
+from tilescope.questions.first_line import FirstLine, make_line, shared_bits
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.questions.shared_inputs import TYPE
@@ -23,6 +23,9 @@ FRAGMENT_OPERAND = Input(
 FRAGMENT_TYPE = replace(TYPE, hint="the operand's own, such as f32 for D.", unsaid="none")
 
 
+_MOST_HELD = 4  # elements of a thread, that are named
+
+
 def fragment_answer(asked: Asked) -> Answer:
     """Which thread holds which element."""
     call = Call(fragment, (asked["instruction"],), asked.options([FRAGMENT_OPERAND, FRAGMENT_TYPE]), "fragment")
@@ -32,10 +35,51 @@ def fragment_answer(asked: Asked) -> Answer:
     return Answer(
         held,
         call,
-        first=of_fragment(held, lane, element),
+        first=_summarize_fragment(held, lane, element),
         shown={"lane": lane, "element": element},
         extra=fragment_facts(held, lane, element),
     )
+
+
+def _summarize_fragment(held: Fragment, lane: int | None, element: tuple[int, int] | None) -> FirstLine:
+    """Who holds an element, what a thread holds, or how much all of them hold."""
+    if element is not None:
+        thread, value = held.holder(*element)
+        register, bit = held.register_of(value)
+        return make_line(
+            "Thread {thread} holds element {element}: value {value}, register {register}[[, bits {bits: to }]].",
+            thread=thread,
+            element=element,
+            value=value,
+            register=register,
+            bits=shared_bits(bit, held.value_bits, REGISTER_BITS),
+        )
+    if lane is not None:
+        return make_line(
+            "Thread {lane} holds {values:element} in {registers:register}[[, as {order}]]: {coords:, }[[ and {more} more]].",
+            lane=lane,
+            values=held.values,
+            registers=held.registers,
+            order="(matrix, row, column)" if held.matrices > 1 else "",
+            coords=tuple(_coord_of(held, lane, value) for value in range(min(held.values, _MOST_HELD))),
+            more=max(0, held.values - _MOST_HELD),
+        )
+    return make_line(
+        "{threads:thread} hold {values:value} each of {shape: x } {data_type}[[, {matrices:matrix|matrices}]], in "
+        "{registers:register}.",
+        threads=held.threads,
+        values=held.values,
+        shape=held.shape,
+        data_type=held.content,
+        matrices=held.matrices if held.matrices > 1 else 0,
+        registers=held.registers,
+    )
+
+
+def _coord_of(held: Fragment, thread: int, value: int) -> tuple[int, ...]:
+    """The row and column of a value, behind its matrix where there are several."""
+    coord = held.coord(thread, value)
+    return (held.matrix_of(thread, value), *coord) if held.matrices > 1 else coord
 
 
 def fragment_facts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilescope.layout import MAJORS
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.tensor_core import of_instruction
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 from tilescope.written import number, tile
 
@@ -47,9 +47,14 @@ def instruction_answer(asked: Asked) -> Answer:
     descriptor = call.run()
     return Answer(
         descriptor,
-        first=of_instruction(descriptor),
+        first=_summarize_instruction(descriptor),
         extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)},
     )
+
+
+def _summarize_instruction(descriptor: InstructionDescriptor) -> FirstLine:
+    """The word of an instruction descriptor."""
+    return make_line("{word:#010x} is the descriptor: {said}.", word=descriptor.encode(), said=str(descriptor))
 
 
 INSTRUCTION = Question(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
+from math import prod
 from typing import NamedTuple
+
+import numpy as np
 
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes
@@ -21,18 +25,11 @@ from tilescope.notation import (
     parse_modes,
 )
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.memory import (
-    of_conversion,
-    of_every_notation,
-    of_layout,
-    of_layout_difference,
-    of_matrix,
-    of_no_equivalent,
-    of_thread_values,
-)
+from tilescope.questions.first_line import FirstLine, layout_line, make_line, refusal_line
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
+from tilescope.sentence import filled
 
 LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 
@@ -50,7 +47,7 @@ def draw_answer(asked: Asked) -> Answer:
         asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
         is_tile = layout.is_matrix and "shape" not in asked
-        first = of_matrix(layout) if is_tile else of_thread_values(layout)
+        first = _summarize_matrix(layout) if is_tile else _summarize_thread_values(layout)
         return Answer(layout, call, first=first, shown={"shape": asked.get("shape")})
     asked.require_at_most("elements", layout.elements, argument="text", fix="Draw a part of it.")
     parsing = Call(parse_layout, (asked["text"],), beside, "layout")
@@ -59,7 +56,7 @@ def draw_answer(asked: Asked) -> Answer:
         return Answer(
             layout,
             parsing,
-            first=of_layout(layout, element),
+            first=layout_line(layout, element),
             shown={"element": element, "whole": asked.get("whole")},
         )
     parsing_other = Call(parse_layout, (asked["other"],), beside, "other")
@@ -72,7 +69,7 @@ def draw_answer(asked: Asked) -> Answer:
     return Answer(
         layout,
         parsing,
-        first=of_layout_difference(layout, other),
+        first=_summarize_layout_difference(layout, other),
         then=Call(Layout.first_difference, (parsing_other,), name="", receiver=parsing),
         shown={"element": element, "other": other, "whole": asked.get("whole")},
         extra=facts,
@@ -110,11 +107,11 @@ def convert_answer(asked: Asked) -> Answer:
         return Answer(
             conversion,
             call,
-            first=of_conversion(conversion),
+            first=_summarize_conversion(conversion),
             shown={"picture": asked.get("picture", False) or "svg" in asked},
             code=conversion.result,
         )
-    first = of_no_equivalent(asked["notation"], conversion)
+    first = _summarize_no_equivalent(asked["notation"], conversion)
     more = [str(violation) for violation in conversion.violations[1:]]
     return Answer(
         conversion,
@@ -140,9 +137,76 @@ def _every_notation_answer(asked: Asked, layout: Layout, said: str, extra: Mappi
     return Answer(
         layout,
         Call(parse_layout, (asked["text"],), beside, "layout"),
-        first=of_every_notation(every, layout),
+        first=_summarize_every_notation(every, layout),
         shown={"notations": every, "whole": asked.get("picture")},
         extra={"notations": texts, **extra},
+    )
+
+
+def _summarize_matrix(modes: Modes) -> FirstLine:
+    """How large a plain tile is, and which step leads to the next row and column."""
+    (rows, down), (columns, across) = modes.pairs
+    return make_line(
+        "A tile of {rows} x {columns} elements at offsets 0 to {last}: {down} from row to row, {across} from column to column.",
+        rows=rows,
+        columns=columns,
+        last=modes.cosize - 1,
+        down=down,
+        across=across,
+    )
+
+
+def _summarize_thread_values(modes: Modes) -> FirstLine:
+    """How many values threads hold."""
+    threads, *values = modes.indices
+    return make_line(
+        "{threads:thread} hold {values:value} each, at offsets 0 to {last}.",
+        threads=prod(extent for extent, _ in threads),
+        values=prod(extent for extent, _ in chain(*values)),
+        last=modes.cosize - 1,
+    )
+
+
+def _summarize_layout_difference(one: Layout, other: Layout) -> FirstLine:
+    """How many elements two layouts place elsewhere, and the first of them."""
+    differing = int(np.count_nonzero(one.addresses() != other.addresses()))
+    first = one.first_difference(other)
+    if first is None:
+        return make_line("The layouts are the same: all {count:element} lie at equal addresses.", count=one.elements)
+    return make_line(
+        "The layouts differ: {differing} of {count:element} lie elsewhere, the first {element} at {one:#x} and at "
+        "{other:#x}.",
+        differing=differing,
+        count=one.elements,
+        element=first,
+        one=one.address(*first),
+        other=other.address(*first),
+    )
+
+
+def _summarize_conversion(conversion: Conversion) -> FirstLine:
+    """The text in another notation."""
+    return make_line(
+        "In {notation}: {text} (all {compared:address|addresses} equal[[; beside it: {beside:, }]]).",
+        notation=conversion.notation,
+        text=conversion.result,
+        compared=conversion.compared,
+        beside=tuple(f"{name} = {value}" for name, value in conversion.beside.items() if name != "start" or value),
+    )
+
+
+def _summarize_no_equivalent(notation: str, reason: NoEquivalent) -> FirstLine:
+    """Why a notation has no text for a layout."""
+    return refusal_line(filled("{notation} has no text for this layout", {"notation": notation}), reason.violations)
+
+
+def _summarize_every_notation(every: EveryNotation, layout: Layout) -> FirstLine:
+    """In how many notations there is a text, and tilescope's own."""
+    return make_line(
+        "{written} of {count} notations write this layout, {layout}, with equal addresses.",
+        written=len(every.texts) - len(every.lacking),
+        count=len(every.texts),
+        layout=repr(layout),
     )
 
 

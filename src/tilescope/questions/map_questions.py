@@ -6,10 +6,11 @@ tilescope check --fix --type bf16 --dims 64,64 --box 64,300   the call with box 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilescope.errors import TensorMapError
-from tilescope.questions.first_lines.maps import of_fixed, of_log, of_report
+from tilescope.errors import TensorMapError, Violation
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.map_inputs import (
     DESCRIBED_MAP,
     MAP_FIELDS,
@@ -23,10 +24,19 @@ from tilescope.questions.map_inputs import (
 )
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
-from tilescope.tensor_map import AnyMap, MapArguments, MapLog, TensorMap
+from tilescope.sentence import filled
+from tilescope.tensor_map import AnyMap, MapArguments, MapLog, MapReport, TensorMap
 from tilescope.tensor_map.map_arguments import MAP_KINDS, ArgumentChange
+from tilescope.tensor_map.text.driver_answer import DRIVER_RESULT
 from tilescope.tensor_map.text.map_log import lines_in_words
 from tilescope.tensor_map.text.pasted_source import MapSource
+
+_KIND = {"tiled": "tiled", "im2col": "im2col", "wide": "im2col-wide"}
+_MAP = (
+    "{kind} map of {dims: x } {data_type}[[, box {box: x }]][[, {pixels} pixels of {channels} channels]]"
+    "[[, interleave {interleave}]][[, swizzle {swizzle}]]"
+)
+_MOST_NAMED = 3  # arguments that differ or change
 
 
 def check_answer(asked: Asked) -> Answer:
@@ -41,14 +51,14 @@ def check_answer(asked: Asked) -> Answer:
         fixed = _repaired(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), ())
         return Answer(
             fixed.tensor_map,
-            first=of_fixed(fixed.tensor_map, fixed.changes),
+            first=_summarize_fix(fixed.tensor_map, fixed.changes),
             extra=_fixed_facts(fixed),
             text=_fixed_text(fixed),
         )
     return Answer(
         report,
         map_call(maps),
-        first=of_report(report),
+        first=_summarize_report(report),
         shown={"asked": maps.asked[0].given if maps.asked else {}},
         is_yes=report.accepted,
         violations=report.violations,
@@ -64,7 +74,7 @@ def _log_answer(maps: MapSource, *, is_fixed: bool) -> Answer:
     if is_fixed:
         return _fixed_log(log)
     title = "The maps of the log" if log.accepted else "The maps of the log, refused ones first"
-    return Answer(log, first=of_log(log), shown={"title": title}, is_yes=log.accepted)
+    return Answer(log, first=_summarize_log(log), shown={"title": title}, is_yes=log.accepted)
 
 
 class FixedMap(NamedTuple):
@@ -92,7 +102,7 @@ def _fixed_log(log: MapLog) -> Answer:
         texts += [f"// {where}", _fixed_text(fixed)]
         facts.append({"lines": list(one.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))
     is_yes = len(facts) == len(log.maps) - len(log.with_verdict("accepted"))
-    return Answer(log, first=of_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
+    return Answer(log, first=_summarize_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
 
 
 def _repaired(asked: MapArguments) -> FixedMap:
@@ -109,11 +119,79 @@ def _fixed_text(fixed: FixedMap) -> str:
     """What was changed, and the calls in C++ and Python."""
     from tilescope.emitter import snippet
 
-    lines = [f"// {of_fixed(fixed.tensor_map, fixed.changes).sentence}"]
+    lines = [f"// {_summarize_fix(fixed.tensor_map, fixed.changes).sentence}"]
     lines += [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
     lines.append(encode_call(fixed.tensor_map))
     lines.append(snippet(fixed.tensor_map, "encode-bindings"))
     return "\n".join(lines)
+
+
+def _summarize_report(report: MapReport) -> FirstLine:
+    """Whether the driver takes a map."""
+    errors = [violation for violation in report.violations if violation.severity == "error"]
+    if report.tensor_map is None:
+        reasons = [violation for violation in errors if violation.rule != DRIVER_RESULT.name]
+        return refusal_line("Refused", reasons or errors)
+    if not report.accepted:
+        return refusal_line("No rule is broken, yet the driver refused the map", errors)
+    warnings = [violation for violation in report.violations if violation.severity == "warning"]
+    return make_line(
+        "Accepted[[, with {warnings:warning}]]: {map}; a copy brings {transaction_bytes} bytes[[. {first}]].",
+        warnings=len(warnings),
+        map=describe_map(report.tensor_map),
+        transaction_bytes=report.tensor_map.transaction_bytes,
+        first=_first_warning(warnings),
+    )
+
+
+def _first_warning(warnings: Sequence[Violation]) -> str:
+    if not warnings:
+        return ""
+    return filled("{found}; {limit}", {"found": warnings[0].found, "limit": warnings[0].limit})
+
+
+def _summarize_log(log: MapLog) -> FirstLine:
+    """How many maps of a log are refused, and on which lines; the advice is about the first of them."""
+    refused_maps = [*log.with_verdict("refused"), *log.with_verdict("not understood")]
+    if not refused_maps:
+        return FirstLine(log.summary)
+    first = refused_maps[0]
+    errors = [violation for violation in first.violations if violation.severity == "error"]
+    reason = next((violation for violation in errors if violation.rule != DRIVER_RESULT.name), errors[0])
+    facts = {"line": first.line, "found": reason.found, "limit": reason.limit, "fix": reason.fix}
+    return FirstLine(log.summary, filled("Line {line}: {found}; {limit}. {fix}", facts))
+
+
+def _summarize_fix(tensor_map: AnyMap, changes: Sequence[ArgumentChange]) -> FirstLine:
+    """What was changed in a map that was refused."""
+    return make_line(
+        "Accepted[[ with {count:change}: {named:; }]][[ and {more} more]]: {map}.",
+        count=len(changes),
+        named=tuple(map(str, changes[:_MOST_NAMED])),
+        more=max(0, len(changes) - _MOST_NAMED),
+        map=describe_map(tensor_map),
+    )
+
+
+def describe_map(a: AnyMap) -> str:
+    """A map in a few words.
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> describe_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B"))
+    'tiled map of 64 x 64 bfloat16, box 64 x 8, swizzle 128B'
+    """
+    is_tiled = a.subject == "tiled"
+    facts = {
+        "kind": _KIND[a.subject],
+        "dims": a.dims,
+        "data_type": a.data_type.name,
+        "box": getattr(a, "box", ()) if is_tiled else (),
+        "pixels": 0 if is_tiled else a.visited_elements[-1],
+        "channels": 0 if is_tiled else a.inner_elements,
+        "interleave": a.interleave.name if a.interleave.slice_bytes else "",
+        "swizzle": a.swizzle.name if a.swizzle.bits else "",
+    }
+    return filled(_MAP, facts)
 
 
 CHECK = Question(

@@ -8,7 +8,7 @@ from tilescope.questions import (
     decode_questions,
     difference_questions,
     fragment_questions,
-    gemm_page,
+    gemm_questions,
     identify_page,
     layout_questions,
     map_inputs,
@@ -32,7 +32,7 @@ MENU = (
         "One element from memory to the tensor core: its copy, its place in shared memory, the K step that reads it.",
         {
             "tile": plan_questions.PATH_FORM,
-            "gemm": plan_questions.GEMM_PATH_FORM,
+            "gemm": gemm_questions.GEMM_PATH_FORM,
             "map": agreement_questions.MAP_PATH_FORM,
         },
         chooser=Input("given", label="Element of"),
@@ -48,7 +48,7 @@ MENU = (
         "gemm",
         "GEMM",
         "A matrix product planned whole: tile, stages, tensor maps, descriptors and epilogue, ranked, and code to copy.",
-        {"": gemm_page.GEMM_PLAN_FORM},
+        {"": gemm_questions.GEMM_PLAN_FORM},
     ),
     Page(
         "tensor-map",

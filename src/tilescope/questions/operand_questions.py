@@ -11,8 +11,7 @@ from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.memory import of_layout
-from tilescope.questions.first_lines.tensor_core import of_descriptors
+from tilescope.questions.first_line import FirstLine, layout_line, make_line
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, START, TILE
@@ -54,7 +53,7 @@ def layout_answer(asked: Asked) -> Answer:
     return Answer(
         operand,
         call,
-        first=of_layout(operand, element),
+        first=layout_line(operand, element),
         shown={"element": element},
         extra=operand_facts(operand, element),
     )
@@ -88,7 +87,23 @@ def descriptors_answer(asked: Asked) -> Answer:
     listing = Call(loop_of, (), asked.options([READER])).run()
     call = Call(listing, (asked["tile"], asked["data_type"]), asked.options(DESCRIPTOR_OPTIONS), "loop")
     loop = call.run()
-    return Answer(loop, call, first=of_descriptors(loop), extra=loop_facts(loop))
+    return Answer(loop, call, first=_summarize_descriptors(loop), extra=loop_facts(loop))
+
+
+def _summarize_descriptors(loop: DescriptorLoop) -> FirstLine:
+    """How many descriptors read a tile, the first of them, and what the instruction is told beside them."""
+    return make_line(
+        "{instruction} reads {operand} with {count:descriptor}, the first {word:#018x}: leading {leading}, stride {stride} "
+        "bytes[[, K step {advance:, } bytes]], {transpose}.",
+        instruction=loop.instruction,
+        operand=loop.operand,
+        count=sum(map(len, loop)),
+        word=loop[0][0].encode(),
+        leading=loop.leading_bytes,
+        stride=loop.stride_bytes,
+        advance=tuple(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)),
+        transpose=loop.transpose,
+    )
 
 
 def loop_facts(loop: DescriptorLoop) -> dict[str, object]:

@@ -10,13 +10,14 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.role_program import Program, agent_names, loop_values
-from tilescope.pipeline.simulation import simulate
+from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.pipeline.template import template_names, template_text
 from tilescope.pipeline.toml_text import toml_text
 from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.plans import of_description, of_simulation
+from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.gemm_questions import SHAPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.plan_questions import (
@@ -25,11 +26,11 @@ from tilescope.questions.plan_questions import (
     COPIED_BY,
     DIRECTION,
     LARGEST_TILE_ELEMENTS,
-    SHAPE,
     STAGES,
 )
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT_TYPE, TILE
+from tilescope.sentence import filled
 from tilescope.written import extents, number, tile
 
 MAX_ROLES = 48  # on a page, in all blocks
@@ -93,7 +94,7 @@ def answer(asked: Asked) -> Answer:
     if template is not None:
         text = template_text(template)
         pipeline = Pipeline.from_text(text.encode(), f"{template}.toml")
-        return Answer(pipeline, first=of_description(pipeline), text=text.rstrip("\n"))
+        return Answer(pipeline, first=_summarize_description(pipeline), text=text.rstrip("\n"))
     described: object
     if "description" in asked:
         pipeline = Pipeline.from_text(asked["description"], asked["file_name"])
@@ -107,7 +108,7 @@ def answer(asked: Asked) -> Answer:
                 row.name in asked,
                 f"{row.option} is for a run; --describe prints the pipeline, and does not run it.",
             )
-        return Answer(pipeline, first=of_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
+        return Answer(pipeline, first=_summarize_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
     _require_small(asked, pipeline)
     return _simulated(asked, pipeline, described)
 
@@ -134,11 +135,34 @@ def _simulated(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
     return Answer(
         simulation,
         Call(simulate, (described,), options, "simulation"),
-        first=of_simulation(simulation),
+        first=_summarize_simulation(simulation),
         shown={"block": block},
         is_yes=simulation.verdict == "proven",
         violations=(*simulation.violations, *warnings),
         told_in="" if simulation.mistake is None else "sentence",
+    )
+
+
+def _summarize_simulation(simulation: Simulation) -> FirstLine:
+    """Whether a pipeline is right in every order."""
+    mistake = simulation.mistake
+    if mistake is None:
+        return FirstLine(simulation.sentence)
+    sentence = filled(
+        "{outcome}: {found}: {consequence}.",
+        {"outcome": mistake.outcome.capitalize(), "found": mistake.found, "consequence": mistake.consequence},
+    )
+    return FirstLine(sentence, mistake.fix)
+
+
+def _summarize_description(pipeline: Pipeline) -> FirstLine:
+    """What a description holds."""
+    return make_line(
+        "{name}: {roles:role}, {barriers:barrier}, {slots:slot}.",
+        name=pipeline.name,
+        roles=len(pipeline.roles),
+        barriers=len(pipeline.barriers),
+        slots=len(pipeline.slots),
     )
 
 

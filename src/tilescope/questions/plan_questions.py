@@ -1,4 +1,4 @@
-"""The questions about plans: what to do with a tile, and with the operands of a matrix product."""
+"""The question about plans: what to do with a tile; and the path of one of its elements."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.errors import PlanError, RuleError
-from tilescope.layout import MAJORS
 from tilescope.mma.consumer import CONSUMER
-from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
+from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan
 from tilescope.planner.element_path import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.plans import of_element_path, of_gemm, of_plan, of_unplanned
+from tilescope.questions.first_line import FirstLine, make_line, refusal_line, shared_bits
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
-from tilescope.sentence import by
+from tilescope.sentence import by, filled
 from tilescope.swizzle import SWIZZLE
-from tilescope.written import number, numbers, pair, product, tile
+from tilescope.written import number, numbers, pair, tile
 
 if TYPE_CHECKING:
     from tilescope.emitter.emission import Target
@@ -76,26 +75,7 @@ PLAN_OPTIONS = (
     ),
 )
 PLAN_INPUTS = (TILE, ELEMENT_TYPE, *PLAN_OPTIONS)
-SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
-GEMM_OPTIONS = (
-    ARCHITECTURE,
-    CARD_INPUT,
-    CONSUMER_INPUT,
-    Input("tile", "--tile", "Tile", "this one instead of the best.", read=product),
-    replace(STAGES, unsaid="as many as fit and help"),
-    Input("a_major", "--a-major", "Contiguous in A", choices=MAJORS),
-    Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
-    Input("output_type", "--output-type", "Type of C", unsaid="TYPE; bf16 for 8 bits or less, s32 for b1"),
-    Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
-    Input("swapped", "--swapped", "Take wgmma's 64 rows from B", read=flag),
-    Input("split", "--split", "Blocks of a cluster that share k", "", read=number, unsaid="what is fastest"),
-    Input("parts", "--parts", "Clusters that share k", "", read=number, unsaid="what is fastest"),
-    Input("group", "--group", "Tiles along m taken together", "0: all.", read=number, unsaid="what is fastest"),
-    Input("tail", "--tail", "Blocks that share a tile of the last round", "", read=number, unsaid="what is fastest"),
-    Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
-)
 PATH_OF = Input("element", "--element", "Follow element", "as mn,k: its whole way, instead of the plan.", read=pair)
-OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 EMIT = Input(
     "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
@@ -103,7 +83,7 @@ EMIT = Input(
 PROGRAM_FILE = Input("path", "-o", "With --emit: write it to FILE", file="output", shown_as="FILE")
 
 
-def _refuse_misuse(asked: Asked) -> None:
+def refuse_misuse(asked: Asked) -> None:
     """Refuse options of the way of an element, and of a program, where none is asked for, and both together."""
     refuse("path" in asked and "emit" not in asked, "-o is the file that --emit writes: give both.")
     refuse("emit" in asked and "element" in asked, "--emit prints the plan, --element follows an element: give one.")
@@ -111,7 +91,7 @@ def _refuse_misuse(asked: Asked) -> None:
 
 def plan_answer(asked: Asked) -> Answer:
     """Every candidate, ranked, with the reasons of those that were refused."""
-    _refuse_misuse(asked)
+    refuse_misuse(asked)
     mn, k = asked["tile"]
     is_counted = asked.get("consumer", "") not in ("", *CONSUMER)
     asked.require_at_most(
@@ -125,31 +105,31 @@ def plan_answer(asked: Asked) -> Answer:
     try:
         report = call.run()
     except PlanError as error:
-        return _unplanned_answer(call, f"{by(asked['tile'])} {asked['data_type']}", error)
+        return unplanned_answer(call, f"{by(asked['tile'])} {asked['data_type']}", error)
     if "emit" in asked:
-        return Answer(report, first=of_plan(report), program=_program(report.best, asked))
+        return Answer(report, first=_summarize_plan(report), program=program_of(report.best, asked))
     if "element" in asked and report.candidates:
         best = replace(call, name="best", attribute="best")
         following = Call(Plan.path, asked["element"], name="path", receiver=best)
         path = following.run()
-        return Answer(path, following, first=of_element_path(path))
+        return Answer(path, following, first=summarize_element_path(path))
     return Answer(
         report,
         call,
-        first=of_plan(report),
+        first=_summarize_plan(report),
         shown={"why": asked.get("why", False)},
         extra=plan_facts(report),
         is_yes=bool(report.candidates),
     )
 
 
-def _unplanned_answer(call: Call[PlanReport] | Call[GemmPlan], subject: str, error: PlanError) -> Answer:
+def unplanned_answer(call: Call[PlanReport] | Call[GemmPlan], subject: str, error: PlanError) -> Answer:
     """That there is no plan, and why: an answer too."""
     unplanned = Unplanned(subject, error.violations)
     return Answer(
         unplanned,
         call,
-        first=of_unplanned(unplanned),
+        first=_summarize_unplanned(unplanned),
         is_yes=False,
         violations=error.violations,
         told_in="reasons",
@@ -161,42 +141,61 @@ def plan_facts(report: PlanReport) -> dict[str, object]:
     return {"best": report.best.kernel_facts()} if report.candidates else {}
 
 
-def gemm_answer(asked: Asked) -> Answer:
-    """The plan of a product, or why there is none."""
-    _refuse_misuse(asked)
-    refuse(
-        "operand" in asked and "element" not in asked,
-        "--operand is the one whose element is followed: give it with --element MN,K.",
+def _summarize_plan(report: PlanReport) -> FirstLine:
+    """What to do with a tile."""
+    problem = report.problem
+    if not report.candidates:
+        asked = filled("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
+        reasons = {str(violation): violation for refusal in report.refused for violation in refusal.violations}
+        return refusal_line(asked, list(reasons.values()))
+    best = report.best
+    costs = best.costs
+    return make_line(
+        "{tile: x } {type}: swizzle {swizzle}[[, {copies:copy|copies} of box {box: x }]][[, copied by {threads}]], "
+        "{smem_bytes} bytes a stage[[, {excess:wavefront} of conflicts]][[; predicted {rate} GB/s ({card})]].",
+        tile=problem.tile,
+        type=problem.data_type.name,
+        swizzle=best.swizzle.name,
+        copies=0 if best.box is None else best.tma_instructions,
+        box=best.box or (),
+        threads="" if best.boxes is not None else problem.copy,
+        smem_bytes=best.smem_bytes,
+        excess=costs.excess_wavefronts,
+        rate="" if costs.gb_per_s is None else f"{costs.gb_per_s:.0f}",
+        card="" if problem.card is None else problem.card.name,
     )
-    call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
-    try:
-        planned = call.run()
-    except PlanError as error:
-        return _unplanned_answer(call, f"GEMM {by(asked['shape'])} {asked['data_type']}", error)
-    if "emit" in asked:
-        return Answer(planned, first=of_gemm(planned), program=_program(planned, asked))
-    if "element" in asked:
-        return _operand_path(asked, planned, call)
-    return Answer(
-        planned,
-        call,
-        first=of_gemm(planned),
-        shown={"why": asked.get("why", False)},
-        extra=planned.kernel_facts(),
+
+
+def summarize_element_path(path: ElementPath) -> FirstLine:
+    """Where an element lies, and who reads it."""
+    return make_line(
+        "Element ({mn}, {k}) lies at byte {address}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
+        mn=path.mn,
+        k=path.k,
+        address=f"{path.address:#x}",
+        bits=shared_bits(path.first_bit, path.plan.problem.data_type.bits),
+        line=path.line,
+        chunk=path.smem_chunk,
+        bank=path.bank,
+        reader=_reader_of(path),
     )
 
 
-def _operand_path(asked: Asked, planned: GemmPlan, call: Call[GemmPlan]) -> Answer:
-    """The way of an element of A or B, in the first stage of shared memory."""
-    name = asked.get("operand", "A").lower()
-    (start, *_) = planned.smem_offsets()[name]
-    operand = replace(call, name=name, attribute=name)
-    following = Call(Plan.path, asked["element"], {"smem_address": start}, name="path", receiver=operand)
-    path = following.run()
-    return Answer(path, following, first=of_element_path(path))
+def _reader_of(path: ElementPath) -> str:
+    """Who reads an element."""
+    if path.descriptor is not None:
+        return f"K step {path.descriptor.k_step} reads it by descriptor {path.descriptor.word:#018x}"
+    if path.register is not None:
+        return f"lane {path.register.lane} holds it in register {path.register.register}"
+    return ""
 
 
-def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
+def _summarize_unplanned(unplanned: Unplanned) -> FirstLine:
+    """Why there is no plan."""
+    return refusal_line(filled("No plan for {asked}", {"asked": unplanned.asked}), unplanned.violations)
+
+
+def program_of(planned: Plan | GemmPlan, asked: Asked) -> str:
     """The plan as source code, for the file that it goes to."""
     from tilescope.emitter.emission import emit_file  # which a plan starts without
 
@@ -216,27 +215,6 @@ PLAN = Question(
     answer=plan_answer,
     functions=(plan,),
 )
-GEMM = Question(
-    name="gemm",
-    help="""Plan the operands, stages and epilogue of a GEMM together. SHAPE is M x N x K, TYPE that of A and B.
-
-    Every tile shape worth trying is planned and ranked by the time that the card's rates allow it. The answer has both
-    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints a program of it.
-    """,
-    inputs=(
-        SHAPE,
-        ELEMENT_TYPE,
-        *GEMM_OPTIONS,
-        replace(PATH_OF, hint="of an operand's tile, as mn,k: its whole way, instead of the plan."),
-        OPERAND_OF,
-        WHY,
-        EMIT,
-        PROGRAM_FILE,
-    ),
-    answer=gemm_answer,
-    functions=(plan_gemm,),
-)
-
 _TARGET_NAMES = {
     "cuda": "a CUDA program",
     "ptx": "PTX",
@@ -312,7 +290,7 @@ def _plan_leads(_: Asked, answer: Answer) -> Leads:
     return {"plan": leads}
 
 
-def _path_leads(asked: Asked, answer: Answer) -> Leads:
+def path_leads(asked: Asked, answer: Answer) -> Leads:
     """The pages that show one stop in full."""
     path = answer.value
     if not isinstance(path, ElementPath):
@@ -362,15 +340,6 @@ PATH_FORM = PageForm(
     rare=_RARE,
     walks=True,
     picked="element",
-    leads=_path_leads,
+    leads=path_leads,
 )
-GEMM_PATH_FORM = PageForm(
-    GEMM,
-    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, replace(PATH_OF, is_required=True), *GEMM_OPTIONS),
-    presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
-    rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),
-    walks=True,
-    picked="element",
-    leads=_path_leads,
-)
-QUESTIONS = (PLAN, GEMM)
+QUESTIONS = (PLAN,)

@@ -22,8 +22,8 @@ from tilescope.machine.report.outcome import error_sentence, outcome_sentence, w
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
-from tilescope.questions.first_lines import line
-from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.sentence import counted, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
@@ -124,7 +124,7 @@ def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
     refuse(kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes.")
     file_name = "" if "made_kernel" in asked else PurePath(asked["kernel"]).name
     template = launch_template(kernel, file_name)
-    first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+    first = make_line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
     return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import ScaleLayout, scale_layout
 from tilescope.mma.scale_packing import SCALE_ATOM, SCALE_FORMATS
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.tensor_core import of_scales
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.written import pair, tile
@@ -17,6 +17,12 @@ SCALES_ATOM = Input(
     "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
     choices=tuple(SCALE_ATOM),
 )
+
+
+_SCALE_IN_MEMORY = (
+    "The scale of row {row}, block {block} (k {first} to {last}) is byte {offset} ({offset:#x}) in memory"
+)
+TENSOR_CORE_ATOM = "128x4"  # in which tcgen05 finds scale factors
 
 
 def scales_answer(asked: Asked) -> Answer:
@@ -45,7 +51,41 @@ def scales_answer(asked: Asked) -> Answer:
         extra["block"] = block[1]
         extra["offset"] = int(factors.offset(*block))
     return Answer(
-        factors, call, first=of_scales(factors, block), shown={"element": element, "block": block}, extra=extra
+        factors, call, first=_summarize_scales(factors, block), shown={"element": element, "block": block}, extra=extra
+    )
+
+
+def _summarize_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> FirstLine:
+    """Where the scale of a (row, block) lies, or how much room all scales take."""
+    if block is None:
+        return make_line(
+            "{shape: x } scale factors of {scale_type}, one for {width} elements of k, take {size_bytes} bytes: {atoms: x } "
+            "atoms of {atom}.",
+            shape=scales.shape,
+            scale_type=scales.format.scale_type,
+            width=scales.format.block,
+            size_bytes=scales.size_bytes,
+            atoms=scales.atoms,
+            atom=scales.atom.replace("x", " x "),
+        )
+    row, number = block
+    width = scales.format.block
+    in_memory = {
+        "row": row,
+        "block": number,
+        "first": number * width,
+        "last": number * width + width - 1,
+        "offset": int(scales.offset(row, number)),
+    }
+    if scales.atom != TENSOR_CORE_ATOM:  # how others come to tensor memory stands in no document
+        return make_line(f"{_SCALE_IN_MEMORY}.", **in_memory)
+    place = scales.tensor_memory("A").place(row, number)
+    return make_line(
+        f"{_SCALE_IN_MEMORY}; in tensor memory it lies in lanes {{lanes:and}}, column {{column}}, byte {{byte}}.",
+        **in_memory,
+        lanes=place.lanes,
+        column=place.column,
+        byte=place.bit // 8,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.memory import of_swizzle
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -15,7 +15,24 @@ def answer(asked: Asked) -> Answer:
     call = Call(Swizzle.named, (asked["mode"],), name="swizzle")
     mode = call.run()
     start: int = asked.get("address", 0)
-    return Answer(mode, call, first=of_swizzle(mode, start), shown={"address": start}, extra=swizzle_facts(mode, start))
+    return Answer(
+        mode, call, first=_summarize_swizzle(mode, start), shown={"address": start}, extra=swizzle_facts(mode, start)
+    )
+
+
+def _summarize_swizzle(mode: Swizzle, address: int) -> FirstLine:
+    """Where the mode puts a byte."""
+    if mode.bits == 0:
+        return make_line("Swizzle {name} moves nothing: every byte lies at its own address.", name=mode.name)
+    return make_line(
+        "Swizzle {name} moves byte a to {c}, a pattern of {repeat_bytes} bytes[[; a buffer at {address:#x} starts on "
+        "its line {base_offset}]].",
+        name=mode.name,
+        c=mode.c_expression,
+        repeat_bytes=mode.repeat_bytes,
+        address=address,
+        base_offset=str(mode.base_offset(address)),
+    )
 
 
 def swizzle_facts(mode: Swizzle, address: int) -> dict[str, object]:

@@ -21,12 +21,11 @@ from tilescope.questions import (
     swizzle_questions,
 )
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
 from tilescope.questions.topic import Topic
-from tilescope.questions.topic_questions import EXPLAIN, find
+from tilescope.questions.topic_questions import EXPLAIN, find, summarize_topic
 from tilescope.rule import ARGUMENT_TYPE, Rule
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
 from tilescope.tensor_map import TensorMap
@@ -68,7 +67,7 @@ def answer(asked: Asked) -> Answer:
         call: Call[Diagnosis | Topic | Rule] = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
     else:
         call = Call(find, (seen,), name="topic", module="tilescope.questions.topic_questions")
-    return Answer(found, call, first=of_topic(found))
+    return Answer(found, call, first=summarize_topic(found))
 
 
 def _asking_topic(asked: Asked) -> Asked:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tilescope.mma.datapath import known_datapath
-from tilescope.mma.tmem_budget import tmem_budget
-from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_address import CELL_BITS, QUARTER_LANES, TMEM_COLUMNS
+from tilescope.mma.tmem_budget import TmemBudget, tmem_budget
+from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 from tilescope.mma.tmem_load import LoadedElement, loaded_element
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.tensor_core import of_budget, of_tmem
+from tilescope.questions.first_line import FirstLine, make_line, shared_bits
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.tmem_parts import named_layouts, tmem_parts
+from tilescope.sentence import filled
 from tilescope.written import number, pair
 
 TMEM_FORM = (
@@ -65,7 +67,7 @@ def tmem_answer(asked: Asked) -> Answer:
     return Answer(
         matrix,
         call,
-        first=of_tmem(matrix, element, loaded),
+        first=_summarize_tmem(matrix, element, loaded),
         shown={"element": element, "loaded": loaded},
         extra=extra,
     )
@@ -86,11 +88,76 @@ def _budget_answer(asked: Asked) -> Answer:
     return Answer(
         budget,
         call,
-        first=of_budget(budget),
+        first=_summarize_budget(budget),
         extra={"alloc_columns": budget.alloc_columns},
         is_yes=budget.fits,
         violations=budget.violations,
     )
+
+
+def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded: LoadedElement | None) -> FirstLine:
+    """Where a matrix or an element of it lies in tensor memory, and who gets the element by a load."""
+    first, second = matrix.names[:2]
+    if element is None:
+        return make_line(
+            "{operand} of {shape: x } ({names: x }) takes {columns:column} from {first_column} on and {lanes} lanes of "
+            "tensor memory[[: layout {datapath}]].",
+            operand=matrix.operand,
+            shape=matrix.matrix,
+            names=(first, second),
+            columns=matrix.columns,
+            first_column=matrix.base.column,
+            lanes=len(matrix.lanes),
+            datapath=matrix.datapath,
+        )
+    place = matrix.place(*element)
+    asked = {"first": first, "row": element[0], "second": second, "column": element[1]}
+    block = f"block {place.cta} of the pair" if matrix.ctas > 1 else ""
+    if loaded is not None:
+        return make_line(
+            "Element ({first} {row}, {second} {column}) comes to warp {warp}, lane {lane}, register {register}"
+            "[[, bits {bits: to }]][[ of {block}]], by {instruction} at {address:#010x}.",
+            warp=loaded.warp,
+            lane=loaded.lane,
+            register=loaded.register,
+            bits=shared_bits(loaded.bit, matrix.element_bits, CELL_BITS),
+            block=block,
+            instruction=loaded.instruction,
+            address=loaded.address,
+            **asked,
+        )
+    return make_line(
+        "Element ({first} {row}, {second} {column}) lies in {lanes_word} {lanes:and}, column {place_column}[[, bits {bits: to }]]"
+        "[[ of {block}]]: address {address:#010x}, which warp {warp} of four reaches.",
+        lanes_word="lane" if len(place.lanes) == 1 else "lanes",
+        lanes=place.lanes,
+        place_column=place.column,
+        bits=shared_bits(place.bit, matrix.element_bits, CELL_BITS),
+        block=block,
+        address=place.lanes[0] << 16 | place.column,
+        warp=place.lanes[0] // QUARTER_LANES,
+        **asked,
+    )
+
+
+def _summarize_budget(budget: TmemBudget) -> FirstLine:
+    """Whether the parts of a kernel fit into tensor memory together."""
+    shared = sum(1 for part in budget.parts if part.lane)
+    facts = {
+        "parts": len(budget.parts),
+        "columns": budget.columns,
+        "most": TMEM_COLUMNS,
+        "shared": shared,
+        "alloc": budget.alloc_columns,
+    }
+    if budget.fits:
+        return make_line(
+            "{parts:part} fit: {columns} of {most} columns[[, {shared} of them in free lanes of another's columns]]; "
+            "ask tcgen05.alloc for {alloc}.",
+            **facts,
+        )
+    sentence = filled("{parts:part} do not fit: {columns} columns, tensor memory has {most}.", facts)
+    return FirstLine(sentence, budget.violations[0].fix)
 
 
 TMEM_M = Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, shown_as="M")

@@ -19,7 +19,7 @@ from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_names
-from tilescope.questions.first_lines.topics import of_index, of_nearest, of_topic
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
 from tilescope.questions.sentence_topics import SENTENCE_WORDS, in_sentence, known_diagnosis, near_sentence
@@ -33,7 +33,7 @@ from tilescope.questions.term_topics import (
 )
 from tilescope.questions.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, folded
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
-from tilescope.sentence import shortened
+from tilescope.sentence import filled, first_sentence, shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
 from tilescope.symptoms.line_arithmetic import numbers_read
@@ -48,6 +48,10 @@ _SYMPTOMS_SHOWN = 3  # of those that a cause has
 
 
 Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
+
+
+_NEAREST_SAID = 3
+_CODE_SIGN = "`"  # around code in a text
 
 
 class Group(NamedTuple):
@@ -213,14 +217,99 @@ def answer(asked: Asked) -> Answer:
     """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
     if "topic" not in asked:
         topics = index()
-        return Answer(topics, first=of_index(topics))
+        return Answer(topics, first=_summarize_index(topics))
     question = " ".join(asked["topic"])
     try:
         found = find(question)
     except RuleError as error:
         near = _near_words(question, *error.violations)
-        return Answer(near, is_yes=False, first=of_nearest(near))
-    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=of_topic(found))
+        return Answer(near, is_yes=False, first=_summarize_nearest(near))
+    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=summarize_topic(found))
+
+
+def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
+    """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
+    if isinstance(topic, Rule):
+        return FirstLine(_named(topic.name, topic.demand))
+    if isinstance(topic, Diagnosis):
+        first = _summarize_diagnosis(topic)
+    else:
+        first = _summarize_plain_topic(topic)
+    if not topic.rival:
+        return first
+    facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
+    both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
+    return FirstLine(both, first.advice)
+
+
+def _summarize_plain_topic(topic: Topic) -> FirstLine:
+    """What something is, or what the numbers come to that the question named beside it."""
+    if topic.facts and topic.facts[0][0] == YOUR_NUMBERS:
+        return make_line("{name}: {said}", name=topic.name, said=topic.facts[0][1])
+    return FirstLine(_named(topic.name, topic.meaning))
+
+
+def _name_of(topic: Topic | Diagnosis) -> str:
+    """The name of a topic, or of what a diagnosis puts first."""
+    if not isinstance(topic, Diagnosis):
+        return topic.name
+    return topic.symptoms[0].name if topic.symptoms else topic.named[0].name
+
+
+def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
+    if not diagnosis.is_known:
+        near = (*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest)
+        return _summarize_unknown_words(tuple(dict.fromkeys(near))[:_NEAREST_SAID])
+    if diagnosis.arithmetic:
+        fix = diagnosis.causes[0].fix if diagnosis.causes else ""
+        return FirstLine(" ".join(diagnosis.arithmetic[:2]), _without_code_signs(fix))
+    if not diagnosis.symptoms:
+        cause = diagnosis.named[0]
+        return FirstLine(_named(cause.name, cause.mechanism), _without_code_signs(cause.fix))
+    symptom = diagnosis.symptoms[0]
+    if not diagnosis.causes or (symptom.advice and not diagnosis.named):
+        return FirstLine(_named(symptom.name, symptom.note), _without_code_signs(symptom.advice))
+    cause = diagnosis.causes[0]
+    facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
+    sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
+    return FirstLine(sentence, _without_code_signs(cause.fix))
+
+
+def _named(name: str, text: str) -> str:
+    """A name and the first sentence about it."""
+    return filled("{name}: {sentence}", {"name": name, "sentence": _first_plain_sentence(text)})
+
+
+def _first_plain_sentence(text: str) -> str:
+    return _without_code_signs(first_sentence(text))
+
+
+def _summarize_nearest(near: NearestTopics) -> FirstLine:
+    """That the words name nothing, and what they are near to."""
+    return (
+        _summarize_unknown_words(near.topics)
+        if near.topics
+        else FirstLine(near.reason, _without_code_signs(near.advice))
+    )
+
+
+def _summarize_unknown_words(names: tuple[str, ...]) -> FirstLine:
+    near = tuple(f'"{name}"' for name in names)
+    return make_line("Nothing is known by these words[[; is it {near:or}?]]", near=near)
+
+
+def _summarize_index(index: TopicIndex) -> FirstLine:
+    """How many topics there are."""
+    return make_line(
+        "{count} topics can be explained: {groups:and}.",
+        count=sum(len(names) for _, names in index.groups),
+        groups=tuple(name for name, _ in index.groups),
+    )
+
+
+def _without_code_signs(text: str) -> str:
+    """A text without the signs around code."""
+    return text.replace(_CODE_SIGN, "")
 
 
 def _near_words(question: str, unknown: Violation) -> NearestTopics:

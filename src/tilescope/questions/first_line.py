@@ -6,21 +6,23 @@
                                          ├──▶ "answer" in JSON
                                          └──▶ the headline of a page
 
-Every module words the lines of some questions; a question passes its line to `Answer(first=…)`. Where the answer is
-no, the line has an advice: what to do about it.
+Every question summarizes its own answer, because the line depends on what was asked: `mma layout` with --element says
+where that element is. If the answer is no, the line also has advice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from tilescope.errors import Violation
-from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 
+if TYPE_CHECKING:
+    from tilescope.errors import Violation
+    from tilescope.layout import Layout
+
 _BANK_BYTES = 4
-_BYTE_BITS = 8
 _BROKEN = "{verdict}: {found}; {limit}[[; and {more:more reason}]]."
 _ELEMENT = (
     "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]:"
@@ -28,32 +30,42 @@ _ELEMENT = (
 )
 
 
-def line(template: str, **facts: object) -> FirstLine:
-    """The line that a template makes of facts.
+class FirstLine(NamedTuple):
+    """The answer in one sentence that stands alone, and what to do where the answer is no."""
 
-    >>> line("{stages:stage} fit.", stages=3).sentence
+    sentence: str
+    advice: str = ""
+
+
+NO_LINE = FirstLine("")  # of what stands below another answer
+
+
+def make_line(template: str, **facts: object) -> FirstLine:
+    """Fill a template with facts.
+
+    >>> make_line("{stages:stage} fit.", stages=3).sentence
     '3 stages fit.'
     """
     return FirstLine(filled(template, facts))
 
 
-def refused(verdict: str, violations: Sequence[Violation]) -> FirstLine:
+def refusal_line(verdict: str, violations: Sequence[Violation]) -> FirstLine:
     """The line of an answer that is no: the first reason, how many more there are, and what to do.
 
     >>> from tilescope.rule import ARGUMENT_RANGE
     >>> wrong = ARGUMENT_RANGE.violation(argument="dims", found="6 dims", limit="a map has 1 to 5", fix="Merge two.")
-    >>> refused("Refused", [wrong])
+    >>> refusal_line("Refused", [wrong])
     FirstLine(sentence='Refused: 6 dims; a map has 1 to 5.', advice='Merge two.')
     """
     first, *others = violations
-    said = filled(_BROKEN, {"verdict": verdict, "found": first.found, "limit": first.limit, "more": len(others)})
-    return FirstLine(said, first.fix)
+    facts = {"verdict": verdict, "found": first.found, "limit": first.limit, "more": len(others)}
+    return FirstLine(filled(_BROKEN, facts), first.fix)
 
 
 def element_line(
     element: tuple[int, int], address: int, beside: str = "", bits: tuple[int, int] | None = None
 ) -> FirstLine:
-    """Where an element lies in shared memory; `bits` are the first and last of an element that shares its byte.
+    """Where an element is in shared memory; `bits` are the first and last of an element that shares its byte.
 
     >>> element_line((37, 21), 0x12FA).sentence
     'Element (37, 21) lies at byte 0x12fa: line 37, chunk 7, bank 30.'
@@ -65,13 +77,31 @@ def element_line(
     return FirstLine(filled(_ELEMENT, facts))
 
 
-def bits_of_byte(first_bit: int, element_bits: int) -> tuple[int, int] | None:
-    """The first and last bit of an element that shares its byte, counted from that byte on; None for whole bytes.
+def layout_line(layout: Layout, element: tuple[int, int] | None) -> FirstLine:
+    """Where one element of a layout is stored, or how all of them are."""
+    if element is not None:
+        first_bit = int(layout.bit_modes.at(*element)) % layout.unit_bits
+        return element_line(element, layout.address(*element), bits=shared_bits(first_bit, layout.element_bits))
+    return make_line(
+        "{shape: x } elements of {bits:bit} take {size_bytes:byte} from {start:#x}: element ({names:, }) lies at {c}.",
+        shape=layout.shape,
+        bits=layout.element_bits,
+        size_bytes=layout.size_bytes,
+        start=layout.start,
+        names=("mn", "k", "stage")[: len(layout.shape)],
+        c=layout.terms().c,
+    )
 
-    >>> bits_of_byte(4, element_bits=4), bits_of_byte(0, element_bits=16)
+
+def shared_bits(first_bit: int, element_bits: int, whole_bits: int = 8) -> tuple[int, int] | None:
+    """The first and last bit of an element that shares its byte (or register) with others; None if it fills it.
+
+    >>> shared_bits(4, element_bits=4), shared_bits(0, element_bits=16)
     ((4, 7), None)
+    >>> shared_bits(16, element_bits=16, whole_bits=32)
+    (16, 31)
     """
-    return (first_bit, first_bit + element_bits - 1) if element_bits < _BYTE_BITS else None
+    return (first_bit, first_bit + element_bits - 1) if element_bits < whole_bits else None
 
 
 def place_facts(address: int) -> Mapping[str, int]:
