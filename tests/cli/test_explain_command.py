@@ -10,10 +10,10 @@ from tilescope.cli import run
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.questions import topic_questions
-from tilescope.questions.topic import folded
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS
+from tilescope.symptoms.topic import fold_name
 from tilescope.tensor_map import field_topics
 from tilescope.tensor_map.replacement import REPLACE
 from tilescope.value import Value
@@ -107,13 +107,13 @@ def test_words_need_no_quotes(capsys):
 
 def test_no_spelling_means_two_things():
     others = [name for group, names in topic_questions.index().groups if group != "causes" for name in names]
-    spelled = [folded(alias) for alias, _ in SPELLINGS] + [folded(name) for name in others]
+    spelled = [fold_name(alias) for alias, _ in SPELLINGS] + [fold_name(name) for name in others]
     assert len(spelled) == len(set(spelled))
 
 
 def test_a_cause_that_is_spelled_like_a_term_says_what_the_term_means():
-    terms = {folded(spelling): term for term in TERMS for spelling in (term.name, *term.aliases)}
-    shared = {name: terms[folded(name)] for name in CAUSE if folded(name) in terms}
+    terms = {fold_name(spelling): term for term in TERMS for spelling in (term.name, *term.aliases)}
+    shared = {name: terms[fold_name(name)] for name in CAUSE if fold_name(name) in terms}
     assert {"parity", "base-offset", "lane-quarter"} <= set(shared)
     for name, term in shared.items():
         assert CAUSE[name].term == term.name, name

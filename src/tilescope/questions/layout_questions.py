@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tilescope.notation import (
     parse_layout_or_modes,
     parse_modes,
 )
+from tilescope.notation.every_notation import EveryNotation
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, layout_line, make_line, refusal_line
 from tilescope.questions.page import Leads, PageForm, address
@@ -81,15 +81,6 @@ def comparison_facts(layout: Layout, other: Layout) -> dict[str, object]:
     require_one_tile(layout, other)
     first = layout.first_difference(other)
     return {"other": other.to_dict(), "first_difference": None if first is None else list(first)}
-
-
-class EveryNotation(NamedTuple):
-    """A layout as every notation writes it, or why one has no text for it."""
-
-    written: str  # the text that was asked about
-    texts: Mapping[str, str]  # by the name of the notation
-    assumption: str  # what the text left unsaid; empty: nothing
-    lacking: tuple[str, ...] = ()  # notations that have no text for it
 
 
 def convert_answer(asked: Asked) -> Answer:

@@ -24,10 +24,10 @@ from tilescope.questions.call import Call
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
-from tilescope.questions.topic import Topic
 from tilescope.questions.topic_questions import EXPLAIN, find, summarize_topic
 from tilescope.rule import ARGUMENT_TYPE, Rule
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
+from tilescope.symptoms.topic import Topic
 from tilescope.tensor_map import TensorMap
 
 _ALSO_SHOWN = 3  # other symptoms

@@ -31,12 +31,12 @@ from tilescope.questions.term_topics import (
     likely_term,
     term_topic,
 )
-from tilescope.questions.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, folded
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import filled, first_sentence, shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
 from tilescope.symptoms.line_arithmetic import numbers_read
+from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
 from tilescope.tensor_map import field_topics
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -136,9 +136,9 @@ def _may_be_a_name(name: str) -> bool:
 
 def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
-    spelled = {folded(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
-    spelled |= {folded(topic): topic for topic in names()}
-    wanted = folded(name)[:80]
+    spelled = {fold_name(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
+    spelled |= {fold_name(topic): topic for topic in names()}
+    wanted = fold_name(name)[:80]
     near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
     return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
 
@@ -155,12 +155,12 @@ def _rule_as_written(name: str) -> Rule | None:
 
 def _rule(name: str) -> Rule | None:
     """The rule of that name, with whatever stands between its words."""
-    return _rules_by_spelling().get(folded(name)) if len(name.split()) <= _RULE_WORDS else None
+    return _rules_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
 
 
 @cache
 def _rules_by_spelling() -> dict[str, Rule]:
-    return {folded(name): rule for name, rule in RULES.items()}
+    return {fold_name(name): rule for name, rule in RULES.items()}
 
 
 def _symptom(name: str) -> Diagnosis | None:
@@ -177,7 +177,7 @@ def _cause(name: str) -> Topic | None:
         return None
     if not cause.term:
         return Topic(cause.name, "causes", cause.mechanism, facts=_cause_facts(cause))
-    term = TERM_BY_SPELLING[folded(cause.term)]
+    term = TERM_BY_SPELLING[fold_name(cause.term)]
     see = tuple(word for word in (term.name, *term.see) if word != cause.name)
     return Topic(cause.name, "causes", term.meaning, see, _cause_facts(cause))
 

@@ -1,6 +1,6 @@
 """From a sentence somebody typed to the symptoms and causes it names.
 
-    "my kernel is stuck in try_wait"  →  {hang, try, wait}       words that mean the same are folded (words.py)
+    "my kernel is stuck in try_wait"  →  {hang, try, wait}       words that mean the same are folded (word_forms.py)
     phrase "hang try wait"            →  all its words are there: this symptom, three words strong
     "715: cute.printf after dealloc"  →  the symptom of 715, and of its causes first the one whose phrase is there
 
@@ -10,7 +10,7 @@ no phrase fits whole, what shares its rare words is offered (nearest.py), never 
 An error code goes before words: "Failed to initialize the TMA descriptor 801" is 801, and no symptom of another code is it,
 however well its phrases fit. The number of an Xid line, which only the driver's log has, goes before words too.
 
-Numbers of the question are read (arithmetic.py): "Required: 131072, Hardware limit: 101376" says how many stages fit.
+Numbers of the question are read (line_arithmetic.py): "Required: 131072, Hardware limit: 101376" says how many stages fit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _PRINTED_WEIGHT = 1.5  # … and one that stands for what one kind of program prints
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
-_NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
+_NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (word_forms.py)
 _NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well

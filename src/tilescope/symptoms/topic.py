@@ -44,6 +44,6 @@ class NearestTopics(Value):
     advice: str = ""  # what to do instead
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name without case, and without what people put between words."""
     return re.sub(r"[\s_\-]+", " ", name.strip().casefold())
