@@ -20,10 +20,10 @@ from itertools import groupby
 from string import ascii_letters, digits
 from typing import NamedTuple
 
-from tilescope.view.drawing_parts import Table
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.number_span import extent, number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
+from tilescope.view.table import Table
 
 _KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
 _BYTES_PER_ROW = 16

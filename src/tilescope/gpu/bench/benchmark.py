@@ -26,7 +26,8 @@ from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.rule import rule
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 SAVED_TOPICS = rule(
     "bench-save",

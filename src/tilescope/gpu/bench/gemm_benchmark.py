@@ -30,7 +30,8 @@ from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 REPLAYS = 15
 _LOW_BATCH_ROWS = 128  # m of a product that is bound by its weights

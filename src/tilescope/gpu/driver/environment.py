@@ -24,7 +24,8 @@ from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import listed
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 _REQUIRED_PACKAGES = ("numpy", "ml-dtypes", "click", "rich", "jinja2", "platformdirs")
 _OTHER_PACKAGES = ("triton", "torch")  # that users run tilescope beside

@@ -33,7 +33,8 @@ from tilescope.rule import rule
 from tilescope.sentence import counted, shortened
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 _SOURCE = "tilescope verify; a capture is a file, so no example runs"
 CAPTURE_FORMAT = rule(
