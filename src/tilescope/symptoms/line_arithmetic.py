@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from tilescope.arch import ARCH, KIB, Arch
+from tilescope.arithmetic import ceil_div
 from tilescope.sentence import counted, listed
 from tilescope.symptoms.toolkits import target_sentences, version_sentences
 
@@ -315,7 +316,7 @@ def _boxes(text: str) -> Iterator[str]:
     for axis, written in _BOX.findall(text)[:2]:
         extent = int(written)
         if extent > _MOST_BOX_ELEMENTS:
-            copies = -(-extent // _MOST_BOX_ELEMENTS)
+            copies = ceil_div(extent, _MOST_BOX_ELEMENTS)
             named = f"box[{axis}] = {extent}" if axis else f"A box of {extent} elements"
             yield f"{named} is more than 256, the most in any dimension: {copies} copies of at most 256."
 
@@ -329,7 +330,7 @@ def _spans(text: str) -> Iterator[str]:
     span_bytes = int(span[1] or span[2])
     row_bytes = int(row[1])
     if row_bytes > span_bytes:
-        boxes = -(-row_bytes // span_bytes)
+        boxes = ceil_div(row_bytes, span_bytes)
         yield (
             f"A box row of {row_bytes} bytes is wider than the span of swizzle {span_bytes}B: take {boxes} boxes of at most "
             f"{span_bytes} bytes."

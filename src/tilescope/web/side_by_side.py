@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, get_args
 
+from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.answer_differences import differences
 from tilescope.view.drawing import Drawing
-from tilescope.view.figure import Labelled, Pin, pinned
-from tilescope.web.form import Form
+from tilescope.view.figure import Ground, Labelled, Pin, figure_svg, has_figure, pinned
+from tilescope.web.form import FIGURE, PAGE_QUERY, Form
 from tilescope.web.sheet import Sheet
+
+NO_FIGURE = PAGE_QUERY.worded(
+    argument=FIGURE,
+    found="the page {page} with these fields has no figure",
+    limit="a figure is saved from a page that draws one",
+    fix="Leave `figure` out: the whole drawing has its tables.",
+)
 
 
 class Comparison(NamedTuple):
@@ -72,3 +80,19 @@ def saved_json(form: Form) -> str:
     compared = Comparison.of(Sheet.of(form))
     assert compared is not None
     return compared.json()
+
+
+def page_figure(form: Form, ground: str) -> str:
+    """The figures of a page, or of both its states, with the pinned cell marked."""
+    grounds: tuple[Ground, ...] = get_args(Ground)
+    chosen = next((name for name in grounds if name == ground), None)
+    if chosen is None:
+        raise RuleError([unknown_name("ground", FIGURE, ground[:80], grounds)])
+    sheet = Sheet.of(form)
+    compared = Comparison.of(sheet)
+    drawings = [Labelled("", sheet.drawing)]
+    if compared is not None:
+        drawings = [Labelled("Left", compared.left.drawing), Labelled("Right", compared.right.drawing)]
+    if not any(has_figure(drawing) for _, drawing in drawings):
+        raise NO_FIGURE.error(page=form.page.name)
+    return figure_svg(drawings, ground=chosen, pin=pin_of(form))
