@@ -10,7 +10,7 @@ from cuda.bindings import driver, runtime
 from tilescope.cli import run
 from tilescope.cuda_error import CUDA_ERROR, codes_in, unknown_names_in
 from tilescope.errors import RuleError
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 from tilescope.symptoms import diagnose
 
 DRIVER = {int(error): error.name for error in driver.CUresult}
@@ -56,7 +56,7 @@ def test_numbers_and_names_are_those_of_the_headers(header, enum, column, least)
 
 
 def first_symptom(question):
-    return topics.find(question).symptoms[0]
+    return topic_questions.find(question).symptoms[0]
 
 
 @pytest.mark.parametrize("number", sorted({*DRIVER, *RUNTIME}))
@@ -117,7 +117,7 @@ def test_an_unknown_code_is_called_unknown(line, code, capsys):
 def test_an_unknown_name_is_called_unknown_with_the_nearest():
     assert unknown_names_in("CUDA_ERROR_NOT_SUPPORTED cudaError_t cudaErrorNotSuported") == ("cudaErrorNotSuported",)
     with pytest.raises(RuleError, match="Did you mean cudaErrorIllegalAddress"):
-        topics.find("cudaErrorIllegalAdres123")
+        topic_questions.find("cudaErrorIllegalAdres123")
 
 
 @pytest.mark.parametrize(

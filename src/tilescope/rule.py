@@ -85,7 +85,7 @@ _ROW_MODULES = (
     "gpu.watch.watch_call",
     "web.pages",
     "cli.map_source",
-    "cli.serve",
+    "cli.serve_command",
 )
 
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -59,9 +59,10 @@ _DEFINING_MODULES = (
     "gpu.bench.gemm_benchmark",
     "gpu.verify.verification",
     "gpu.watch.watch_text",
-    "questions.decoding",
-    "questions.topics",
+    "questions.decode_questions",
+    "symptoms.topic",
 )
+_RENDERER_MODULE = "tilescope.view"
 # Keys of plain data that a command adds beside a value's own: the version of the format, its answer in a sentence, what to
 # do where it is no, and further facts. from_dict passes them over.
 VERSION = "version"
@@ -191,17 +192,14 @@ class Value:
 
     def text(self) -> str:
         """The value drawn with characters, without colour."""
-        from tilescope import view
-
-        return view.text(self)
+        return _renderer().text(self)
 
     def svg(self) -> str:
         """The value drawn as a standalone SVG document."""
-        from tilescope import view
-
-        drawn = view.svg(self)
+        renderer = _renderer()
+        drawn = renderer.svg(self)
         if drawn is None:
-            raise view.DRAWING.error(kind=self.kind)
+            raise renderer.no_drawing(self)
         return drawn
 
     def html(self) -> str:
@@ -209,17 +207,34 @@ class Value:
 
         What belongs together lights up under the mouse, and a slider steps through the drawing, where there are steps.
         """
-        from tilescope import view
-
-        drawn = view.html(self)
+        renderer = _renderer()
+        drawn = renderer.html(self)
         if drawn is None:
-            raise view.DRAWING.error(kind=self.kind)
+            raise renderer.no_drawing(self)
         return drawn
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        from tilescope import view
+        pictures = _renderer().notebook_pictures(self) or {"text/html": fields_table(self)}
+        return {"text/plain": repr(self)} | pictures
 
-        return {"text/plain": repr(self)} | (view.notebook_pictures(self) or {"text/html": fields_table(self)})
+
+class _Renderer(Protocol):
+    """The functions by which a value draws itself; `tilescope.view` has them."""
+
+    def text(self, value: Value, /) -> str: ...
+
+    def svg(self, value: Value, /) -> str | None: ...
+
+    def html(self, value: Value, /) -> str | None: ...
+
+    def notebook_pictures(self, value: Value, /) -> dict[str, str]: ...
+
+    def no_drawing(self, value: Value, /) -> RuleError: ...
+
+
+def _renderer() -> _Renderer:
+    """The package that draws values. It imports this module, so it is loaded by name when the first value is drawn."""
+    return cast("_Renderer", import_module(_RENDERER_MODULE))
 
 
 def fields_table(value: Value) -> str:

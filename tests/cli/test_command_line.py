@@ -10,11 +10,11 @@ import pytest
 
 import tilescope.cli
 from tilescope import __version__
-from tilescope.cli import COMMANDS, OWN_MODULES, run, watch
+from tilescope.cli import COMMANDS, OWN_MODULES, run, watch_command
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 from tilescope.gpu.verify.suites import SUITE_NAMES
 from tilescope.pipeline.toml_text import template_names
-from tilescope.questions import swizzles
+from tilescope.questions import swizzle_questions
 from tilescope.questions.refusal import OF_INPUT
 from tilescope.rule import RULES
 
@@ -36,7 +36,7 @@ def failing(monkeypatch):
         def named(_):
             raise error
 
-        monkeypatch.setattr(swizzles, "Swizzle", type("Swizzle", (), {"named": staticmethod(named)}))
+        monkeypatch.setattr(swizzle_questions, "Swizzle", type("Swizzle", (), {"named": staticmethod(named)}))
         return run(["swizzle", "128B"])
 
     return fail_with
@@ -173,8 +173,8 @@ def test_a_mistake_of_its_own_is_one_sentence(failing, capsys, monkeypatch, erro
 
 def test_a_command_decides_its_status(monkeypatch, capsys):
     monkeypatch.setitem(COMMANDS, "refuse", "Says no.")
-    monkeypatch.setitem(OWN_MODULES, "refuse", "watch")
-    monkeypatch.setattr(watch, "COMMANDS", [click.Command("refuse", callback=lambda: 1)])
+    monkeypatch.setitem(OWN_MODULES, "refuse", "watch_command")
+    monkeypatch.setattr(watch_command, "COMMANDS", [click.Command("refuse", callback=lambda: 1)])
     assert run(["refuse"]) == 1
     assert capsys.readouterr().err == ""
 
@@ -214,8 +214,8 @@ def test_a_shell_can_ask_for_completions():
 def test_the_commands_import_neither_rich_nor_each_other():
     code = (
         "import sys; from tilescope.cli import run; run(['swizzle', '128B'])\n"
-        "names = [name for name in ('rich', 'tilescope.questions.topics', 'tilescope.planner', 'tilescope.tma') if name in sys.modules]\n"
-        "print(names, file=sys.stderr)"
+        "unwanted = ('rich', 'tilescope.questions.topic_questions', 'tilescope.planner', 'tilescope.tma')\n"
+        "print([name for name in unwanted if name in sys.modules], file=sys.stderr)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stderr == "[]\n"

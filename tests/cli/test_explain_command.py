@@ -9,16 +9,16 @@ from tilescope.arch import ARCH
 from tilescope.cli import run
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
-from tilescope.questions import topics
-from tilescope.questions.topic import folded
+from tilescope.questions import topic_questions
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS
+from tilescope.symptoms.topic import fold_name
 from tilescope.tensor_map import field_topics
 from tilescope.tensor_map.replacement import REPLACE
 from tilescope.value import Value
 
-NAMES = [name for _, names in topics.index().groups for name in names]
+NAMES = [name for _, names in topic_questions.index().groups for name in names]
 SPELLINGS = [(alias, term.name) for term in TERMS for alias in term.aliases]
 
 
@@ -48,7 +48,7 @@ def test_every_topic_listed_is_found_by_its_name(name, capsys):
 
 @pytest.mark.parametrize(("alias", "name"), SPELLINGS)
 def test_other_spellings_lead_to_the_same_topic(alias, name):
-    assert topics.find(alias).name == name
+    assert topic_questions.find(alias).name == name
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_other_spellings_lead_to_the_same_topic(alias, name):
     ],
 )
 def test_case_and_separators_do_not_matter(spelled, name):
-    assert topics.find(spelled).name == name
+    assert topic_questions.find(spelled).name == name
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_case_and_separators_do_not_matter(spelled, name):
     ],
 )
 def test_the_arguments_of_the_driver_lead_to_their_fields(argument, field):
-    assert topics.find(argument).name == f"field {field}"
+    assert topic_questions.find(argument).name == f"field {field}"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_arguments_of_the_driver_lead_to_their_fields(argument, field):
     ],
 )
 def test_other_arguments_of_the_driver_are_terms(argument, term):
-    assert topics.find(argument).name == term
+    assert topic_questions.find(argument).name == term
 
 
 def test_words_need_no_quotes(capsys):
@@ -106,25 +106,25 @@ def test_words_need_no_quotes(capsys):
 
 
 def test_no_spelling_means_two_things():
-    others = [name for group, names in topics.index().groups if group != "causes" for name in names]
-    spelled = [folded(alias) for alias, _ in SPELLINGS] + [folded(name) for name in others]
+    others = [name for group, names in topic_questions.index().groups if group != "causes" for name in names]
+    spelled = [fold_name(alias) for alias, _ in SPELLINGS] + [fold_name(name) for name in others]
     assert len(spelled) == len(set(spelled))
 
 
 def test_a_cause_that_is_spelled_like_a_term_says_what_the_term_means():
-    terms = {folded(spelling): term for term in TERMS for spelling in (term.name, *term.aliases)}
-    shared = {name: terms[folded(name)] for name in CAUSE if folded(name) in terms}
+    terms = {fold_name(spelling): term for term in TERMS for spelling in (term.name, *term.aliases)}
+    shared = {name: terms[fold_name(name)] for name in CAUSE if fold_name(name) in terms}
     assert {"parity", "base-offset", "lane-quarter"} <= set(shared)
     for name, term in shared.items():
         assert CAUSE[name].term == term.name, name
-        assert topics.find(name).meaning == term.meaning
-        assert dict(topics.find(name).facts)["as a cause"] == CAUSE[name].mechanism
+        assert topic_questions.find(name).meaning == term.meaning
+        assert dict(topic_questions.find(name).facts)["as a cause"] == CAUSE[name].mechanism
 
 
 def test_what_to_read_next_exists():
     for name in NAMES:
-        for other in getattr(topics.find(name), "see", ()):  # rules have none
-            assert topics.find(other).name == other
+        for other in getattr(topic_questions.find(name), "see", ()):  # rules have none
+            assert topic_questions.find(other).name == other
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_an_empty_stdin_is_said_so(capsys, monkeypatch):
 def test_json_gives_the_topic_back(name, capsys):
     assert run(["explain", *([name] if name else []), "--json"]) == 0
     found = Value.from_dict(json.loads(capsys.readouterr().out))
-    assert found == (topics.find(name) if name else topics.index())
+    assert found == (topic_questions.find(name) if name else topic_questions.index())
 
 
 @pytest.mark.parametrize("row", SWIZZLE.values(), ids=str)
 def test_a_mode_says_its_limits(row):
-    said = topics.find(row.name).meaning
+    said = topic_questions.find(row.name).meaning
     assert all(name in said for name in row.architectures)
     assert row.basis in said
     if row.span_bytes:
@@ -191,7 +191,7 @@ def test_a_mode_says_its_limits(row):
 
 @pytest.mark.parametrize("row", DATA_TYPE.values(), ids=lambda row: row.name)
 def test_a_data_type_says_how_it_travels(row):
-    said = topics.find(row.name).meaning
+    said = topic_questions.find(row.name).meaning
     assert f" of {row.bits} bit" in said
     assert f"`.{row.ptx}`" in said
     if row.driver_code is None:
@@ -203,7 +203,7 @@ def test_a_data_type_says_how_it_travels(row):
 
 @pytest.mark.parametrize("row", ARCH.values(), ids=lambda row: row.name)
 def test_an_architecture_says_what_it_has(row):
-    said = topics.find(row.name).meaning
+    said = topic_questions.find(row.name).meaning
     for feature in row.features:
         listed = f" {feature.replace('_', ' ')}"
         assert (listed + "," in said or listed + "." in said) == row.has(feature), feature
@@ -213,13 +213,14 @@ def test_an_architecture_says_what_it_has(row):
 def test_numbers_in_the_glossary_are_those_of_the_tables():
     for name, span in (("32B", 32), ("64B", 64), ("96B", 96), ("128B", 128)):
         assert SWIZZLE[name].span_bytes == span
-    said = topics.find("period").meaning
+    said = topic_questions.find("period").meaning
     assert "2 for 32B, 4 for 64B, 8 for 128B" in said
     assert [SWIZZLE[name].period_lines for name in ("32B", "64B", "128B")] == [2, 4, 8]
     assert "256, 512 and 1024 bytes" in said
     assert [SWIZZLE[name].repeat_bytes for name in ("32B", "64B", "128B")] == [256, 512, 1024]
     assert (
-        "128B is 1 in bits 62-63 for wgmma and 2 in bits 61-63 for tcgen05" in topics.find("matrix descriptor").meaning
+        "128B is 1 in bits 62-63 for wgmma and 2 in bits 61-63 for tcgen05"
+        in topic_questions.find("matrix descriptor").meaning
     )
     assert (SWIZZLE["128B"].wgmma_code, SWIZZLE["128B"].tcgen05_code) == (1, 2)
     assert [name for name, row in ARCH.items() if row.has("tcgen05")] == ["sm_100", "sm_103", "sm_110"]
@@ -227,4 +228,4 @@ def test_numbers_in_the_glossary_are_those_of_the_tables():
 
 def test_an_unknown_topic_is_a_rule_error():
     with pytest.raises(RuleError):
-        topics.find("nonsense of some length")
+        topic_questions.find("nonsense of some length")

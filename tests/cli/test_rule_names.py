@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import tilescope
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 from tilescope.rule import RULES
 
 # Rules about files, ports, cards and tilescope itself, which no expression breaks: their sources say why.
@@ -26,9 +26,9 @@ BARE_NAME = re.compile(r"(?<!\.)\b(?:Violation|broken)\(\s*f?\"")
 
 
 def test_every_rule_is_explained():
-    listed = dict(topics.index().groups)["rules"]
+    listed = dict(topic_questions.index().groups)["rules"]
     assert set(listed) == set(RULES)
-    assert all(topics.find(name) is row for name, row in RULES.items())
+    assert all(topic_questions.find(name) is row for name, row in RULES.items())
 
 
 def test_no_violation_is_made_from_a_bare_name():

@@ -7,8 +7,8 @@ import pytest
 import tilescope as ts
 from tilescope.questions import MODULES, question_of
 from tilescope.questions.map_inputs import MAP_INPUTS
-from tilescope.questions.maps import CHECK
-from tilescope.questions.plans import PLAN
+from tilescope.questions.map_questions import CHECK
+from tilescope.questions.plan_questions import PLAN
 from tilescope.questions.question import READERS, Asked, defaults, flag
 
 QUESTIONS = [question_of(name) for name in MODULES]

@@ -11,10 +11,10 @@ import pytest
 from tilescope.arch import ARCH
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS, Diagnosis, diagnose
-from tilescope.symptoms.arithmetic import numbers_read
-from tilescope.symptoms.question import is_certain
+from tilescope.symptoms.line_arithmetic import numbers_read
+from tilescope.symptoms.symptom_diagnosis import is_certain
 
 LINES = [line.split("\t") for line in Path(__file__).with_name("pasted_lines.tsv").read_text("utf-8").splitlines()[1:]]
 WITH_NUMBERS = [
@@ -28,7 +28,7 @@ TITLES = {*CAUSE, *SYMPTOM, *(term.name for term in TERMS), *ARCH, "128B"}
 def answered_first(line):
     """The names of what answers a line first: a topic, or a symptom and its first cause."""
     try:
-        found = topics.find(line)
+        found = topic_questions.find(line)
     except RuleError:
         return set()
     if not isinstance(found, Diagnosis):
@@ -45,7 +45,7 @@ def test_the_right_cause_is_first_for_nine_of_ten_lines():
 @pytest.mark.parametrize(("line", "answer", "said"), [row[:3] for row in WITH_NUMBERS])
 def test_a_line_with_numbers_is_answered_first_and_with_its_numbers(line, answer, said):
     assert answer in answered_first(line)
-    found = topics.find(line)
+    found = topic_questions.find(line)
     told = " ".join((*found.arithmetic, *(symptom.note for symptom in found.symptoms[:1])))
     assert said == "-" or said in told
 
@@ -73,7 +73,7 @@ def test_no_line_is_refused_as_an_unknown_name():
     refused = []
     for line, _, _ in LINES:
         try:
-            topics.find(line)
+            topic_questions.find(line)
         except RuleError:
             refused.append(line)
     assert refused == []
@@ -283,7 +283,7 @@ def test_the_command_prints_the_arithmetic_above_the_causes(capsys):
     ],
 )
 def test_numbers_that_break_a_limit_of_maps_go_before_the_terms_around_them(typed, cause, said):
-    found = topics.find(typed)
+    found = topic_questions.find(typed)
     assert found.named[0].name == cause
     assert said in found.arithmetic[0]
 
@@ -300,7 +300,7 @@ def test_a_term_has_what_the_numbers_beside_it_come_to(capsys):
 
 
 def test_numbers_are_answered_where_the_words_beside_them_name_nothing():
-    told = topics.find("my pointer is 0x7f0000000008")
+    told = topic_questions.find("my pointer is 0x7f0000000008")
     assert "a multiple of 8, not of 16" in told.arithmetic[0]
 
 
@@ -308,15 +308,15 @@ def test_numbers_are_answered_where_the_words_beside_them_name_nothing():
     ("number", "error", "arch"), [("100", "NO_DEVICE", "sm_100"), ("101", "INVALID_DEVICE", "sm_101")]
 )
 def test_a_bare_number_is_the_error_before_the_architecture(number, error, arch):
-    told = topics.find(number)
+    told = topic_questions.find(number)
     assert error in told.symptoms[0].name
     assert told.rival == arch
-    assert topics.find(arch).name == arch
+    assert topic_questions.find(arch).name == arch
 
 
 def test_a_number_of_cublas_is_none_of_cuda():
     line = "!!!! kernel execution error. (batch: 60, m: 64, n: 1025, k: 1025, error: 14)"
-    assert topics.find(line).symptoms[0].name == "a status of cuBLAS or cuDNN"
+    assert topic_questions.find(line).symptoms[0].name == "a status of cuBLAS or cuDNN"
 
 
 @pytest.mark.parametrize(
@@ -366,8 +366,11 @@ def test_an_error_in_cudas_words_goes_before_what_stands_around_it(typed):
 
 def test_a_line_of_ptxas_that_no_phrase_has_is_about_the_instruction():
     line = "ptxas /tmp/tmpxft_0005-6_k.ptx, line 3617; error   : Vector type too large, exceeds 128 bit limit"
-    assert topics.find(line).symptoms[0].name == "ptxas: the instruction does not take these types, shapes or arguments"
+    assert (
+        topic_questions.find(line).symptoms[0].name
+        == "ptxas: the instruction does not take these types, shapes or arguments"
+    )
 
 
 def test_what_a_change_does_is_not_what_it_is_about():
-    assert topics.find("Update grouped gemm to use TLX TMA descriptors").name == "grouped GEMM"
+    assert topic_questions.find("Update grouped gemm to use TLX TMA descriptors").name == "grouped GEMM"

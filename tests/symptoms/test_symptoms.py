@@ -14,7 +14,7 @@ from tilescope.arch import ARCH
 from tilescope.cli import run
 from tilescope.mma import diagnosis, tmem_agreement
 from tilescope.mma.tmem_address import TMEM_COLUMNS
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 from tilescope.swizzle import Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 
@@ -108,7 +108,7 @@ def test_every_cause_is_a_symptoms_or_what_compatible_names():
 
 @pytest.mark.parametrize("name", sorted({*CAUSE, *get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}))
 def test_every_cause_that_is_printed_is_explained_by_its_name(name):
-    explained = topics.find(name)
+    explained = topic_questions.find(name)
     assert (explained.name, explained.group) == (name, "causes")
     facts = dict(explained.facts)
     assert CAUSE[name].mechanism in (explained.meaning, facts.get("as a cause"))
@@ -163,7 +163,7 @@ def test_tensor_memory_that_is_used_up_is_not_about_registers():
 
 
 def test_the_fence_of_maps_is_not_the_fence_of_tiles():
-    of_maps, of_tiles = topics.find("fence.proxy.tensormap"), topics.find("fence.proxy.async")
+    of_maps, of_tiles = topic_questions.find("fence.proxy.tensormap"), topic_questions.find("fence.proxy.async")
     assert of_maps.name != of_tiles.name
     assert "fence.proxy.tensormap" not in of_tiles.meaning
     assert "not fence.proxy.async" in of_maps.meaning
@@ -173,13 +173,13 @@ def test_the_fence_of_maps_is_not_the_fence_of_tiles():
 def test_no_answer_gives_scatter4_to_sm_120():
     assert not ARCH["sm_120"].has("scatter4")
     assert ARCH["sm_120"].has("gather4")
-    said = topics.find("scatter4").meaning
+    said = topic_questions.find("scatter4").meaning
     assert "sm_120 does not" in said
     for name in ("sm_100", "sm_103", "sm_110"):
         assert ARCH[name].has("scatter4")
         assert name in said
-    assert "scatter4" not in topics.find("sm_120").meaning
-    assert "scatter4 on sm_100, sm_103, sm_110." in topics.find("gather-arch").demand
+    assert "scatter4" not in topic_questions.find("sm_120").meaning
+    assert "scatter4 on sm_100, sm_103, sm_110." in topic_questions.find("gather-arch").demand
 
 
 def test_causes_that_are_named_in_notes_exist():

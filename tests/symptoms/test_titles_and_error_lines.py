@@ -22,13 +22,13 @@ import pytest
 
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import CAUSE, SEEN, SYMPTOM, TERMS, Diagnosis, question, words
-from tilescope.symptoms.question import question_words
+from tilescope.symptoms import CAUSE, SEEN, SYMPTOM, TERMS, Diagnosis, symptom_diagnosis, word_forms
 from tilescope.symptoms.ranking import closeness, is_about_a_fault
+from tilescope.symptoms.symptom_diagnosis import question_words
 from tilescope.symptoms.tables import table
-from tilescope.symptoms.words import SAME, folded, words_of
+from tilescope.symptoms.word_forms import SAME, folded, words_of
 
 TABLE = Path(__file__).with_name("titles_and_error_lines.tsv")
 LINES = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
@@ -50,7 +50,7 @@ TOGETHER = frozenset(table("words")["together"])  # words that stand for several
 def first_named(typed):
     """What an answer puts first: the first symptom and its first cause, or the topic; nothing where it knows nothing."""
     try:
-        found = topics.find(typed)
+        found = topic_questions.find(typed)
     except RuleError:
         return frozenset()
     if not isinstance(found, Diagnosis):
@@ -169,8 +169,8 @@ def test_a_word_of_its_own_is_no_misspelling(typed, no_word):
 def test_words_that_are_no_misspellings_are_like_a_known_word():
     """Others have no place in that list: they would be left as they are anyway."""
     listed = table("words")["unlike"]["words"].split()
-    known = {*question._weights(), *SAME}
-    alike = {word for word in listed if get_close_matches(folded(word), known, n=1, cutoff=words._ALIKE)}
+    known = {*symptom_diagnosis._weights(), *SAME}
+    alike = {word for word in listed if get_close_matches(folded(word), known, n=1, cutoff=word_forms._ALIKE)}
     assert set(listed) - alike == set()
 
 
@@ -226,18 +226,20 @@ def test_a_word_that_belongs_to_its_neighbour_says_nothing_far_from_it(phrase, t
     ],
 )
 def test_a_title_is_about_the_longest_name_that_it_spells(typed, name):
-    assert topics.find(typed).name == name
+    assert topic_questions.find(typed).name == name
 
 
 @pytest.mark.parametrize("typed", ["Add SM90 kernels", "[Bwd,Sm100] Add varlen", "SM90 FA4 compatibility"])
 def test_targets_alone_make_no_symptom_likely(typed):
-    found = topics.find(typed)
+    found = topic_questions.find(typed)
     assert found.symptoms == ()
     assert found.named[0].name == "architecture"
 
 
 def test_who_asks_for_a_difference_gets_the_first_of_the_two():
-    found = topics.find("Is the key difference between mbarrier and barrier their handling of producer-consumer count?")
+    found = topic_questions.find(
+        "Is the key difference between mbarrier and barrier their handling of producer-consumer count?"
+    )
     assert found.name == "mbarrier"
 
 
@@ -270,7 +272,7 @@ def test_a_fault_is_told_from_a_subject(typed, is_fault):
     ],
 )
 def test_the_subject_of_a_title_is_the_term_that_says_most(typed, name):
-    assert topics.find(typed).name == name
+    assert topic_questions.find(typed).name == name
 
 
 @pytest.mark.parametrize(
@@ -289,14 +291,14 @@ def test_the_subject_of_a_title_is_the_term_that_says_most(typed, name):
     ],
 )
 def test_a_title_is_about_its_subject(typed, name):
-    assert topics.find(typed).name == name
+    assert topic_questions.find(typed).name == name
 
 
 def test_a_cause_and_a_term_of_one_name_are_one_answer():
     """A fault gets the cause, a subject the term, and each page names the other."""
-    subject = topics.find("Add PDL to the fused norm and quantize kernels")
+    subject = topic_questions.find("Add PDL to the fused norm and quantize kernels")
     assert (subject.name, "dependent-launch" in subject.see) == ("dependent launch", True)
-    fault = topics.find("Fix missing PDL wait in the fused norm kernels")
+    fault = topic_questions.find("Fix missing PDL wait in the fused norm kernels")
     assert fault.named[0].name == "dependent-launch"
     assert 'tilescope explain "dependent launch"' in fault.text()
 
@@ -305,7 +307,7 @@ def test_a_cause_and_a_term_of_one_name_are_one_answer():
     "name", [name for name, cause in CAUSE.items() if cause.term.replace(" ", "-").lower() == name]
 )
 def test_the_term_of_a_causes_name_names_the_cause(name):
-    term = topics.find(CAUSE[name].term)
+    term = topic_questions.find(CAUSE[name].term)
     assert name in term.see or name == term.name
 
 
@@ -322,7 +324,7 @@ def test_the_term_of_a_causes_name_names_the_cause(name):
     ],
 )
 def test_what_is_slow_or_off_for_other_reasons_than_tma_has_its_cause(typed, cause):
-    assert topics.find(typed).causes[0].name == cause
+    assert topic_questions.find(typed).causes[0].name == cause
 
 
 def test_where_two_topics_fit_the_first_line_names_both(capsys):
@@ -336,10 +338,10 @@ def test_where_one_topic_fits_the_first_line_names_it_alone(capsys):
 
 
 def test_a_title_with_nothing_but_a_card_asks_what_the_card_can_do():
-    assert topics.find("[TEST] Enable Blackwell CI node").named[0].name == "architecture"
+    assert topic_questions.find("[TEST] Enable Blackwell CI node").named[0].name == "architecture"
 
 
 def test_explanations_come_back_as_they_were_with_their_rival():
-    found = topics.find("fix TMA load with multicast.")
+    found = topic_questions.find("fix TMA load with multicast.")
     assert found.rival == "multicast"
-    assert topics.Topic.from_dict(found.to_dict()) == found
+    assert topic_questions.Topic.from_dict(found.to_dict()) == found

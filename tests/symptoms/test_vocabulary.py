@@ -11,8 +11,7 @@ from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.questions import topics
-from tilescope.questions.first_lines.topics import of_topic
+from tilescope.questions import topic_questions
 from tilescope.symptoms import CAUSE, TERMS, diagnose
 
 FEWEST_WORDS_SAID = 5  # of a first line that stands alone
@@ -186,14 +185,14 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("word", "topic"), (WORDS | GENERAL_WORDS).items())
 def test_a_word_leads_to_its_topic(word, topic):
-    assert topics.find(word).name == topic
+    assert topic_questions.find(word).name == topic
 
 
 @pytest.mark.parametrize(
     "word", ["PipelineTmaAsync", "elect_one", "NamedBarrier", "StageCountAuto", "fence.proxy.alias", "warp_specialize"]
 )
 def test_a_question_for_the_meaning_leads_to_the_topic(word):
-    assert topics.find(f"what is {word}").name == WORDS[word]
+    assert topic_questions.find(f"what is {word}").name == WORDS[word]
 
 
 @pytest.mark.parametrize(("sentence", "cause"), SENTENCES.items())
@@ -225,7 +224,7 @@ def test_topics_of_cutlass_triton_and_ptx_say_where_they_stand():
         "zero stride",
         "tensormap fence",
     }:
-        assert any(source in topics.find(name).meaning for source in sources), name
+        assert any(source in topic_questions.find(name).meaning for source in sources), name
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_topics_of_cutlass_triton_and_ptx_say_where_they_stand():
     ],
 )
 def test_the_object_of_a_map_has_one_topic_that_leads_to_each_cause(said, cause):
-    meaning = topics.find("object hygiene").meaning
+    meaning = topic_questions.find("object hygiene").meaning
     assert said in meaning
     assert f"({cause})" in meaning
     assert CAUSE[cause].command
@@ -272,16 +271,16 @@ def test_losses_by_promotion_are_those_of_the_measured_rates():
 def test_two_consumers_are_needed_for_the_registers_of_a_tile():
     registers = 128 * 256 // 128  # f32 accumulators of one warpgroup's 128 threads
     assert registers > 255
-    assert f"{registers} registers a thread" in topics.find("cooperative").meaning
-    assert f"two warpgroups hold {registers // 2} each" in topics.find("cooperative").meaning
+    assert f"{registers} registers a thread" in topic_questions.find("cooperative").meaning
+    assert f"two warpgroups hold {registers // 2} each" in topic_questions.find("cooperative").meaning
 
 
 def test_stages_of_stage_count_auto_are_counted_as_cutlass_does():
     capacity = ARCH["sm_90"].smem_per_block_bytes
-    assert f"{capacity:,} bytes for sm_90" in topics.find("StageCountAuto").meaning
-    assert f"{ARCH['sm_120'].smem_per_block_bytes:,} for sm_120" in topics.find("StageCountAuto").meaning.replace(
-        "\n", " "
-    )
+    assert f"{capacity:,} bytes for sm_90" in topic_questions.find("StageCountAuto").meaning
+    assert f"{ARCH['sm_120'].smem_per_block_bytes:,} for sm_120" in topic_questions.find(
+        "StageCountAuto"
+    ).meaning.replace("\n", " ")
     stage_bytes = (128 * 64 + 256 * 64) * 2 + 16
     assert capacity // stage_bytes == ts.plan_gemm(4096, 4096, 4096, "bf16", tile=(128, 256, 64)).stages
 
@@ -291,13 +290,13 @@ def test_consumer_arrivals_of_two_warpgroups_are_eight():
     pipeline = ts.plan_pipeline(plan, stages=4, consumers=2, arrivals="warp")
     (empty,) = [barrier for barrier in pipeline.barriers if barrier.name == "empty"]
     assert empty.count == 8
-    assert "8 for two warpgroups without a cluster" in topics.find("CooperativeGroup").meaning
+    assert "8 for two warpgroups without a cluster" in topic_questions.find("CooperativeGroup").meaning
 
 
 def test_a_part_of_96_columns_is_no_whole_span_of_128_bytes():
     assert 96 * 2 % 128
     assert ts.plan((96, 64), "bf16", major="MN").best.swizzle.name == "64B"
-    assert "64B here" in topics.find("warp tile").meaning
+    assert "64B here" in topic_questions.find("warp tile").meaning
 
 
 def test_the_names_of_a_swizzle_are_one_address_map():
@@ -323,12 +322,14 @@ def test_the_8x4_topic_has_the_formula_of_the_layout():
     along = scales.atoms[1]
     for i, b in [(0, 0), (5, 6), (32, 63), (17, 3)]:
         assert (i // 8 * along + b // 4) * 32 + i % 8 * 4 + b % 4 == scales.offset(i, b)
-    assert "(i/8 * atoms along k + b/4) * 32 + (i mod 8) * 4 + b mod 4" in " ".join(topics.find("8x4").meaning.split())
+    assert "(i/8 * atoms along k + b/4) * 32 + (i mod 8) * 4 + b mod 4" in " ".join(
+        topic_questions.find("8x4").meaning.split()
+    )
 
 
 @pytest.mark.parametrize("name", ["sm_107", "sm_107a", "SM107f", "10.7", "Rubin"])
 def test_sm_107_is_explained_by_the_documents_and_refused_elsewhere(name):
-    said = topics.find("sm_107").meaning
+    said = topic_questions.find("sm_107").meaning
     assert "327 KB a block" in said
     assert "576 columns of tensor memory" in " ".join(said.split())
     assert "Documented, not measured" in said
@@ -346,7 +347,7 @@ def test_a_check_for_sm_107_is_refused_with_a_sentence(capsys):
 
 @pytest.mark.parametrize("term", TERMS, ids=lambda term: term.name)
 def test_the_first_line_of_a_term_is_one_sentence_that_says_something(term):
-    first = of_topic(topics.find(term.name)).sentence
+    first = topic_questions.summarize_topic(topic_questions.find(term.name)).sentence
     said = first.removeprefix(f"{term.name}: ")
     assert re.search(r"(?<!e\.g)\. ", said) is None, first  # "… (wgmma, ldmatrix). producer_acquire waits …" were two
     assert len(said.split()) >= FEWEST_WORDS_SAID, first  # "Two things."

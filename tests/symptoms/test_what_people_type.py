@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.questions import topics
+from tilescope.questions import topic_questions
 
 TABLE = Path(__file__).with_name("what_people_type.tsv")
 TYPED = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
@@ -25,24 +25,24 @@ def of_kind(kind):
 
 @pytest.mark.parametrize(("typed", "symptom"), of_kind("symptom"))
 def test_what_people_see_leads_to_its_symptom(typed, symptom):
-    assert topics.find(typed).symptoms[0].name == symptom
+    assert topic_questions.find(typed).symptoms[0].name == symptom
 
 
 @pytest.mark.parametrize(("typed", "term"), of_kind("term"))
 def test_words_of_the_trade_lead_to_their_term(typed, term):
-    assert topics.find(typed).name == term
+    assert topic_questions.find(typed).name == term
 
 
 @pytest.mark.parametrize("typed", [typed for typed, _ in of_kind("list")])
 def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
     with pytest.raises(RuleError) as refused:
-        topics.find(typed)
+        topic_questions.find(typed)
     assert refused.value.violations[0].fix == "`tilescope explain` lists what can be explained."
 
 
 @pytest.mark.parametrize(("typed", "near"), of_kind("near"))
 def test_a_sentence_that_names_nothing_leads_to_what_is_near(typed, near):
-    found = topics.find(typed)
+    found = topic_questions.find(typed)
     assert not found.is_known
     assert near in found.nearest
 
@@ -76,11 +76,11 @@ def test_a_long_log_is_read_at_both_ends():
     log = "INFO starting worker 7 with config a=1\n" * 20_000
     error = "RuntimeError: CUDA error: misaligned address\n"
     for text in (error + log, log + error):
-        assert topics.find(text).symptoms[0].name == "misaligned address (716)"
+        assert topic_questions.find(text).symptoms[0].name == "misaligned address (716)"
 
 
 @settings(max_examples=30)
 @given(st.text(max_size=300))
 def test_any_text_is_explained_or_refused(text):
     with suppress(RuleError):
-        topics.find(text)
+        topic_questions.find(text)

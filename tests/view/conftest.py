@@ -32,9 +32,10 @@ from tilescope import (
 from tilescope.mma.scale_lanes import ScaleLanes
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Beside, Entry, Legend
 from tilescope.view.grid import Cell, Grid, Header, Row, Tier
-from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.ruler import BitField, BitRuler
+from tilescope.view.table import Table
 
 SVG = "{http://www.w3.org/2000/svg}"
 DEJAVU = {  # widths of DejaVu Sans in thousandths of the font size

@@ -9,8 +9,8 @@ from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
 from tilescope.mma.fragment import fragment
 from tilescope.swizzle import SWIZZLE
 from tilescope.view.drawing import Beside, Drawing, Table
+from tilescope.view.drawing_parts import Entry, Legend
 from tilescope.view.grid import Cell, Grid, Row
-from tilescope.view.parts import Entry, Legend
 
 GRID = Grid("A grid", (), (Row((), (Cell("1"),)),))
 FACTS = Table({"size": "8 bytes"})

@@ -9,10 +9,11 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Beside
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Table
 from tilescope.view.svg_shapes import Area, framed
+from tilescope.view.table import Table
 
 SMALLEST_TEXT = 11  # pixels
 

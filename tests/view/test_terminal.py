@@ -5,10 +5,11 @@ import re
 import pytest
 
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Beside, Entry, Legend, pieces, words
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import CHUNK_COLOURS, ROLES
-from tilescope.view.parts import Beside, Entry, Legend, Table, pieces, words
 from tilescope.view.ruler import BitField, BitRuler
+from tilescope.view.table import Table
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -370,7 +370,7 @@ def _sample(page):
     ],
 )
 def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
-    monkeypatch.setattr("tilescope.questions.pipelines.simulate", None)
+    monkeypatch.setattr("tilescope.questions.pipeline_questions.simulate", None)
     answer = client.get("/pipeline", params=query)
     assert answer.status_code == 422
     assert sentence in answer.text

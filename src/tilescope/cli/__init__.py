@@ -70,12 +70,12 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
 }
 COMMANDS = {name: said for commands in COMMAND_GROUPS.values() for name, said in commands.items()}
 OWN_MODULES = {  # of the commands that are no question of questions/
-    "sweep": "sweep",
-    "encode": "encode",
-    "watch": "watch",
-    "serve": "serve",
-    "verify": "on_card",
-    "bench": "on_card",
+    "sweep": "sweep_command",
+    "encode": "encode_command",
+    "watch": "watch_command",
+    "serve": "serve_command",
+    "verify": "card_commands",
+    "bench": "card_commands",
 }
 _EXIT_STATUSES = {
     "0": "done",

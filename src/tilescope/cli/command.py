@@ -19,10 +19,10 @@ import click
 from tilescope import view
 from tilescope.cli.manual import ManualCommand
 from tilescope.names import nearest_name
+from tilescope.questions.first_line import FirstLine
 from tilescope.questions.question import (
     Answer,
     Asked,
-    FirstLine,
     Function,
     Input,
     MisuseError,

@@ -84,7 +84,7 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     """
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
-    from tilescope.questions.decoding import require_rows
+    from tilescope.questions.decode_questions import require_rows
     from tilescope.tensor_map.text.pasted import NoDescriptorError
 
     require_rows(asked)

@@ -7,10 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from tilescope.questions.call import Call
-from tilescope.questions.copies import DUMP, DUMPED_TILE, IDENTIFY, IDENTIFY_ADDRESS, TILE_SHAPE, identify_answer
-from tilescope.questions.inputs import TYPE
+from tilescope.questions.copy_questions import (
+    DUMP,
+    DUMPED_TILE,
+    IDENTIFY,
+    IDENTIFY_ADDRESS,
+    TILE_SHAPE,
+    identify_answer,
+)
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked
+from tilescope.questions.shared_inputs import TYPE
 from tilescope.swizzle import Swizzle
 from tilescope.tma import Identification
 from tilescope.tma.array_file import dump_bytes, tile_of

@@ -15,9 +15,9 @@ from dataclasses import replace
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
-from tilescope.questions.inputs import TYPE
 from tilescope.questions.page import address
 from tilescope.questions.question import Asked, Input, defaults, in_words, refuse
+from tilescope.questions.shared_inputs import TYPE
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapArguments, TensorMap, inspect_tensor_map
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from tilescope import written
 from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
+from tilescope.questions.first_line import NO_LINE, FirstLine
 from tilescope.questions.plain_argument import said_plainly
 from tilescope.rule import rule
 from tilescope.sentence import ArgumentSaid, shortened
@@ -324,16 +325,6 @@ class MadeFile(NamedTuple):
     made: Made
 
 
-class FirstLine(NamedTuple):
-    """The answer in one sentence that stands alone, and what to do where the answer is no."""
-
-    sentence: str
-    advice: str = ""
-
-
-NO_LINE = FirstLine("")  # of what stands below another answer
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a question gives: a value, and what a command and a page show of it."""
@@ -341,7 +332,7 @@ class Answer:
     value: Value
     call: Call[Any] | None = None  # the Python that makes the value
     _: KW_ONLY
-    first: FirstLine = NO_LINE  # stands above all else, and is all that --quiet prints; first_lines words it
+    first: FirstLine = NO_LINE  # stands above all else, and is all that --quiet prints
     then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
     shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
     extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON

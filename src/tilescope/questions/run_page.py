@@ -23,7 +23,7 @@ from tilescope.machine.report.run import KernelRun
 from tilescope.questions.call import Call
 from tilescope.questions.page import ListedLine, PageForm
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
-from tilescope.questions.runs import (
+from tilescope.questions.run_questions import (
     LINES,
     RUN,
     SMEM_AT,

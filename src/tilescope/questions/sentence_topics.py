@@ -12,13 +12,13 @@ from dataclasses import replace
 from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.names import nearest_name
 from tilescope.questions.term_topics import ASKING, contained_term, mentioned_terms, term_topic
-from tilescope.questions.topic import HOW_TO_LIST, Topic
 from tilescope.rule import UNKNOWN_NAME
 from tilescope.sentence import shortened
 from tilescope.symptoms import CAUSE, Diagnosis, diagnose
-from tilescope.symptoms.question import is_certain, strength_of
 from tilescope.symptoms.ranking import Likely, is_about_a_fault
-from tilescope.symptoms.words import words_of
+from tilescope.symptoms.symptom_diagnosis import is_certain, strength_of
+from tilescope.symptoms.topic import HOW_TO_LIST, Topic
+from tilescope.symptoms.word_forms import words_of
 
 SENTENCE_WORDS = 2
 _FEW_WORDS = 4  # that say something

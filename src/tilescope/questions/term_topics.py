@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tilescope.questions.topic import Topic, folded
 from tilescope.symptoms import TERMS, Term
-from tilescope.symptoms.question import question_words, says_nothing_else
 from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
-from tilescope.symptoms.words import FILLER, words_of
+from tilescope.symptoms.symptom_diagnosis import question_words, says_nothing_else
+from tilescope.symptoms.topic import Topic, fold_name
+from tilescope.symptoms.word_forms import FILLER, words_of
 
 LONGEST_QUESTION = 400  # characters of a question about a term
 ASKING = re.compile(
@@ -24,12 +24,12 @@ ASKING = re.compile(
 _SIZES = re.compile(r"\s*(?:\[[^\]]*\]\s*)*how (?:big|large|many|much)\b", re.IGNORECASE)  # of the last thing named
 _COMPARED = re.compile(r"\bdifferences?\s+between:?\s+(?:an?\s+|the\s+)?([\w.:]+)", re.IGNORECASE)
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
-TERM_BY_SPELLING: dict[str, Term] = {folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
+TERM_BY_SPELLING: dict[str, Term] = {fold_name(name): term for term in TERMS for name in (*term.aliases, term.name)}
 
 
 def term_topic(spelling: str) -> Topic | None:
     """The term of that name or alias, as a topic; None if there is none."""
-    term = TERM_BY_SPELLING.get(folded(spelling))
+    term = TERM_BY_SPELLING.get(fold_name(spelling))
     return None if term is None else Topic(term.name, "terms", term.meaning, term.see)
 
 
@@ -109,5 +109,5 @@ def _bare_question(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _bare_words(name: str) -> str:
-    words = re.sub(r"[^\w.:<>\[\]]+", " ", folded(name[:LONGEST_QUESTION])).split()
+    words = re.sub(r"[^\w.:<>\[\]]+", " ", fold_name(name[:LONGEST_QUESTION])).split()
     return f" {' '.join(word.rstrip('.:') or word for word in words)} "

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input
-from tilescope.questions.scale_factors import SCALE_KIND, SCALED_SHAPE, SCALES, SCALES_ATOM
-from tilescope.questions.tensor_memory import (
+from tilescope.questions.scale_questions import SCALE_KIND, SCALED_SHAPE, SCALES, SCALES_ATOM
+from tilescope.questions.tmem_questions import (
     TMEM,
     TMEM_BUDGET,
     TMEM_ELEMENT,

@@ -13,12 +13,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tilescope.symptoms.kept import Json, kept
+from tilescope.symptoms.json_cache import Json, kept
 from tilescope.symptoms.tables import CAUSE, SEEN, TERMS, table_sources
-from tilescope.symptoms.words import sequence_of, spelled_words, words_of, words_of_each
+from tilescope.symptoms.word_forms import sequence_of, spelled_words, words_of, words_of_each
 
 Kind: TypeAlias = Literal["cause", "symptom", "term"]
-_MAKING = ("words.py", "index.py")  # another way to take words apart makes another index
+_MAKING = ("word_forms.py", "index.py")  # another way to take words apart makes another index
 
 
 class IndexedTopic(NamedTuple):

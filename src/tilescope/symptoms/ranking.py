@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tilescope.symptoms.index import IndexedSpelling, Kind, indexed_spellings, indexed_topics
 from tilescope.symptoms.tables import TERMS
-from tilescope.symptoms.words import (
+from tilescope.symptoms.word_forms import (
     BACKGROUND,
     DECISIVE,
     ELSEWHERE,

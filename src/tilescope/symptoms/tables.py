@@ -7,7 +7,7 @@
     term     "base offset"                     what it means, other spellings, what to read next
 
 A cause is written once; several symptoms point to it, in different orders, the most likely first. What a rule says too is
-quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `words.py` folds the
+quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `word_forms.py` folds the
 words that mean the same ("stuck", "deadlock": hang).
 
 Symptoms stand in several files, by who says them: symptoms.toml what people see, xid.toml the driver's log, ptxas.toml the
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.symptoms.kept import kept
+from tilescope.symptoms.json_cache import kept
 from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZE_FLAG_BUG
 from tilescope.value import Row
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from tilescope.rule import rule
 
 if TYPE_CHECKING:
+    from tilescope.errors import RuleError
     from tilescope.value import Value
     from tilescope.view.drawing import Drawing
-    from tilescope.view.step import Step
+    from tilescope.view.walk_step import Step
 
 DRAWING = rule(
     "drawing",
@@ -136,6 +137,11 @@ def html(value: Value, **options: object) -> str | None:
 
     drawn = draw(value, **options)
     return None if drawn is None else walk_html(drawn, walk(value, **options))
+
+
+def no_drawing(value: Value) -> RuleError:
+    """The error for a value whose kind has no drawing."""
+    return DRAWING.error(kind=value.kind)
 
 
 def notebook_pictures(value: Value) -> dict[str, str]:

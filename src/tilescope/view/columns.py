@@ -4,7 +4,7 @@
     chunk     0   1    2   3        a gap before column 2, where the second header starts
              |---|---|_|---|---|    starts 0 3 7 10, ends 3 6 10 13, for columns of 3 and a gap of 1
 
-A terminal counts in characters, an SVG in pixels: both ask here.
+A terminal counts in characters, an SVG in pixels, and both ask here; rich.table knows neither pixels nor spans.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from tilescope.sentence import by, counted
 from tilescope.tensor_map import Convolution
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing, Part, Table
-from tilescope.view.step import Step
 from tilescope.view.tensor_map_view import findings, map_parts, map_title
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS
 from tilescope.view.trace_view import draw_trace, walk_trace
+from tilescope.view.walk_step import Step
 
 _MAX_TAPS = 32
 _PRODUCT = {

@@ -11,8 +11,8 @@ from tilescope.machine.report.run_costs import OperandRead
 from tilescope.sentence import by
 from tilescope.view.banks_view import bank_grid
 from tilescope.view.drawing import Table
+from tilescope.view.drawing_parts import Parts
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Parts
 
 SHOWN_LINES = 20
 _COUNTS_NOTE = (

@@ -24,8 +24,8 @@ from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes, memory_grid
 from tilescope.view.number_span import extent
 from tilescope.view.palette import Tint
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.step import Step
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
+from tilescope.view.walk_step import Step
 from tilescope.view.word_ruler import is_tensor_map, map_bytes, map_ruler, word_ruler
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it

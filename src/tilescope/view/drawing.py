@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tilescope.view.drawing_parts import Beside, Entry, Legend, NamedParts, Part, Parts, named_parts
 from tilescope.view.grid import Grid
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside, Entry, Legend, NamedParts, Part, Parts, Table, named_parts
 from tilescope.view.ruler import BitRuler
+from tilescope.view.table import Table
 from tilescope.view.text_lines import Line, lines_of, plain_line, stacked, wrapped
 
 if TYPE_CHECKING:

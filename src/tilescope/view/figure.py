@@ -13,8 +13,8 @@ from itertools import count
 from typing import Literal, NamedTuple
 
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Beside, Legend, Part, packed
 from tilescope.view.grid import Cell, Grid
-from tilescope.view.parts import Beside, Legend, Part, packed
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.svg_document import laid_out
 from tilescope.view.svg_grid import bands, grid_block

@@ -22,7 +22,7 @@ from tilescope.sentence import by, counted, listed
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier
 from tilescope.view.number_span import extent, extents, number_span
-from tilescope.view.step import Step
+from tilescope.view.walk_step import Step
 
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid

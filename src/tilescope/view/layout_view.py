@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,12 @@ from tilescope.layout import Layout, oriented
 from tilescope.layout.comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion, NoEquivalent
+from tilescope.notation.every_notation import EveryNotation
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Grid
 from tilescope.view.operand_view import draw_operand
 from tilescope.view.tile_pieces import Element, Pieces, row_addresses
-
-if TYPE_CHECKING:
-    from tilescope.questions.layouts import EveryNotation
 
 _MAX_WHOLE = 256  # rows and columns of a tile that is drawn whole, in pieces
 _MAX_COMPARED = 16  # rows and columns of each of two layouts that are not drawn whole

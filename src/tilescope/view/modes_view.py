@@ -19,7 +19,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.layout import Modes
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid
-from tilescope.view.step import Step
+from tilescope.view.walk_step import Step
 
 _MAX_COLUMNS = 16  # of a grid
 _MAX_HOLDERS = 4  # of an element that several threads hold, named

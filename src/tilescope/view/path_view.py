@@ -22,7 +22,7 @@ from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.number_span import extent, number_span
 from tilescope.view.path_window import Chunk, PathWindow
 from tilescope.view.ruler import BitRuler
-from tilescope.view.step import Step
+from tilescope.view.walk_step import Step
 from tilescope.view.word_ruler import word_ruler
 
 

@@ -15,9 +15,9 @@ from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.simulation import Simulation
 from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Table
-from tilescope.view.step import Step as WalkStep
 from tilescope.view.timeline import BlockTimeline
 from tilescope.view.timeline_lanes import Ticks
+from tilescope.view.walk_step import Step as WalkStep
 
 _SHOWN_ALIASES = 8
 _ROLES_TOLD = 3  # with their numbers, where all have the same

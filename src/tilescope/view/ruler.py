@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.number_span import extent, number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
-from tilescope.view.parts import Table
+from tilescope.view.table import Table
 
 _KEYS = ascii_letters + digits + "@#"  # 64: one for every bit of a row
 _BYTES_PER_ROW = 16

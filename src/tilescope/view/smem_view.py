@@ -27,11 +27,11 @@ from tilescope.sync.address import SHARED_RESERVED_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Entry, Legend, Part
 from tilescope.view.grid import Cell, Grid, Header
 from tilescope.view.memory_grid import chunk_bytes, lines_of_bytes
 from tilescope.view.number_span import ordinal
 from tilescope.view.palette import Tint
-from tilescope.view.parts import Entry, Legend, Part
 
 _NOBODY = -1
 _TILE_LINES = 8  # of a tile are drawn: the pattern of every swizzle; those that follow are one row

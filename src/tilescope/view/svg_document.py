@@ -19,8 +19,8 @@ from functools import partial, singledispatch
 from math import inf
 from typing import NamedTuple
 
+from tilescope.view.drawing_parts import Beside, Legend, Part, packed
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Legend, Part, Table, packed
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_grid import bands, grid_block
 from tilescope.view.svg_ruler import ruler_rows
@@ -41,6 +41,7 @@ from tilescope.view.svg_shapes import (
     titled,
 )
 from tilescope.view.svg_style import BODY, NARROW_TEXT, TITLE, hatchings, style_sheet
+from tilescope.view.table import Table
 
 _MARGIN = 24
 _PART_GAP = 26

@@ -10,8 +10,8 @@ A narrow ruler has lines of 32 bits; where a field's name has no room it has a l
 
 from __future__ import annotations
 
+from tilescope.view.drawing_parts import Entry, Legend
 from tilescope.view.number_span import number_span
-from tilescope.view.parts import Entry, Legend
 from tilescope.view.ruler import NARROW_BITS, BitField, BitRuler, Piece, RulerRow
 from tilescope.view.svg_shapes import Area, Block, below, box, framed, ink, label, mono_width, moved
 from tilescope.view.svg_style import SMALL, TINY

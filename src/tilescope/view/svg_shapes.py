@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from tilescope.view.drawing_parts import packed, pieces, words
 from tilescope.view.palette import Mark, Tint, colour_of
-from tilescope.view.parts import packed, pieces, words
 from tilescope.view.svg_style import BODY, SMALL, SUBTITLE
 
 _MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602

@@ -17,7 +17,7 @@ from tilescope.swizzle.description import facts, rule_sentence
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier
 from tilescope.view.memory_grid import bank_of, bank_words
-from tilescope.view.step import Step
+from tilescope.view.walk_step import Step
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
 

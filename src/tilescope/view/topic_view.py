@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tilescope.questions.topic import NearestTopics, Topic, TopicIndex
+from tilescope.symptoms.topic import NearestTopics, Topic, TopicIndex
 from tilescope.view.drawing import Drawing, Table
 
 
 def draw_topic(topic: Topic) -> Drawing:
     """What it is, its facts, and what to read next.
 
-    >>> from tilescope.questions.topics import find
-    >>> draw_topic(find("LBO"))["see"]
-    'See also: SBO, matrix descriptor, core matrix.'
+    >>> draw_topic(Topic("LBO", "terms", "Leading byte offset.", see=("SBO", "core matrix")))["see"]
+    'See also: SBO, core matrix.'
     """
     see = f"See also: {', '.join(topic.see)}." if topic.see else ""
     return Drawing(topic.name, {"meaning": topic.meaning, "facts": Table(topic.facts), "see": see})

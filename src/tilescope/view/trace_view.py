@@ -22,8 +22,8 @@ from tilescope.view.grid import Cell, Grid
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.memory_grid import bank_of, chunk_bytes, lines_of_bytes, memory_grid
 from tilescope.view.palette import CHUNK_COLOURS, Mark
-from tilescope.view.step import Step
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, chunks_of_row, plane, takes_pixels
+from tilescope.view.walk_step import Step
 
 MAX_LINES = 32
 _PLACE_ROWS = 8  # of a plane, around what was asked for

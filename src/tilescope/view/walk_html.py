@@ -17,8 +17,8 @@ from functools import cache
 from importlib.resources import files
 
 from tilescope.view.drawing import Drawing
-from tilescope.view.step import Step
 from tilescope.view.svg_document import SCRIPTED_NOTEBOOK, document
+from tilescope.view.walk_step import Step
 
 _STYLE = (
     ".tilescope-walk.marking rect[data-link]:not(.near){opacity:.2}"

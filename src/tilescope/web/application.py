@@ -30,8 +30,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
-from tilescope.web.comparison import saved_drawing, saved_json
-from tilescope.web.figure import page_figure
 from tilescope.web.form import FIGURE, PASTE, filled_form, query_of
 from tilescope.web.pages import OTHER_NAMES, PAGES, redirected
 from tilescope.web.rendering import (
@@ -42,6 +40,7 @@ from tilescope.web.rendering import (
     render_unread,
     static_file,
 )
+from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilescope.questions.page import address
 from tilescope.symptoms import TERMS
-from tilescope.view.parts import pieces
+from tilescope.view.drawing_parts import pieces
 
 # Terms that are everyday words, too: most places where they stand are not about the term. "PTX line 42" is a place.
 _EVERYDAY = frozenset(

@@ -79,7 +79,7 @@ class Field:
 def fields_of(form: PageForm) -> tuple[Field, ...]:
     """The fields of a form: they hold at first what the form presets, else the library's own choice.
 
-    >>> from tilescope.questions.swizzles import SWIZZLE_FORM
+    >>> from tilescope.questions.swizzle_questions import SWIZZLE_FORM
     >>> [(field.name, field.preset) for field in fields_of(SWIZZLE_FORM)]
     [('mode', '128B'), ('address', '0x0')]
     """

@@ -198,7 +198,7 @@ class Form:
 
         An argument that no field has, such as the shape (m, n), is told by the names of the violation's values.
 
-        >>> from tilescope.questions.pages import MENU
+        >>> from tilescope.questions.menu import MENU
         >>> page = next(page for page in MENU if page.name == "tensor-map")
         >>> form = filled_form(page, {"box": "300,8"})
         >>> sorted(form.wrong_fields(form.answer().violations))

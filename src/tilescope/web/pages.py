@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tilescope.errors import RuleError, unknown_name
+from tilescope.questions.menu import MENU
 from tilescope.questions.page import Page
-from tilescope.questions.pages import MENU
 from tilescope.sentence import shortened
 from tilescope.web.form import PAGE_QUERY, Form, filled_form, query_of
 

@@ -21,20 +21,20 @@ from tilescope.errors import RuleError, Violation
 from tilescope.questions.gallery import GALLERY
 from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
+from tilescope.view.drawing_parts import Beside, Part, packed, plain
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, Part, packed, plain
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_grid import DENSE, ROOMY, TIGHT, Density, GridBlocks, grid_blocks, grid_width
 from tilescope.view.svg_ruler import ruler_rows
 from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.web.comparison import Comparison, saved_drawing, saved_json
 from tilescope.web.explained import explained
 from tilescope.web.field import choice_of
 from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 from tilescope.web.sheet import Sheet
+from tilescope.web.side_by_side import Comparison, saved_drawing, saved_json
 
 _SMALLEST_SCALE = 0.91  # the smallest texts, of 11 pixels, have 10: smaller ones cannot be read
 _ANSWER_WIDTHS = (911, 1031)  # pixels for an answer in windows of 1280 and 1400

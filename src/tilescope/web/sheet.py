@@ -14,7 +14,7 @@ from tilescope.questions.page import Code, Leads, ListedLine, Sentences
 from tilescope.questions.question import Answer, Asked
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
-from tilescope.view.step import Step
+from tilescope.view.walk_step import Step
 
 if TYPE_CHECKING:
     from tilescope.view.timeline_lanes import Ticks

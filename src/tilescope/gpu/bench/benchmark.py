@@ -22,12 +22,12 @@ from tilescope.gpu.bench.bench_settings import ISSUING, PROMOTIONS, SETTINGS, ro
 from tilescope.gpu.bench.plan_order import PlanOrder, Where, plan_order
 from tilescope.gpu.driver.isolation import CardInChildren, MeasuredOnCard, Progress, card_in_children
 from tilescope.gpu.verify.suites import Case
-from tilescope.questions.first_lines import line
-from tilescope.questions.question import FirstLine
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.rule import rule
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 SAVED_TOPICS = rule(
     "bench-save",
@@ -165,7 +165,7 @@ def benchmark_line(benchmark: Benchmark) -> FirstLine:
     """The fastest rate that was measured."""
     fastest = max(benchmark.rates, key=lambda rate: rate.gb_per_s, default=None)
     order = benchmark.plan_order
-    return line(
+    return make_line(
         "{card}[[: at most {rate} GB/s ({table}, {setting})]][[; the planner's first choice was good for {good} of {tiles} "
         "tiles]].",
         card=benchmark.card,

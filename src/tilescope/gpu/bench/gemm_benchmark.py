@@ -26,12 +26,12 @@ from tilescope.gpu.driver.device import CudaError, Device
 from tilescope.gpu.driver.isolation import MeasuredOnCard, Progress
 from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.planner.schedule import schedule_words
-from tilescope.questions.first_lines import line
-from tilescope.questions.question import FirstLine
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 REPLAYS = 15
 _LOW_BATCH_ROWS = 128  # m of a product that is bound by its weights
@@ -205,7 +205,7 @@ def gemm_benchmark_line(benchmark: GemmBenchmark) -> FirstLine:
     rated = [row for row in benchmark.times if row.ratio is not None]
     worst = min(rated, key=lambda row: row.ratio or 0.0, default=None)
     mean = benchmark.mean_ratio(rated)
-    return line(
+    return make_line(
         "{card}[[: {mean} times as fast as cuBLAS over {products:product}]][[, at worst {worst} at {shape}]].",
         card=benchmark.card,
         mean="" if mean is None else f"{mean:.2f}",

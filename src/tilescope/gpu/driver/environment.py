@@ -20,12 +20,12 @@ from tilescope import __version__
 from tilescope.extras import EXTRAS
 from tilescope.gpu.driver.nvml import NvmlFacts, nvml_facts
 from tilescope.machine.launch.cuda_compiler import find_nvcc, read_nvcc_version
-from tilescope.questions.first_lines import line
-from tilescope.questions.question import FirstLine
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import listed
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 _REQUIRED_PACKAGES = ("numpy", "ml-dtypes", "click", "rich", "jinja2", "platformdirs")
 _OTHER_PACKAGES = ("triton", "torch")  # that users run tilescope beside
@@ -156,7 +156,7 @@ def environment_line(found: Environment) -> FirstLine:
     """Tilescope and Python, the card, and which extras are missing, in one sentence."""
     versions = {each.name: each.release for each in found.software}
     missing = [extra.name for extra in found.extras if not extra.is_installed]
-    return line(
+    return make_line(
         "tilescope {version} on Python {python}, {cards}; {extras}.",
         version=versions["tilescope"],
         python=versions["Python"],

@@ -28,13 +28,13 @@ from tilescope.arch import ARCH, Arch
 from tilescope.errors import DeviceError
 from tilescope.gpu.driver.isolation import MadeOnCard, Progress, card_in_children
 from tilescope.gpu.verify.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
-from tilescope.questions.first_lines import line
-from tilescope.questions.question import FirstLine
+from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.rule import rule
 from tilescope.sentence import counted, shortened
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 
 _SOURCE = "tilescope verify; a capture is a file, so no example runs"
 CAPTURE_FORMAT = rule(
@@ -245,11 +245,11 @@ def verification_line(verification: Verification) -> FirstLine:
     cases = sum(suite.cases for suite in verification.suites)
     equal = sum(suite.equal for suite in verification.suites)
     if verification.agrees:
-        return line(
+        return make_line(
             "The card did what tilescope says in all {cases:case} ({card}).", cases=cases, card=verification.card
         )
     first = next(suite for suite in verification.suites if suite.equal < suite.cases)
-    return line(
+    return make_line(
         "The card did something else in {differing} of {cases:case} ({card}), first in {suite}[[: {difference}]].",
         differing=cases - equal,
         cases=cases,

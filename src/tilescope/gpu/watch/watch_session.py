@@ -44,7 +44,7 @@ from tilescope.gpu.watch.watch_call import (
 from tilescope.gpu.watch.watch_recording import Recording, recorded_launch, write_recording
 from tilescope.gpu.watch.watch_signals import HeldSignals
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Table
+from tilescope.view.table import Table
 from tilescope.view.text_lines import lines_of, plain_line
 
 INJECTION = "CUDA_INJECTION64_PATH"

@@ -15,7 +15,8 @@ from tilescope.sentence import counted
 from tilescope.tensor_map.map_arguments import MapArguments
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part, Table
+from tilescope.view.drawing_parts import Part
+from tilescope.view.table import Table
 from tilescope.view.tensor_map_view import arguments_table, findings
 
 LIMITS = (

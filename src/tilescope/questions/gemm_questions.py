@@ -1,0 +1,201 @@
+"""The question about a matrix product: its plan, its code, and the pages that show its operands and stages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilescope.errors import PlanError
+from tilescope.layout import MAJORS
+from tilescope.planner import GemmPlan, Plan, plan_gemm
+from tilescope.questions.call import Call
+from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
+from tilescope.questions.plan_questions import (
+    ARCHITECTURE,
+    CARD_INPUT,
+    CONSUMER_INPUT,
+    EMIT,
+    PATH_OF,
+    PROGRAM_FILE,
+    STAGES,
+    TARGET,
+    WHY,
+    asking_why,
+    code_of,
+    path_leads,
+    program_of,
+    refuse_misuse,
+    summarize_element_path,
+    unplanned_answer,
+)
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.shared_inputs import ELEMENT_TYPE
+from tilescope.sentence import by
+from tilescope.written import number, product
+
+SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
+GEMM_OPTIONS = (
+    ARCHITECTURE,
+    CARD_INPUT,
+    CONSUMER_INPUT,
+    Input("tile", "--tile", "Tile", "this one instead of the best.", read=product),
+    replace(STAGES, unsaid="as many as fit and help"),
+    Input("a_major", "--a-major", "Contiguous in A", choices=MAJORS),
+    Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
+    Input("output_type", "--output-type", "Type of C", unsaid="TYPE; bf16 for 8 bits or less, s32 for b1"),
+    Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
+    Input("swapped", "--swapped", "Take wgmma's 64 rows from B", read=flag),
+    Input("split", "--split", "Blocks of a cluster that share k", "", read=number, unsaid="what is fastest"),
+    Input("parts", "--parts", "Clusters that share k", "", read=number, unsaid="what is fastest"),
+    Input("group", "--group", "Tiles along m taken together", "0: all.", read=number, unsaid="what is fastest"),
+    Input("tail", "--tail", "Blocks that share a tile of the last round", "", read=number, unsaid="what is fastest"),
+    Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
+)
+OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")
+
+
+def gemm_answer(asked: Asked) -> Answer:
+    """The plan of a product, or why there is none."""
+    refuse_misuse(asked)
+    refuse(
+        "operand" in asked and "element" not in asked,
+        "--operand is the one whose element is followed: give it with --element MN,K.",
+    )
+    call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
+    try:
+        planned = call.run()
+    except PlanError as error:
+        return unplanned_answer(call, f"GEMM {by(asked['shape'])} {asked['data_type']}", error)
+    if "emit" in asked:
+        return Answer(planned, first=_summarize_gemm(planned), program=program_of(planned, asked))
+    if "element" in asked:
+        return _operand_path(asked, planned, call)
+    return Answer(
+        planned,
+        call,
+        first=_summarize_gemm(planned),
+        shown={"why": asked.get("why", False)},
+        extra=planned.kernel_facts(),
+    )
+
+
+def _operand_path(asked: Asked, planned: GemmPlan, call: Call[GemmPlan]) -> Answer:
+    """The way of an element of A or B, in the first stage of shared memory."""
+    name = asked.get("operand", "A").lower()
+    (start, *_) = planned.smem_offsets()[name]
+    operand = replace(call, name=name, attribute=name)
+    following = Call(Plan.path, asked["element"], {"smem_address": start}, name="path", receiver=operand)
+    path = following.run()
+    return Answer(path, following, first=summarize_element_path(path))
+
+
+def _summarize_gemm(planned: GemmPlan) -> FirstLine:
+    """The tile and the stages of a product, how k is shared, and how long it takes: as predicted, or at least."""
+    sharing = planned.schedule.blocks_of_a_tile
+    return make_line(
+        "{shape: x } {type}: tile {tile: x }, {stages:stage} of {stage_bytes} bytes, {tiles:tile} of C[[ in "
+        "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]]"
+        "[[ for memory alone: TFLOP/s of {type} are not known for the {unweighed}]].",
+        shape=planned.shape,
+        type=planned.data_type.name,
+        tile=planned.tile,
+        stages=planned.stages,
+        stage_bytes=planned.in_flight_bytes // planned.stages,
+        tiles=planned.tiles,
+        rounds=planned.rounds,
+        sms=planned.sms,
+        sharing=sharing if sharing > 1 else None,
+        predicted=planned.predicted_us,
+        floor=planned.floor_us if planned.predicted_us is None else None,
+        unweighed=_card_of_unknown_rate(planned),
+    )
+
+
+def _card_of_unknown_rate(planned: GemmPlan) -> str | None:
+    """The card, if nobody knows how fast it multiplies this type: a floor then says little."""
+    card = planned.card
+    if card is None or planned.floor_us is None or card.tflops(planned.data_type) is not None:
+        return None
+    return card.name
+
+
+GEMM = Question(
+    name="gemm",
+    help="""Plan the operands, stages and epilogue of a GEMM together. SHAPE is M x N x K, TYPE that of A and B.
+
+    Every tile shape worth trying is planned and ranked by the time that the card's rates allow it. The answer has both
+    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints a program of it.
+    """,
+    inputs=(
+        SHAPE,
+        ELEMENT_TYPE,
+        *GEMM_OPTIONS,
+        replace(PATH_OF, hint="of an operand's tile, as mn,k: its whole way, instead of the plan."),
+        OPERAND_OF,
+        WHY,
+        EMIT,
+        PROGRAM_FILE,
+    ),
+    answer=gemm_answer,
+    functions=(plan_gemm,),
+)
+
+
+def _gemm_code(asked: Asked, answer: Answer) -> Code | Sentences:
+    """The plan as source text, or why there is none."""
+    planned = answer.value
+    if not isinstance(planned, GemmPlan) or answer.call is None:
+        return ()
+    command = GEMM.words(asked.saying(why=None, emit=asked.get("target")))
+    return code_of(planned, answer.call, asked.get("target", "none"), command)
+
+
+def _gemm_leads(asked: Asked, answer: Answer) -> Leads:
+    """The way of an element of A and of B, and the stages run."""
+    planned = answer.value
+    if not isinstance(planned, GemmPlan):
+        return {}
+    stages = {"given": "gemm", "shape": SHAPE.written(planned.shape), "data_type": planned.data_type.name}
+    kept = {name: str(asked[name]) for name in ("arch", "consumer") if name in asked}
+    leads = {
+        "Follow an element of A": _way_of(planned.a, "A"),
+        "Follow an element of B": _way_of(planned.b, "B"),
+        "Run its stages": address("pipeline", stages | kept),
+    }
+    return {"plan": leads}
+
+
+def _way_of(plan: Plan, operand: str) -> str:
+    """The page of one element of an operand's tile."""
+    problem = plan.problem
+    said = {
+        "tile": by(problem.tile).replace(" ", ""),
+        "data_type": problem.data_type.name,
+        "element": "0,0",
+        "major": problem.major,
+        "arch": problem.arch.name,
+        "swizzle": plan.swizzle.name,
+        "operand": operand,
+    }
+    return address("path", said)
+
+
+GEMM_PLAN_FORM = PageForm(
+    GEMM,
+    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, TARGET),
+    presets={"shape": "4096x4096x4096", "data_type": "bf16", "target": "none"},
+    rare=frozenset(["card", "tile", "stages", "output_type", "sms"]),
+    asking=asking_why,
+    leads=_gemm_leads,
+    code=_gemm_code,
+)
+GEMM_PATH_FORM = PageForm(
+    GEMM,
+    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, replace(PATH_OF, is_required=True), *GEMM_OPTIONS),
+    presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
+    rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),
+    walks=True,
+    picked="element",
+    leads=path_leads,
+)
+QUESTIONS = (GEMM,)

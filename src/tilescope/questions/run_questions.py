@@ -1,0 +1,437 @@
+"""The question about a kernel: what does it do when it is run, without a card."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, NamedTuple, TypedDict
+
+import numpy.typing as npt
+
+from tilescope.arch import ARCH
+from tilescope.errors import RuleError, Violation
+from tilescope.machine.kernel import Kernel
+from tilescope.machine.launch.argument_text import parse_arguments
+from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
+from tilescope.machine.launch.launch_description import ALL, CORNERS, Blocks, LaunchDescription
+from tilescope.machine.launch.launch_template import build_launch_template
+from tilescope.machine.launch.recorded_memory import MemoryOutcome
+from tilescope.machine.report.line_count import line_counts
+from tilescope.machine.report.outcome import error_sentence, outcome_sentence, what_ran
+from tilescope.machine.report.run import KernelRun
+from tilescope.machine.source_text import no_source, source_texts
+from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.sentence import counted, shortened
+from tilescope.tma.array_file import as_npy
+from tilescope.written import number, numbers
+
+Array = npt.NDArray[Any]
+BY_LINE = "line"
+LINES = "lines"
+TIMELINE = "timeline"
+SMEM_PICTURE = "smem"
+_TOLD_WITH_PROOF = ("sentence", "way")  # parts of a timeline
+_SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
+
+
+def which_blocks(said: str) -> str | tuple[int, ...]:
+    """Blocks to run: all, corners, or the coordinates of one.
+
+    >>> which_blocks("corners"), which_blocks("1,0")
+    ('corners', (1, 0))
+    """
+    if said in (ALL, CORNERS):
+        return said
+    try:
+        return numbers(said)
+    except ValueError:
+        raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
+
+
+def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+    """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
+    outcome = outcome_sentence(run, seconds)
+    if not errors and proof is not None:
+        mistake = proof.simulation.mistake if proof.simulation is not None else None
+        return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
+    if not errors:
+        return FirstLine(outcome)
+    return FirstLine(error_sentence(run, errors[0]), errors[0].fix)
+
+
+def answer(asked: Asked) -> Answer:
+    """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays.
+
+    `made_kernel` stands in place of the text where the kernel was compiled first, and `compiled` says by whom.
+    """
+    said: LaunchDescription = asked.get("described", LaunchDescription())
+    kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
+    if asked.get("template"):
+        return _template_answer(asked, kernel)
+    refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
+    launch = launch_of(said, asked)
+    picture = picture_options(asked)
+    start = time.perf_counter()
+    done = run_launch(
+        kernel,
+        launch,
+        asked["read_array"],
+        max_seconds=asked.limit("seconds"),
+        remedies=not asked.get("no_remedies"),
+        advice=asked.get("advice", False),
+        **picture,
+    )
+    seconds = time.perf_counter() - start
+    run = done.run
+    texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    proof = _proof(asked, run)
+    told_of = (
+        what_ran(run, seconds) if errors else "",
+        asked.get("compiled", ""),
+        run.printed.rstrip(),
+        _replayed(done),
+        "" if proof is None else proof.told(is_verdict_said=not errors),
+        _undrawn(picture, run),
+    )
+    printed = [text for text in told_of if text]
+    timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
+    return Answer(
+        run,
+        first=first_line(run, seconds, errors, proof),
+        shown={
+            "outputs": done.outputs,
+            "all_lines": asked.get("all_lines"),
+            "texts": texts,
+            "timeline": timeline,
+            "smem": run.smem,
+        },
+        extra={"seconds": round(seconds, 6), **_facts(asked, done, proof)},
+        is_yes=_is_as_hoped(asked, done, proof),
+        violations=run.findings,
+        told_in="findings",
+        printed="\n\n".join(printed),
+        told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
+        files=_saved(asked.get("saved", ()), done),
+    )
+
+
+def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
+    """A launch file for the kernel to start from."""
+    refuse(kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes.")
+    file_name = "" if "made_kernel" in asked else PurePath(asked["kernel"]).name
+    template = build_launch_template(kernel, file_name)
+    first = make_line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+    return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
+
+
+def _facts(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> dict[str, object]:
+    """What --json has beside the run's own data."""
+    run = done.run
+    facts: dict[str, object] = {
+        "exact": run.exact,
+        "outputs": [output.to_dict() for output in done.outputs],
+        "lines": [count.to_dict() for count in line_counts(run)],
+    }
+    if "compiled" in asked:
+        facts["compiled"] = asked["compiled"]
+    if done.memory:
+        facts["memory"] = [one.to_dict() for one in done.memory]
+    if proof is not None:
+        facts["proof"] = proof.to_dict()
+    if run.smem is not None:
+        facts["smem"] = run.smem.to_dict()
+    return facts
+
+
+def _is_as_hoped(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> bool:
+    """Whether the run finished without an error, is proven where that was asked for, and left what the card left."""
+    run = done.run
+    if run.outcome != "finished" or any(finding.severity == "error" for finding in run.findings):
+        return False
+    if asked.get("prove") and not _is_proven(proof):
+        return False
+    return not (run.exact and _differing(done))
+
+
+def _differing(done: LaunchOutcome) -> list[MemoryOutcome]:
+    """Recorded memory that holds something else here than on the card."""
+    return [one for one in done.memory if one.differing_bytes]
+
+
+def _replayed(done: LaunchOutcome) -> str:
+    """How the memory of a recorded launch came out beside the card's."""
+    compared = [one for one in done.memory if one.differing_bytes is not None]
+    lines = []
+    if compared and not _differing(done):
+        changed_bytes = sum(one.changed_bytes for one in compared)
+        allocations = counted(len(compared), "recorded allocation")
+        lines.append(f"{allocations}: all bytes equal the card's after the launch, {changed_bytes} of them changed.")
+    for one in _differing(done):
+        assert one.first_difference is not None
+        lines.append(
+            f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
+            f"the first at {one.first_difference:#x}."
+        )
+    if _differing(done) and not done.run.exact:
+        lines.append(
+            f"The run used {', '.join(done.run.inexact)}, whose bits are not known: small differences are expected."
+        )
+    missing_bytes = sum(one.missing_bytes for one in done.memory)
+    if missing_bytes:
+        lines.append(f"The recording left out {missing_bytes} bytes of these allocations: what reads them faults here.")
+    return "\n".join(lines)
+
+
+class _Proof(NamedTuple):
+    """What `simulate` says of the pipeline that a run was, or why there is none."""
+
+    simulation: Simulation | None
+    refusal: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What came out, in a line."""
+        if self.simulation is None:
+            return f"Not proven: {self.refusal}"
+        return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
+
+    def told(self, *, is_verdict_said: bool) -> str:
+        """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
+        mistake = self.simulation.mistake if self.simulation is not None else None
+        lines = [] if is_verdict_said else [self.verdict]
+        if self.simulation is not None and self.simulation.verdict == "proven":
+            lines.append("The proof holds for the way that every warp of the first cluster took in this run.")
+        if mistake is not None:
+            lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """As --json has it."""
+        if self.simulation is None:
+            return {"verdict": "refused", "refusal": self.refusal}
+        return self.simulation.to_dict()
+
+
+def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
+    """The proof that --prove asks for, or that the timeline shows."""
+    if not asked.get("prove") and asked.get("draw") != TIMELINE:
+        return None
+    try:
+        return _Proof(simulate(run.pipeline()))
+    except RuleError as error:
+        return _Proof(None, str(error))
+
+
+def _is_proven(proof: _Proof | None) -> bool:
+    return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
+
+
+class PictureOptions(TypedDict, total=False):
+    """What `run_launch` takes to make a picture of shared memory."""
+
+    smem_block: tuple[int, ...]
+    smem_at: str | None
+
+
+def picture_options(asked: Asked) -> PictureOptions:
+    """The picture of shared memory that --draw smem asks for."""
+    if asked.get("draw") != SMEM_PICTURE:
+        refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
+        return {}
+    return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
+
+
+def _undrawn(picture: PictureOptions, run: KernelRun) -> str:
+    """Why a picture that was asked for is missing."""
+    if not picture or run.smem is not None:
+        return ""
+    return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
+
+
+def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
+    """What the launch file says, with what the command line says in its place."""
+    options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
+    if "args" in asked:
+        options["arguments"] = parse_arguments(asked["args"])
+    if "blocks" in asked:
+        options["blocks"] = _blocks(asked["blocks"])
+    return replace(described, **options)
+
+
+def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
+    named = [one for one in said if isinstance(one, str)]
+    if named:
+        refuse(len(said) > 1, f"--blocks {named[0]} stands alone.")
+        return named[0]
+    return tuple(one for one in said if not isinstance(one, str))
+
+
+def _saved(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
+    """The files that --save asks for: one argument's array, or all that changed, in a folder."""
+    files: list[MadeFile] = []
+    for text in said:
+        found = _SAVED.fullmatch(text)
+        if found is None:  # a folder
+            for output in done.outputs:
+                path = PurePath(text) / f"{output.argument}_{output.name}.npy"
+                files.append(_array_file(str(path), done.arrays[output.argument]))
+            continue
+        index = int(found["argument"])
+        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is no array.")
+        files.append(_array_file(found["path"], done.arrays[index]))
+    return tuple(files)
+
+
+def _array_file(path: str, array: Array) -> MadeFile:
+    return MadeFile(path, Made(as_npy(array), f": {array.dtype} of shape {array.shape}"))
+
+
+GRID = Input("grid", "--grid", "Blocks of the grid", "x, y, z.", read=numbers, shown_as="NxN")
+BLOCK = Input("block", "--block", "Threads of a block", "x, y, z.", read=numbers, unsaid="the kernel's .reqntid")
+CLUSTER = Input(
+    "cluster", "--cluster", "Blocks of a cluster", "", read=numbers, unsaid="the kernel's .reqnctapercluster"
+)
+SMEM = Input("smem_bytes", "--smem", "Dynamic shared memory in bytes", read=number)
+ARCHITECTURE = Input(
+    "arch", "--arch", "Whose arithmetic", choices=tuple(ARCH), is_open=True, unsaid="the text's .target"
+)
+SEED = Input(
+    "seed",
+    "--seed",
+    "Run blocks, warps and asynchronous work in the random order of a seed",
+    read=number,
+    unsaid="as late as waits allow",
+)
+MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is stopped", read=number)
+SMEM_BLOCK = Input(
+    "smem_block",
+    "--draw-block",
+    "The block whose shared memory is drawn",
+    read=numbers,
+    shown_as="X,Y,Z",
+    unsaid="0,0,0",
+)
+SMEM_AT = Input(
+    "smem_at",
+    "--at",
+    "When it is drawn",
+    "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+    shown_as="LINE[:TIMES]",
+    unsaid="the end of the block",
+)
+RUN = Question(
+    name="run",
+    help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
+
+    FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
+    (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton
+    compiles it. --launch also takes what `tilescope watch --record` wrote.
+
+    \b
+    Arguments, in the order of the parameters:
+    f16:256x192                    random numbers, the same every time
+    f16:256x192:zeros              also :ones and :arange
+    f16:256x192@a.npy              a file; bf16@a.npy: its shape, @a.npy: its type
+    map:0,box=64x128,swizzle=128B  a tensor map over the array of argument 0
+    map:f16:256x192,box=64x128     a tensor map over an array of its own
+    ptr:0+1024                     an address in the array of argument 0
+    7  0x40  1.5                   numbers
+    bytes:00ff                     a struct by value
+    """,
+    inputs=(
+        Input("kernel", file="kernel", is_required=False, shown_as="[FILE]"),
+        Input(
+            "triton",
+            "--triton",
+            "A kernel of Triton or Gluon",
+            "its module is imported, and the installed Triton compiles it.",
+            shown_as="MODULE.py:FUNCTION",
+        ),
+        Input(
+            "signature",
+            "--signature",
+            "Types of its parameters",
+            'such as "*fp16, i32".',
+            shown_as="TYPE,…",
+            unsaid="those of the arguments",
+        ),
+        Input("constexprs", "--constexpr", "A constant of it", is_many=True, shown_as="NAME=VALUE"),
+        Input("cuda", "--cuda", "A file of CUDA C++, compiled by nvcc or NVRTC", file="input", shown_as="FILE.cu"),
+        Input(
+            "options",
+            "--option",
+            "An option of the compiler",
+            "num_warps=8 of Triton, -Iinclude of nvcc.",
+            is_many=True,
+            shown_as="OPTION",
+        ),
+        GRID,
+        BLOCK,
+        CLUSTER,
+        SMEM,
+        Input("args", "--arg", "An argument of the kernel", is_many=True, shown_as="ARGUMENT"),
+        Input("entry", "--entry", "The kernel, or a part of its name", unsaid="the only one"),
+        ARCHITECTURE,
+        SEED,
+        MAX_STEPS,
+        Input(
+            "blocks",
+            "--blocks",
+            "Blocks to run",
+            "several times for several.",
+            read=which_blocks,
+            is_many=True,
+            shown_as="X,Y|corners|all",
+            unsaid="all",
+        ),
+        Input(
+            "saved",
+            "--save",
+            "Write the array of argument N to a file, or all that changed into a folder",
+            is_many=True,
+            shown_as="N=FILE|FOLDER",
+        ),
+        Input("launch", "--launch", "A launch file, whose values options replace", file="input", shown_as="FILE"),
+        Input("template", "--template", "Print a launch file for the kernel, and do not run it", read=flag),
+        Input(
+            "by",
+            "--by",
+            "Print what accesses cost beside every source line, worst first, then copies by map and operands of wgmma",
+            choices=(BY_LINE,),
+            is_strict=True,
+        ),
+        Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
+        Input(
+            "advice",
+            "--advice",
+            "Run it again without some of its barriers, and name those that ordered nothing",
+            read=flag,
+        ),
+        Input(
+            "prove",
+            "--prove",
+            "Prove what the warps of the first cluster did for every order of them, or name the mistake",
+            read=flag,
+        ),
+        Input(
+            "draw",
+            "--draw",
+            "What the drawing shows: the lines that ran, the warps, copies and barriers over time, "
+            "or the shared memory of a block and who wrote it",
+            choices=(LINES, TIMELINE, SMEM_PICTURE),
+            is_strict=True,
+            unsaid=LINES,
+        ),
+        SMEM_BLOCK,
+        SMEM_AT,
+    ),
+    answer=answer,
+    functions=(Kernel.run,),
+)
+QUESTIONS = (RUN,)

@@ -1,0 +1,339 @@
+"""The question what something is: a term, a rule, a field, a mode, a data type, an architecture, or what somebody sees.
+
+Topics come in groups; a group finds one of its topics by what a user typed. Words that name none are a sentence.
+
+    >>> find("leading byte offset").name, find("box-range").name, find("sm_90").group
+    ('LBO', 'box-range', 'architectures')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+from tilescope.arch import ARCH
+from tilescope.data_type import DATA_TYPE
+from tilescope.errors import RuleError, Violation
+from tilescope.names import nearest_names
+from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
+from tilescope.questions.sentence_topics import SENTENCE_WORDS, in_sentence, known_diagnosis, near_sentence
+from tilescope.questions.term_topics import (
+    ASKING,
+    LONGEST_QUESTION,
+    TERM_BY_SPELLING,
+    compared_term,
+    likely_term,
+    term_topic,
+)
+from tilescope.rule import RULES, UNKNOWN_NAME, Rule
+from tilescope.sentence import filled, first_sentence, shortened
+from tilescope.swizzle import SWIZZLE
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
+from tilescope.symptoms.line_arithmetic import numbers_read
+from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
+from tilescope.tensor_map import field_topics
+
+LONGEST_TEXT = 8_000  # characters that are read
+_ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
+_RULE_WORDS = 4  # of the longest name of a rule
+_NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
+_SYMPTOMS_SHOWN = 3  # of those that a cause has
+
+
+Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
+
+
+_NEAREST_SAID = 3
+_CODE_SIGN = "`"  # around code in a text
+
+
+class Group(NamedTuple):
+    """A group of topics: their names, how to find one (None: unknown), and other spellings of them."""
+
+    name: str
+    names: Iterable[str]
+    find: Finder
+    spellings: Mapping[str, str] = {}  # alias: name
+
+
+def index() -> TopicIndex:
+    """All topics."""
+    return TopicIndex(tuple((group.name, tuple(group.names)) for group in GROUPS))
+
+
+def names() -> Iterator[str]:
+    """The name of every topic that is a word or a rule: what a shell completes. Symptoms are sentences."""
+    return (name for group in (*WORD_GROUPS, CAUSES) for name in group.names)
+
+
+def find(name: str) -> Topic | Rule | Diagnosis:
+    """The topic of that name, the rule, or the symptom that the words describe.
+
+    A sentence that names nothing gives a Diagnosis that holds only what is near; other words are refused with the nearest.
+
+    >>> find("leading byte offset").name
+    'LBO'
+    """
+    if len(name) > LONGEST_TEXT:  # a log names its error first or last
+        name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
+    tried = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written)]
+    if _may_be_a_name(name):
+        tried += [(group.find, name) for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    asking = ASKING.match(name)
+    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if asked_for and _may_be_a_name(asked_for):  # what is e4m3
+        tried += [(find_topic, asked_for) for find_topic in (swizzle_topic, type_topic, arch_topic)]
+    of_sentences = (compared_term, in_sentence, _rule, likely_term, near_sentence)
+    tried += [(find_topic, name) for find_topic in of_sentences]
+    for find_topic, words in tried:
+        topic = find_topic(words)
+        if topic is not None:
+            return _with_numbers(_error_first(topic, name), name)
+    nearest = _nearest(name)
+    raise UNKNOWN_NAME.error(
+        argument="topic",
+        found=f"topic {shortened(name)!r}",
+        limit="no term, rule, symptom, field, mode, data type or architecture has that name",
+        fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
+    )
+
+
+def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
+    """A bare number as CUDA's error of that number, where an architecture has it too: 100, 101, 103.
+
+    >>> _error_first(arch_topic("100"), "100").rival, _error_first(arch_topic("sm_100"), "sm_100").name
+    ('sm_100', 'sm_100')
+    """
+    if not isinstance(topic, Topic) or topic.group != "architectures" or not name.strip().isdecimal():
+        return topic
+    error = diagnose(name)
+    return replace(error, rival=topic.name) if error.symptoms else topic
+
+
+def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
+    """A topic with what the numbers of the question come to; a diagnosis has it already.
+
+    >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
+    'your numbers'
+    """
+    said = numbers_read(name)
+    if not isinstance(topic, Topic) or not said:
+        return topic
+    return replace(topic, facts=((YOUR_NUMBERS, " ".join(said)), *topic.facts))
+
+
+def _may_be_a_name(name: str) -> bool:
+    """Whether words are few enough to be the name of a mode, a type, an architecture or a field."""
+    return len(name.split()) <= _NAME_WORDS
+
+
+def _nearest(name: str) -> list[str]:
+    """The topics spelled most like `name`: the best, and up to two that are about as near."""
+    spelled = {fold_name(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
+    spelled |= {fold_name(topic): topic for topic in names()}
+    wanted = fold_name(name)[:80]
+    near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
+    return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
+
+
+def _rule_as_written(name: str) -> Rule | None:
+    """The rule whose name is written as it is printed: a word with hyphens, but for the few that have none.
+
+    All rules together are the whole package, which takes a second to import: most questions are answered without.
+    """
+    bare = name.strip()
+    is_name = bare in _ONE_WORD_RULES or ("-" in bare and not re.search(r"\s", bare))
+    return _rule(name) if is_name else None
+
+
+def _rule(name: str) -> Rule | None:
+    """The rule of that name, with whatever stands between its words."""
+    return _rules_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
+
+
+@cache
+def _rules_by_spelling() -> dict[str, Rule]:
+    return {fold_name(name): rule for name, rule in RULES.items()}
+
+
+def _symptom(name: str) -> Diagnosis | None:
+    """What the words describe, if it is something seen."""
+    diagnosis = known_diagnosis(name)
+    return diagnosis if diagnosis.symptoms else None
+
+
+def _cause(name: str) -> Topic | None:
+    """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if any."""
+    asked = name.strip()[:LONGEST_QUESTION]
+    cause = CAUSE.get(ASKING.sub("", asked).strip(" ?\"'").casefold())
+    if cause is None:
+        return None
+    if not cause.term:
+        return Topic(cause.name, "causes", cause.mechanism, facts=_cause_facts(cause))
+    term = TERM_BY_SPELLING[fold_name(cause.term)]
+    see = tuple(word for word in (term.name, *term.see) if word != cause.name)
+    return Topic(cause.name, "causes", term.meaning, see, _cause_facts(cause))
+
+
+def _cause_facts(cause: Cause) -> tuple[tuple[str, str], ...]:
+    """The table below the sentences about a cause."""
+    symptoms = [symptom.name for symptom in SEEN.values() if cause.name in symptom.causes]
+    rows = {
+        "as a cause": cause.mechanism if cause.term else "",
+        "how to tell": cause.tell,
+        "fix": cause.fix,
+        "test it": f"`{cause.command}`",
+        "basis": cause.basis,
+        "seen in": ", ".join(cause.threads),
+        "comes with": "; ".join(symptoms[:_SYMPTOMS_SHOWN]),
+    }
+    return tuple((title, said) for title, said in rows.items() if said)
+
+
+_TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
+_PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
+RULE_NAMES = Group("rules", RULES, _rule)
+TERM_NAMES = Group("terms", [term.name for term in TERMS], term_topic, _TERM_ALIASES)
+WORD_GROUPS = (
+    RULE_NAMES,
+    TERM_NAMES,
+    Group("swizzle modes", SWIZZLE, swizzle_topic),
+    Group("data types", DATA_TYPE, type_topic, _PTX_TYPES),
+    Group("architectures", ARCH, arch_topic),
+    Group("tensor map fields", list(field_topics.topics()), field_topic, field_topics.TOPIC_SPELLINGS),
+)
+CAUSES = Group("causes", CAUSE, _cause)
+GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))
+
+
+def answer(asked: Asked) -> Answer:
+    """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
+    if "topic" not in asked:
+        topics = index()
+        return Answer(topics, first=_summarize_index(topics))
+    question = " ".join(asked["topic"])
+    try:
+        found = find(question)
+    except RuleError as error:
+        near = _near_words(question, *error.violations)
+        return Answer(near, is_yes=False, first=_summarize_nearest(near))
+    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=summarize_topic(found))
+
+
+def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
+    """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
+    if isinstance(topic, Rule):
+        return FirstLine(_named(topic.name, topic.demand))
+    if isinstance(topic, Diagnosis):
+        first = _summarize_diagnosis(topic)
+    else:
+        first = _summarize_plain_topic(topic)
+    if not topic.rival:
+        return first
+    facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
+    both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
+    return FirstLine(both, first.advice)
+
+
+def _summarize_plain_topic(topic: Topic) -> FirstLine:
+    """What something is, or what the numbers come to that the question named beside it."""
+    if topic.facts and topic.facts[0][0] == YOUR_NUMBERS:
+        return make_line("{name}: {said}", name=topic.name, said=topic.facts[0][1])
+    return FirstLine(_named(topic.name, topic.meaning))
+
+
+def _name_of(topic: Topic | Diagnosis) -> str:
+    """The name of a topic, or of what a diagnosis puts first."""
+    if not isinstance(topic, Diagnosis):
+        return topic.name
+    return topic.symptoms[0].name if topic.symptoms else topic.named[0].name
+
+
+def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
+    if not diagnosis.is_known:
+        near = (*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest)
+        return _summarize_unknown_words(tuple(dict.fromkeys(near))[:_NEAREST_SAID])
+    if diagnosis.arithmetic:
+        fix = diagnosis.causes[0].fix if diagnosis.causes else ""
+        return FirstLine(" ".join(diagnosis.arithmetic[:2]), _without_code_signs(fix))
+    if not diagnosis.symptoms:
+        cause = diagnosis.named[0]
+        return FirstLine(_named(cause.name, cause.mechanism), _without_code_signs(cause.fix))
+    symptom = diagnosis.symptoms[0]
+    if not diagnosis.causes or (symptom.advice and not diagnosis.named):
+        return FirstLine(_named(symptom.name, symptom.note), _without_code_signs(symptom.advice))
+    cause = diagnosis.causes[0]
+    facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
+    sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
+    return FirstLine(sentence, _without_code_signs(cause.fix))
+
+
+def _named(name: str, text: str) -> str:
+    """A name and the first sentence about it."""
+    return filled("{name}: {sentence}", {"name": name, "sentence": _first_plain_sentence(text)})
+
+
+def _first_plain_sentence(text: str) -> str:
+    return _without_code_signs(first_sentence(text))
+
+
+def _summarize_nearest(near: NearestTopics) -> FirstLine:
+    """That the words name nothing, and what they are near to."""
+    return (
+        _summarize_unknown_words(near.topics)
+        if near.topics
+        else FirstLine(near.reason, _without_code_signs(near.advice))
+    )
+
+
+def _summarize_unknown_words(names: tuple[str, ...]) -> FirstLine:
+    near = tuple(f'"{name}"' for name in names)
+    return make_line("Nothing is known by these words[[; is it {near:or}?]]", near=near)
+
+
+def _summarize_index(index: TopicIndex) -> FirstLine:
+    """How many topics there are."""
+    return make_line(
+        "{count} topics can be explained: {groups:and}.",
+        count=sum(len(names) for _, names in index.groups),
+        groups=tuple(name for name, _ in index.groups),
+    )
+
+
+def _without_code_signs(text: str) -> str:
+    """A text without the signs around code."""
+    return text.replace(_CODE_SIGN, "")
+
+
+def _near_words(question: str, unknown: Violation) -> NearestTopics:
+    """What is near to words that name nothing; where nothing is, what to do instead."""
+    topics = tuple(_nearest(question))
+    is_sentence = len(question.split()) >= SENTENCE_WORDS and unknown.found.startswith("topic ")
+    reason = "No topic shares enough of these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
+    return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
+
+
+EXPLAIN = Question(
+    name="explain",
+    help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or
+    what you see.
+
+    What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
+    hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
+    A - reads stdin.
+
+    Where two topics fit about as well, the first line names both. Words that name nothing get the nearest topics, and
+    exit status 1. Without TOPIC: list everything that can be explained.
+    """,
+    inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
+    answer=answer,
+    is_drawn=False,
+)
+QUESTIONS = (EXPLAIN,)
