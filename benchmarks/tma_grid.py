@@ -17,7 +17,7 @@ from ratio import run, sized
 from tilescope.gpu.bench.bench_settings import boxes_of
 from tilescope.gpu.bench.benchmark import rates
 from tilescope.gpu.bench.plan_order import Where, drawn_tile
-from tilescope.gpu.bench.tile_streaming import spread
+from tilescope.gpu.bench.stream_timing import spread
 from tilescope.gpu.driver.isolation import card_in_children
 
 KIB = 1024

@@ -12,7 +12,7 @@ from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.verify.suites.copy_suite import OPERATIONS
 from tilescope.gpu.verify.suites.product_suite import opcodes
 from tilescope.gpu.verify.suites.tmem_suite import FORMS
-from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.mma_instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 
 KERNEL_FILES = sorted(path.stem for path in (files("tilescope.gpu") / "kernels").glob("*.cu"))

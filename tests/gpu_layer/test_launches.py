@@ -9,7 +9,7 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.gpu.bench.bench_settings import SETTINGS
-from tilescope.gpu.bench.tile_streaming import run
+from tilescope.gpu.bench.stream_timing import run
 from tilescope.gpu.driver import device as device_module
 from tilescope.gpu.driver.compiling import source
 from tilescope.gpu.driver.device import Device

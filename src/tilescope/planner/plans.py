@@ -17,10 +17,10 @@ from tilescope.planner.boxes import PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
 from tilescope.planner.element_path import ElementPath, element_path
 from tilescope.planner.obstacle import or_obstacles, violations
+from tilescope.planner.plan_reasons import edge_reasons, reasons_of
 from tilescope.planner.planned_tile import PlannedTile
 from tilescope.planner.problem import MAP_FOR_THREADS
 from tilescope.planner.reason import Reason
-from tilescope.planner.reasons import edge_reasons, reasons_of
 from tilescope.reading import integers, pair
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES

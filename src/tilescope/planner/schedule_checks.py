@@ -1,4 +1,4 @@
-"""The ways to share a product among blocks that cannot be planned: see schedule.py for what the words mean.
+"""The ways to share a product among blocks that cannot be planned: see gemm_schedule.py for what the words mean.
 
 split=2 on sm_80                      no: shared k is planned for wgmma
 tail=4, 140 tiles of C, 132 SMs       yes: the last round leaves 8 tiles, each shared by 16 blocks at most
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
-from tilescope.planner.schedule import Schedule
 from tilescope.rule import rule
 
 GEMM_SCHEDULE = rule(

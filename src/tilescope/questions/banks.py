@@ -24,8 +24,8 @@ from tilescope.questions.layouts import TEXT
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.smem.access import Access
+from tilescope.smem.layout_search import find_layouts
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
-from tilescope.smem.search import find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.mma.descriptor import OperandDescriptor
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.maps import of_inspection

@@ -15,7 +15,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.questions.topic import Topic
 from tilescope.swizzle import Swizzle
-from tilescope.swizzle.description import facts, rule_sentence, used_by
+from tilescope.swizzle.swizzle_facts import facts, rule_sentence, used_by
 from tilescope.tensor_map import field_topics
 
 

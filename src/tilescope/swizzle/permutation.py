@@ -7,7 +7,7 @@ The map moves *pieces* (16 bytes, or less), and after a *group* of them its orde
     target   │ b a d c │ f e h g │ …     np.take of every row of the (groups, pieces) array
 
 np.take brings every line of the target into the cache before it writes there. In a buffer that is larger
-than the cache this costs more than the permutation; `streaming` writes past it, where numba is installed.
+than the cache this costs more than the permutation; `line_streaming` writes past it, where numba is installed.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 def compiler() -> ModuleType | None:
     """The module of compiled loops; None where numba is not installed, or not made for this numpy."""
     try:
-        from tilescope.swizzle import streaming
+        from tilescope.swizzle import line_streaming
     except ImportError:
         return None
-    return streaming
+    return line_streaming

@@ -35,7 +35,7 @@ from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
 from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examined
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, TiledRecord, WideMode, WideRecord
-from tilescope.tensor_map.rules.tensor import RANK, STRIDE_RANGE
+from tilescope.tensor_map.rules.tensor_rules import RANK, STRIDE_RANGE
 from tilescope.value import Value
 
 _PLAIN_PIXEL_BYTES = 256  # most bytes of a pixel in one copy, where no swizzle's span divides its channels

@@ -25,7 +25,7 @@ from tilescope.gpu.driver.compiling import compiled
 from tilescope.gpu.driver.device import CudaError, Device
 from tilescope.gpu.driver.isolation import MeasuredOnCard, Progress
 from tilescope.planner import GemmPlan, plan_gemm
-from tilescope.planner.schedule import schedule_words
+from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import by

@@ -22,7 +22,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.gpu.bench.tile_streaming import MAX_BOXES, Box, Spread, issuing_warps, matrix_dims, spread, stream
+from tilescope.gpu.bench.stream_timing import MAX_BOXES, Box, Spread, issuing_warps, matrix_dims, spread, stream
 from tilescope.gpu.verify.suites import Case
 from tilescope.layout import Major
 from tilescope.planner import Plan, plan, weighed_for

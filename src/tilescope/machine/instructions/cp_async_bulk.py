@@ -31,7 +31,7 @@ from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.ptx.syntax import Instruction
 from tilescope.tensor_map import REDUCTIONS
-from tilescope.tma.bulk import bulk_bytes, require_aligned
+from tilescope.tma.bulk_copy import bulk_bytes, require_aligned
 from tilescope.tma.elements import combined
 
 MBARRIER = "mbarrier::complete_tx::bytes"

@@ -35,7 +35,7 @@ from tilescope.machine.observers.lane_pattern import (
 from tilescope.machine.observers.operand_reads import ReadShape, TileCopy, forget_tiles
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import Lanes
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import walk

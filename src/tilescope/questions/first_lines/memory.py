@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tilescope.layout import Layout, Modes
     from tilescope.notation import Conversion, NoEquivalent
     from tilescope.questions.layouts import EveryNotation
+    from tilescope.smem.layout_search import LayoutSearch
     from tilescope.smem.report import TileReport
-    from tilescope.smem.search import LayoutSearch
     from tilescope.swizzle import Swizzle
     from tilescope.tma import Identification, Trace
     from tilescope.tma.place import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.tmem_address import CELL_BITS, QUARTER_LANES, TMEM_COLUMNS
 from tilescope.questions.first_lines import line, refused
 from tilescope.questions.question import FirstLine

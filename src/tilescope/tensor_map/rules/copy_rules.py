@@ -37,7 +37,7 @@ from tilescope.tensor_map.rules.im2col_copies import (
     padded_store,
     wrong_offsets,
 )
-from tilescope.tensor_map.rules.packed import store_only_reasons
+from tilescope.tensor_map.rules.packed_rules import store_only_reasons
 from tilescope.tensor_map.samples import BYTES, H200, MATRIX, PADDED, PTX_COPY, SIX_BITS, copied
 
 if TYPE_CHECKING:

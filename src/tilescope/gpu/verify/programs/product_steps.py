@@ -10,9 +10,9 @@ from tilescope.gpu.verify.programs.grower import Grower, NoRoomError, names
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.gpu.verify.suites.product_suite import opcodes
 from tilescope.layout import Major
-from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import Operand
+from tilescope.mma.mma_instruction import Operand
+from tilescope.mma.operand_descriptor import WgmmaDescriptor
 from tilescope.swizzle import SwizzleName
 
 _WARPGROUP_THREADS = 128

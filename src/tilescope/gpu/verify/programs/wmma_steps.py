@@ -13,7 +13,7 @@ from tilescope.gpu.verify.programs.product_steps import Multiply, register_type
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.gpu.verify.programs.shared_steps import meeting
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import WMMA_INSTRUCTIONS, Instruction, Operand
+from tilescope.mma.mma_instruction import WMMA_INSTRUCTIONS, Instruction, Operand
 from tilescope.mma.wmma_access import Order
 
 _PART_BYTES = 2048  # of shared memory, for one matrix

@@ -30,7 +30,7 @@ from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
-from tilescope.tma.bulk import bulk_bytes
+from tilescope.tma.bulk_copy import bulk_bytes
 
 MEMORY_BYTES = TENSOR_BYTES // 2  # of global memory, as a case that stores sees it
 TENSOR_OFFSET_BYTES = 1024  # of the tensor in it

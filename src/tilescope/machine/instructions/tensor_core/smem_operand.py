@@ -18,8 +18,8 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
 from tilescope.machine.observers.operand_reads import ReadShape
 from tilescope.machine.observers.thread_tiles import WORD_BYTES
-from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.descriptor_form import TCGEN05_FORM
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.swizzle import SWIZZLE
 
 _START = TCGEN05_FORM.word.field("start_address")

@@ -28,10 +28,10 @@ from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups,
 from tilescope.machine.observers.access_cost import AccessKind, access_kind, matrix_kind
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
-from tilescope.mma.instruction import WMMA_INSTRUCTIONS
-from tilescope.mma.instruction import Instruction as Row
-from tilescope.mma.instruction import Operand as MatrixOperand
 from tilescope.mma.matrix_form import ROW_BYTES
+from tilescope.mma.mma_instruction import WMMA_INSTRUCTIONS
+from tilescope.mma.mma_instruction import Instruction as Row
+from tilescope.mma.mma_instruction import Operand as MatrixOperand
 from tilescope.mma.wmma_access import LaneAccess, Order, wmma_accesses
 from tilescope.ptx.syntax import Instruction, Operand
 from tilescope.sentence import counted
