@@ -15,16 +15,16 @@ k                         the kind's, dense 4-bit kinds also 96      kind, spars
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.layout import Major
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Shapes, Tcgen05Kind, shape_problems
 from tilescope.rule import Rule, rule
 from tilescope.sentence import argument_said, listed, printed
-
-if TYPE_CHECKING:
-    from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.value import row_field
 
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 _SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
@@ -70,12 +70,36 @@ TCGEN05_FLAG = rule(
 )
 
 
-def transposes_bytes(word: InstructionDescriptor) -> bool:
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False, kw_only=True)
+class InstructionFields:
+    """The fields of an instruction descriptor."""
+
+    mma_kind: str
+    m: int  # of the whole instruction: with cta_group::2 of both blocks together, and so is n
+    n: int
+    k: int  # of a dense instruction; a sparse one takes as many of A, and twice as many of B
+    a_type: DataType = row_field(DataType.named)
+    b_type: DataType = row_field(DataType.named)
+    d_type: DataType = row_field(DataType.named)
+    a_major: Major
+    b_major: Major
+    negate_a: bool
+    negate_b: bool
+    saturate: bool  # of i8
+    sparse: bool
+    sparsity_selector: int
+    max_shift: int  # of .ws: 0, 8, 16 or 32 columns
+    scale_type: str | None
+    a_scale_id: int
+    b_scale_id: int
+
+
+def transposes_bytes(word: InstructionFields) -> bool:
     """Whether B is MN-major and of 8 bits: there are fewer n for it."""
     return word.b_major == "MN" and word.b_type.bits == 8
 
 
-def shapes_of(word: InstructionDescriptor, kind: Tcgen05Kind) -> tuple[Shapes, ...]:
+def shapes_of(word: InstructionFields, kind: Tcgen05Kind) -> tuple[Shapes, ...]:
     """The m and n that instructions of its kind have with its operands."""
     return kind.shapes(sparse=word.sparse, k=word.k, transposed_bytes=transposes_bytes(word))
 
@@ -91,7 +115,7 @@ class _Choice(NamedTuple):
     beside: Mapping[str, object] = {}  # what else decides
 
 
-def field_problems(word: InstructionDescriptor, kind: Tcgen05Kind) -> Iterator[Violation]:
+def field_problems(word: InstructionFields, kind: Tcgen05Kind) -> Iterator[Violation]:
     """All that no instruction of the kind has."""
     for choice in _choices(word, kind):
         if choice.value in choice.allowed:
@@ -119,7 +143,7 @@ def _kinds_with(type_name: object) -> tuple[str, ...]:
     return tuple(row.name for row in KINDS.values() if type_name in row.codes)
 
 
-def _choices(word: InstructionDescriptor, kind: Tcgen05Kind) -> list[_Choice]:
+def _choices(word: InstructionFields, kind: Tcgen05Kind) -> list[_Choice]:
     """What the fields may be."""
     types = tuple(kind.codes)
     is_i8 = kind.name == "i8"
@@ -149,7 +173,7 @@ def _choices(word: InstructionDescriptor, kind: Tcgen05Kind) -> list[_Choice]:
     ]
 
 
-def _accumulator(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _accumulator(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     if "bfloat16" not in (word.a_type.name, word.b_type.name):
         return _Choice("d_type", word.d_type.name, TCGEN05_TYPE, kind.accumulators[::-1])
     allowed = ("float32",) if "float32" in kind.accumulators else kind.accumulators[::-1]
@@ -161,7 +185,7 @@ def _majors(type_name: str, kind: Tcgen05Kind) -> tuple[Major, ...]:
     return ("K", "MN") if type_name in _TRANSPOSABLE and not kind.is_dense_4_bit else ("K",)
 
 
-def _selector(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _selector(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     allowed: tuple[int, ...] = (0,)
     reason = None
     if not word.sparse:
@@ -173,7 +197,7 @@ def _selector(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
     return _Choice("sparsity_selector", word.sparsity_selector, TCGEN05_FIELD, allowed, reason)
 
 
-def _shift(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _shift(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     shapes = shapes_of(word, kind)
     has_ws = any(row.form.endswith(".ws") and word.m in row.m and word.n in row.n for row in shapes)
     allowed = MAX_SHIFTS if has_ws else (0,)
@@ -183,7 +207,7 @@ def _shift(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
     return _Choice("max_shift", word.max_shift, TCGEN05_FIELD, allowed, reason, {"m": word.m, "n": word.n})
 
 
-def _scale_ids(word: InstructionDescriptor, kind: Tcgen05Kind) -> tuple[int, ...]:
+def _scale_ids(word: InstructionFields, kind: Tcgen05Kind) -> tuple[int, ...]:
     """The bytes at which the scales of a row may begin, so that all of them have room behind it.
 
     ue4m3 scales 16 elements, ue8m0 32 (or 16).

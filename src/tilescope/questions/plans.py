@@ -13,7 +13,7 @@ from tilescope.errors import PlanError, RuleError
 from tilescope.layout import MAJORS
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
-from tilescope.planner.element_path import ElementPath
+from tilescope.planner.plans import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_element_path, of_gemm, of_plan, of_unplanned

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,6 @@ from tilescope.value import read_only
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
-
-    from tilescope.swizzle.mode import Swizzle
 
 Bytes = npt.NDArray[np.uint8]
 AnyArray: TypeAlias = "npt.NDArray[Any]"
@@ -79,7 +77,36 @@ BYTE_LEAVES = SWIZZLE_CLOSURE.worded(
 )
 
 
-def permuted(mode: Swizzle, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
+class AddressMap(Hashable, Protocol):
+    """What the permutation reads of a swizzle: which address a byte goes to, and when the order of pieces starts again."""
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+
+    @property
+    def bits(self) -> int:
+        """Address bits that change; 0: every byte keeps its place."""
+
+    @property
+    def piece_bytes(self) -> int:
+        """What moves as one piece."""
+
+    @property
+    def block_bytes(self) -> int:
+        """An aligned block of this size is permuted within itself."""
+
+    @property
+    def repeat_bytes(self) -> int:
+        """After how many bytes the order starts again."""
+
+    @overload
+    def apply(self, address: int) -> int: ...
+    @overload
+    def apply(self, address: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]: ...
+
+
+def permuted(mode: AddressMap, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
     """The bytes of `data`, which lies at `address`, at the places that the mode gives them.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
@@ -131,7 +158,7 @@ def out_problems(out: object, length_bytes: int) -> list[Violation]:
     return [OUT_ARRAY.violation(given=given, out_bytes=out.nbytes, bytes=length_bytes)]
 
 
-def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Violation]:
+def _closure_problems(mode: AddressMap, address: int, length_bytes: int) -> list[Violation]:
     """A buffer is a whole number of aligned blocks, or bytes would leave it."""
     block = mode.block_bytes
     end = address + length_bytes
@@ -152,7 +179,7 @@ def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Vi
     return [BYTE_LEAVES.violation(**facts, logical=leaving, physical=mode.apply(leaving))]
 
 
-def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
+def _first_leaving(mode: AddressMap, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
     block = mode.block_bytes
     head_end = min(end, rounded_up(address, block))
@@ -167,7 +194,7 @@ def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
     return None
 
 
-def _permute(mode: Swizzle, address: int, source: AnyArray, target: AnyArray, threads: int) -> None:
+def _permute(mode: AddressMap, address: int, source: AnyArray, target: AnyArray, threads: int) -> None:
     """Fill the target; it and the source are C-contiguous, of one size that is not 0, and may overlap."""
     flat = source.reshape(-1).view(np.uint8)
     out = target.reshape(-1).view(np.uint8)
@@ -223,7 +250,7 @@ def _permute(mode: Swizzle, address: int, source: AnyArray, target: AnyArray, th
     gather(end, len(flat))
 
 
-def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
+def _offsets(mode: AddressMap, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
     """Offsets from `address` of the pieces that belong in the places from there on, place by place."""
     places = np.arange(address, address + length_bytes, mode.piece_bytes)
     offsets: npt.NDArray[np.intp] = (mode.apply(places) - address).astype(np.intp)
@@ -231,7 +258,7 @@ def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.i
 
 
 @lru_cache(maxsize=64)
-def _group_order(mode: Swizzle, address: int, group_bytes: int) -> npt.NDArray[np.intp]:
+def _group_order(mode: AddressMap, address: int, group_bytes: int) -> npt.NDArray[np.intp]:
     """Which piece a place of a group takes, where groups keep their pieces."""
     return read_only(_offsets(mode, address, group_bytes) // mode.piece_bytes)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tilescope.pipeline.description import Pipeline
     from tilescope.pipeline.simulation import Simulation
     from tilescope.planner import GemmPlan, PlanReport, Unplanned
-    from tilescope.planner.element_path import ElementPath
+    from tilescope.planner.plans import ElementPath
     from tilescope.planner.sweeping import Sweep
 
 
