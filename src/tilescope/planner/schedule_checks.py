@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
@@ -62,8 +63,9 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     if not schedule.persistent:
         yield broken(TAIL_BESIDE_SPLIT, tail=schedule.tail, split=schedule.split, parts=schedule.parts)
         return
-    tiles_m, tiles_n = (-(-extent // size) for extent, size in zip(product.shape[:2], tile[:2], strict=True))
-    tiles = tiles_m * tiles_n
+    rows, columns = product.shape[:2]
+    tile_rows, tile_columns = tile[:2]
+    tiles = ceil_div(rows, tile_rows) * ceil_div(columns, tile_columns)
     sms = product.sms or 1
     tail_tiles = tiles % sms
     most = sms // tail_tiles if tail_tiles and tiles > sms else 1

@@ -23,6 +23,7 @@ from operator import floordiv
 from typing import ClassVar, Literal, Protocol
 
 from tilescope.arch import Arch, Basis
+from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map.limits import (
@@ -290,7 +291,7 @@ class TiledRecord(MapRecord):
         """
         if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
             return self.box
-        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        visited = [ceil_div(extent, stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1
         else:

@@ -225,7 +225,7 @@ def splitmix_bytes(seed: int, count: int) -> Bytes:
     '380182a31a5a2cc4'
     """
     with np.errstate(over="ignore"):
-        place = np.arange(1, -(-count // 8) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        place = np.arange(1, ceil_div(count, 8) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = place + (np.uint64(seed) << np.uint64(32))
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
