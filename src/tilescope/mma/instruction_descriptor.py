@@ -22,11 +22,11 @@ from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.instruction_fields import MAX_SHIFTS, InstructionFields, field_problems, shapes_of
+from tilescope.mma.instruction_fields import MAX_SHIFTS, field_problems, shapes_of
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Documented, Tcgen05Kind
 from tilescope.reading import attempted, flag, integer, known_name
 from tilescope.rule import rule
-from tilescope.value import Value
+from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
 _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
@@ -101,7 +101,7 @@ def word_format(kind: Tcgen05Kind) -> WordFormat:
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
-class InstructionDescriptor(InstructionFields, Documented, Value):
+class InstructionDescriptor(Documented, Value):
     """A tcgen05 instruction descriptor: kind, shape, types, majorness, signs, sparsity, scale factors.
 
     >>> descriptor = InstructionDescriptor("f16", 128, 256, a_type="f16")
@@ -112,6 +112,25 @@ class InstructionDescriptor(InstructionFields, Documented, Value):
     >>> InstructionDescriptor("mxf4nvf4", 256, 256, scale_type="ue4m3", k=96).forms
     ('cta_group::2',)
     """
+
+    mma_kind: str
+    m: int  # of the whole instruction: with cta_group::2 of both blocks together, and so is n
+    n: int
+    k: int  # of a dense instruction; a sparse one takes as many of A, and twice as many of B
+    a_type: DataType = row_field(DataType.named)
+    b_type: DataType = row_field(DataType.named)
+    d_type: DataType = row_field(DataType.named)
+    a_major: Major
+    b_major: Major
+    negate_a: bool
+    negate_b: bool
+    saturate: bool  # of i8
+    sparse: bool
+    sparsity_selector: int
+    max_shift: int  # of .ws: 0, 8, 16 or 32 columns
+    scale_type: str | None
+    a_scale_id: int
+    b_scale_id: int
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ k                         the kind's, dense 4-bit kinds also 96      kind, spars
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
@@ -24,7 +23,6 @@ from tilescope.layout import Major
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Shapes, Tcgen05Kind, shape_problems
 from tilescope.rule import Rule, rule
 from tilescope.sentence import argument_said, listed, printed
-from tilescope.value import row_field
 
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 _SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
@@ -70,28 +68,76 @@ TCGEN05_FLAG = rule(
 )
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False, kw_only=True)
-class InstructionFields:
-    """The fields of an instruction descriptor."""
+class InstructionFields(Protocol):
+    """The fields of an instruction descriptor, as the checks read them."""
 
-    mma_kind: str
-    m: int  # of the whole instruction: with cta_group::2 of both blocks together, and so is n
-    n: int
-    k: int  # of a dense instruction; a sparse one takes as many of A, and twice as many of B
-    a_type: DataType = row_field(DataType.named)
-    b_type: DataType = row_field(DataType.named)
-    d_type: DataType = row_field(DataType.named)
-    a_major: Major
-    b_major: Major
-    negate_a: bool
-    negate_b: bool
-    saturate: bool  # of i8
-    sparse: bool
-    sparsity_selector: int
-    max_shift: int  # of .ws: 0, 8, 16 or 32 columns
-    scale_type: str | None
-    a_scale_id: int
-    b_scale_id: int
+    @property
+    def m(self) -> int:
+        """Rows of D: with cta_group::2 of both blocks together, and so is n."""
+
+    @property
+    def n(self) -> int:
+        """Columns of D."""
+
+    @property
+    def k(self) -> int:
+        """Of a dense instruction; a sparse one takes as many of A, and twice as many of B."""
+
+    @property
+    def a_type(self) -> DataType:
+        """Elements of A."""
+
+    @property
+    def b_type(self) -> DataType:
+        """Elements of B."""
+
+    @property
+    def d_type(self) -> DataType:
+        """Elements of D."""
+
+    @property
+    def a_major(self) -> Major:
+        """Contiguous index of A."""
+
+    @property
+    def b_major(self) -> Major:
+        """Contiguous index of B."""
+
+    @property
+    def negate_a(self) -> bool:
+        """Whether A is negated."""
+
+    @property
+    def negate_b(self) -> bool:
+        """Whether B is negated."""
+
+    @property
+    def saturate(self) -> bool:
+        """Whether sums of i8 saturate."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A is sparse."""
+
+    @property
+    def sparsity_selector(self) -> int:
+        """Which column of metadata is taken."""
+
+    @property
+    def max_shift(self) -> int:
+        """Of .ws: 0, 8, 16 or 32 columns."""
+
+    @property
+    def scale_type(self) -> str | None:
+        """Type of the scale factors; None without any."""
+
+    @property
+    def a_scale_id(self) -> int:
+        """Byte at which the scale factors of A begin."""
+
+    @property
+    def b_scale_id(self) -> int:
+        """Byte at which the scale factors of B begin."""
 
 
 def transposes_bytes(word: InstructionFields) -> bool:
