@@ -321,8 +321,8 @@ class Verdict:
         return f"{error.name} ({error.number})" if error else f"error {self.call.result}"
 
 
-def judged(call: Call) -> Verdict:
-    """The verdict of the rules on a call, beside the driver's."""
+def judge_call(call: Call) -> Verdict:
+    """Check a call by the rules and compare the verdict with the driver's."""
     report = _report(call)
     if call.result == SUCCESS:
         if not report.accepted:

@@ -147,8 +147,8 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
         own = piece.numbers.tobytes()
         longest = ceil_div(max(len(own), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
         size = longest if piece is expected[-1] else len(own)
-        one = _padded(data, size, piece)
-        other = _padded(own, size, piece)
+        one = _pad_piece(data, size, piece)
+        other = _pad_piece(own, size, piece)
         wrong = np.flatnonzero(one != other)
         if wrong.size:
             place = piece.words.format(*divmod(wrong[0], piece.row))
@@ -159,7 +159,7 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
     return "the results have other lengths"
 
 
-def _padded(data: bytes, size: int, piece: Piece) -> Array:
+def _pad_piece(data: bytes, size: int, piece: Piece) -> Array:
     """The numbers of the first bytes; what is missing of them counts as untouched."""
     return np.frombuffer(data[:size].ljust(size, bytes([UNTOUCHED])), piece.numbers.dtype)
 
