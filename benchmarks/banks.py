@@ -10,8 +10,8 @@ from ratio import FAST_EXTRA, PEERS, Work, optional, print_ratios, run, sized
 from tilescope.smem import banks
 from tilescope.smem.access import Access
 from tilescope.smem.banks import wavefronts
+from tilescope.smem.layout_search import find_layouts
 from tilescope.smem.report import bank_report
-from tilescope.smem.search import find_layouts
 
 BATCH = sized(50_000, tiny=50)
 LANES = np.arange(32)

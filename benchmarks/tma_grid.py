@@ -16,8 +16,8 @@ from ratio import run, sized
 
 from tilescope.gpu.bench.bench_settings import boxes_of
 from tilescope.gpu.bench.benchmark import rates
-from tilescope.gpu.bench.plan_order import Where, drawn_tile
-from tilescope.gpu.bench.tile_streaming import spread
+from tilescope.gpu.bench.plan_order import Where, draw_tile
+from tilescope.gpu.bench.stream_timing import spread
 from tilescope.gpu.driver.isolation import card_in_children
 
 KIB = 1024
@@ -70,7 +70,7 @@ def settings():
 
 def drawn(number):
     """The candidates of a random tile, drawn and streamed as `tilescope bench plans` does."""
-    tile = drawn_tile(random.Random(f"fit {number}"), Where(arch="sm_90"))
+    tile = draw_tile(random.Random(f"fit {number}"), Where(arch="sm_90"))
     for candidate, case in zip(tile.candidates, tile.cases, strict=True):
         problem = candidate.problem
         size = problem.data_type.bits // 8

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.compression import compress, decompress
     from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
-    from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.emulation import emulate_mma
     from tilescope.mma.fragment import fragment
     from tilescope.mma.instruction_descriptor import InstructionDescriptor
     from tilescope.mma.ldmatrix import ldmatrix, stmatrix
+    from tilescope.mma.operand_descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.readings import descriptor_readings, inspect_descriptor
     from tilescope.mma.scale_layout import scale_layout
     from tilescope.mma.scale_packing import pack_scales, unpack_scales
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from tilescope.rule import RULES, Rule
     from tilescope.smem.access import Access
     from tilescope.smem.banks import wavefronts
+    from tilescope.smem.layout_search import find_layouts
     from tilescope.smem.op import SMEM_OP, SmemOp
     from tilescope.smem.report import bank_report, tile_report
-    from tilescope.smem.search import find_layouts
     from tilescope.swizzle import SWIZZLE, Swizzle
     from tilescope.sync.mbarrier import Mbarrier
     from tilescope.tensor_map import (
@@ -124,7 +124,7 @@ _NAMES_IN = {
     "mma.canonical": ("canonical_layout",),
     "mma.compression": ("compress", "decompress"),
     "mma.consumer": ("tcgen05_descriptors", "wgmma_descriptors"),
-    "mma.descriptor": ("Tcgen05Descriptor", "WgmmaDescriptor"),
+    "mma.operand_descriptor": ("Tcgen05Descriptor", "WgmmaDescriptor"),
     "mma.emulation": ("emulate_mma",),
     "mma.fragment": ("fragment",),
     "mma.instruction_descriptor": ("InstructionDescriptor",),
@@ -143,7 +143,7 @@ _NAMES_IN = {
     "smem.banks": ("wavefronts",),
     "smem.op": ("SMEM_OP", "SmemOp"),
     "smem.report": ("bank_report", "tile_report"),
-    "smem.search": ("find_layouts",),
+    "smem.layout_search": ("find_layouts",),
 }
 __getattr__ = LateNames(__name__, _NAMES_IN).loaded
 

@@ -46,7 +46,7 @@ _DEFINING_MODULES = (
     "mma.readings",
     "mma.pair_shares",
     "mma.tensor_memory",
-    "smem.search",
+    "smem.layout_search",
     "smem.report",
     "notation",
     "sync.mbarrier",

@@ -5,8 +5,8 @@ import pytest
 from tilescope.cli import run
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
+from tilescope.smem.layout_search import find_layouts
 from tilescope.smem.report import tile_report
-from tilescope.smem.search import find_layouts
 from tilescope.value import Value
 
 

@@ -43,17 +43,19 @@ def run_step(card, plan, text, arguments, threads=128):
     """Run the text on the card, and give the bytes of its stage; every argument is bytes, passed by value."""
     from cuda.bindings import driver
 
-    from tilescope.gpu.driver.device import answered
+    from tilescope.gpu.driver.device import require_success
 
     image = np.frombuffer(with_dump(text, plan.stage_bytes).encode() + b"\0", np.uint8)
     stage = np.full(plan.stage_bytes, 0xEE, np.uint8)
     dump = card.upload(stage)
-    function = answered(driver.cuModuleGetFunction(answered(driver.cuModuleLoadData(image.ctypes.data)), b"tile_step"))
+    function = require_success(
+        driver.cuModuleGetFunction(require_success(driver.cuModuleLoadData(image.ctypes.data)), b"tile_step")
+    )
     smem_bytes = plan.stage_bytes + 8
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    answered(driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+    require_success(driver.cuFuncSetAttribute(function, attribute, smem_bytes))
     held = [ctypes.create_string_buffer(value, len(value)) for value in (*arguments, np.uint64(dump).tobytes())]
     pointers = np.array([ctypes.addressof(value) for value in held], np.uint64)
-    answered(driver.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0))
-    answered(driver.cuCtxSynchronize())
+    require_success(driver.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, smem_bytes, 0, pointers.ctypes.data, 0))
+    require_success(driver.cuCtxSynchronize())
     return card.download(dump, stage)

@@ -72,7 +72,7 @@ def load_on(card, plan, first, sticking_out):
         stage = copied_by_threads(plan, shape, pitch, memory, first)
     else:
         tensor_map = plan.tensor_map(0, shape, (pitch,))
-        arguments = [card.encoded(tensor_map, address)]
+        arguments = [card.encode_map(tensor_map, address)]
         for copy in plan.copies:
             start = copy.smem_offset_bytes
             coords = plan.copy_coords(copy, *first)
@@ -105,7 +105,7 @@ def test_a_store_brings_the_tile_to_the_matrix_as_the_emulator_does(card, name):
     size, first = plan.problem.data_type.bits // 8, plan.problem.tile
     values = np.random.default_rng(4).integers(0, 256, (*plan.problem.tile, size), np.uint8)
     tensor_map, address = plan.tensor_map(0, shape, (pitch,)), card.upload(memory)
-    arguments = [card.encoded(tensor_map, address), number(card.upload(values), np.uint64)]
+    arguments = [card.encode_map(tensor_map, address), number(card.upload(values), np.uint64)]
     run_step(card, plan, ts.emit(plan, "ptx"), [*arguments, number(first[0]), number(first[1])])
     stage = np.zeros(plan.stage_bytes, np.uint8)
     stage[plan.address(*np.indices(plan.problem.tile))[..., None] + np.arange(size)] = values

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilescope.gpu.driver.isolation import card_in_children
-from tilescope.gpu.verify.suites.pipeline_suite import SEEDS, happened
+from tilescope.gpu.verify.suites.pipeline_suite import SEEDS, describe_outcome
 
 pytestmark = pytest.mark.gpu
 HUNG, WRONG = 1, 2
@@ -163,4 +163,4 @@ def test_a_known_pipeline_does_what_is_known_of_it(outcomes, name):
     case, outcome = outcomes[name]
     assert outcome.ended == ""
     seeds = np.frombuffer(outcome.data[:SEEDS], np.uint8)
-    assert set(seeds.tolist()) == {KNOWN[name][1]}, happened(case, outcome)
+    assert set(seeds.tolist()) == {KNOWN[name][1]}, describe_outcome(case, outcome)

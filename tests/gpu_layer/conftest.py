@@ -13,7 +13,7 @@ def predicting(monkeypatch):
 
     def stand_in(*arguments):
         monkeypatch.setattr(isolation, "COMMAND", (*CHILD, *arguments))
-        monkeypatch.setattr(isolation, "compiled", lambda *_: b"")
+        monkeypatch.setattr(isolation, "compile_kernels", lambda *_: b"")
 
     stand_in()
     return stand_in

@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.gpu.bench.bench_settings import SETTINGS
-from tilescope.gpu.bench.tile_streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
+from tilescope.gpu.bench.stream_timing import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
 
 SM_SMEM_BYTES = 224 * 1024  # that the blocks of an SM may share
 

@@ -10,12 +10,12 @@ import pytest
 
 import tilescope as ts
 from tilescope.gpu.verify.programs.doubtful import is_doubtful
-from tilescope.gpu.verify.programs.growing import grown
 from tilescope.gpu.verify.programs.instruction_forms import forms_by_name
+from tilescope.gpu.verify.programs.program_generator import generate_program
 from tilescope.gpu.verify.programs.program_inputs import BITS_OF_KIND, numbers
+from tilescope.gpu.verify.programs.program_run import run_here
 from tilescope.gpu.verify.programs.random_program import Input, Program, Register, Step, module_text
-from tilescope.gpu.verify.programs.running import run_here
-from tilescope.gpu.verify.programs.whole_kernels import KERNEL_NAMES, drawn_kernel, launch_of, run_kernel_here
+from tilescope.gpu.verify.programs.whole_kernels import KERNEL_NAMES, draw_kernel, launch_of, run_kernel_here
 from tilescope.gpu.verify.suites import Outcome, suite_named
 from tilescope.gpu.verify.suites.kernel_suite import smallest_program
 
@@ -25,18 +25,18 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def test_a_seed_gives_one_program():
-    first = grown(5)
-    grown.cache_clear()
-    again = grown(5)
+    first = generate_program(5)
+    generate_program.cache_clear()
+    again = generate_program(5)
     assert again is not first
     assert again == first
     assert again.text() == first.text()
-    assert grown(6).text() != first.text()
+    assert generate_program(6).text() != first.text()
 
 
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_programs_run_without_error_findings(seed):
-    ran = run_here(grown(seed), findings=True)
+    ran = run_here(generate_program(seed), findings=True)
     errors = [finding for finding in ran.run.findings if finding.severity == "error"]
     assert ran.run.outcome == "finished"
     assert [finding for finding in errors if finding.rule not in ABOUT_LAYOUTS] == []
@@ -50,7 +50,7 @@ def test_many_programs_run_without_error_findings():
 
 
 def test_together_programs_use_all_kinds_of_instructions():
-    text = "".join(grown(seed).text() for seed in range(60))
+    text = "".join(generate_program(seed).text() for seed in range(60))
     for word in ("shfl", "vote", "match", "redux", "elect", "bar.red", "mbarrier", "atom.shared", "red.global"):
         assert word in text, word
     for word in (
@@ -89,7 +89,7 @@ def spoiled(case):
     """What a card gives that differs from us in thread 3 of the last register that is kept; and that register's number."""
     suite = suite_named("kernels")
     pieces = suite.predict(case)
-    program = grown(case["program"])
+    program = generate_program(case["program"])
     number = len(program.kept) - 1
     words = pieces[number].numbers.copy()
     words[3] ^= 1
@@ -102,7 +102,7 @@ def test_a_difference_names_the_line_the_thread_and_both_values():
     suite = suite_named("kernels")
     (case,) = suite.cases(1, 3, "sm_90")
     outcome, number = spoiled(case)
-    program = grown(case["program"])
+    program = generate_program(case["program"])
     words = suite.difference(case, outcome)
     line = int(words.split()[1].rstrip(","))
     assert words.startswith("line ")
@@ -115,7 +115,7 @@ def test_the_smallest_program_gives_the_same_result_with_fewer_steps():
     suite = suite_named("kernels")
     (case,) = suite.cases(1, 3, "sm_90")
     outcome, number = spoiled(case)
-    program = grown(case["program"])
+    program = generate_program(case["program"])
     smallest = smallest_program(case, outcome)
     assert len(smallest.steps) < len(program.steps)
     register = program.kept[number]
@@ -177,13 +177,15 @@ def test_scratch_memory_that_no_step_changes_is_shown_with_the_whole_program():
     cases = suite.cases(40, 3, "sm_90")
     case = next(case for case in cases if "program" in case and not any(step.scratch for step in grown_steps(case)))
     parts = [piece.numbers.copy() for piece in suite.predict(case)]
-    scratch = len(grown(case["program"]).kept)
+    scratch = len(generate_program(case["program"]).kept)
     parts[scratch][5] ^= 1
-    assert smallest_program(case, Outcome(b"".join(part.tobytes() for part in parts))) == grown(case["program"])
+    assert smallest_program(case, Outcome(b"".join(part.tobytes() for part in parts))) == generate_program(
+        case["program"]
+    )
 
 
 def grown_steps(case):
-    return grown(case["program"]).steps
+    return generate_program(case["program"]).steps
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +196,7 @@ def own_launches():
     source = random.Random(4)
     while len(found) < len(KERNEL_NAMES):
         try:
-            case = drawn_kernel(source)
+            case = draw_kernel(source)
         except ts.RuleError:
             continue
         found.setdefault(case["kernel"], case)
@@ -283,7 +285,7 @@ def test_ptxas_assembles_programs(tmp_path):
     if not found:
         pytest.skip("needs ptxas (the wheel nvidia-cuda-nvcc)")
     source = tmp_path / "programs.ptx"
-    source.write_text(module_text(grown(seed).entry_text(f"program{seed}").text for seed in range(40)))
+    source.write_text(module_text(generate_program(seed).entry_text(f"program{seed}").text for seed in range(40)))
     command = [found[0], "-arch=sm_90a", "-O1", "-o", tmp_path / "programs.cubin", source]
     made = subprocess.run(command, check=False, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[:500]

@@ -7,12 +7,12 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.gpu.driver.compiling import compiled, source
+from tilescope.gpu.driver.nvrtc import compile_kernels, kernel_source
 from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.verify.suites.copy_suite import OPERATIONS
 from tilescope.gpu.verify.suites.product_suite import opcodes
 from tilescope.gpu.verify.suites.tmem_suite import FORMS
-from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.mma_instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 
 KERNEL_FILES = sorted(path.stem for path in (files("tilescope.gpu") / "kernels").glob("*.cu"))
@@ -27,11 +27,11 @@ TARGETS = [
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kernel_compiles(name, target):
-    code = compiled(name, target)
+    code = compile_kernels(name, target)
     used_by = [suite_named(suite) for suite in SUITE_NAMES if name in suite_named(suite).kernels]
     if used_by and not any(Arch.named(target[:-1]).has(suite.feature) for suite in used_by):
         return  # an empty file for an architecture without it
-    declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", source(name))
+    declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", kernel_source(name))
     kernels = [kernel for kernel in declared if kernel != "NAME"]
     if name == "tensor_cores":
         kernels = [
@@ -63,13 +63,15 @@ def test_products_are_drawn_of_every_instruction_of_the_card():
 
 
 def test_the_kernels_number_operations_as_the_suites_do():
-    listed = re.search(r"enum \{ (STORE.*?), OPERATIONS \}", source("copies"))[1].split(", ")
+    listed = re.search(r"enum \{ (STORE.*?), OPERATIONS \}", kernel_source("copies"))[1].split(", ")
     assert [name.casefold() for name in listed] == ["store", *OPERATIONS[1:]]
-    accesses = re.findall(r'DO\((\d+), "(ld|st)(matrix)?\S*?(x\d)?(\.trans)?(?:\.shared\S*)? ', source("accesses"))
+    accesses = re.findall(
+        r'DO\((\d+), "(ld|st)(matrix)?\S*?(x\d)?(\.trans)?(?:\.shared\S*)? ', kernel_source("accesses")
+    )
     assert len(accesses) == sum(not row.is_copy for row in SMEM_OP.values())  # copies need a tensor to copy from
     for number, direction, matrix, count, transpose in accesses:
         name = list(SMEM_OP)[int(number)]
         assert name.startswith(f"{direction}{matrix}.{count}" if matrix else f"{direction}.b")
         assert name.endswith(".trans") == bool(transpose)
-    forms = re.findall(r'DO\((\d+), \d, "([\w.]+)"( PACKED)?', source("tensor_memory"))
+    forms = re.findall(r'DO\((\d+), \d, "([\w.]+)"( PACKED)?', kernel_source("tensor_memory"))
     assert [(int(number), form + "packed" * bool(packed)) for number, form, packed in forms] == list(enumerate(FORMS))

@@ -9,10 +9,10 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.gpu.bench.bench_settings import SETTINGS
-from tilescope.gpu.bench.tile_streaming import run
+from tilescope.gpu.bench.stream_timing import run
 from tilescope.gpu.driver import device as device_module
-from tilescope.gpu.driver.compiling import source
 from tilescope.gpu.driver.device import Device
+from tilescope.gpu.driver.nvrtc import kernel_source
 from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
 
 SUITES = [name for name in SUITE_NAMES if name not in ("emitted", "kernels")]  # whose programs bring their own kernels
@@ -22,7 +22,7 @@ MACROS = {"mma": "WORD* pa", "wgmma": "u32* pa", "addresses": "u64* words"}
 
 def declared(file, kernel):
     """The parameters of a kernel as its file declares them, macros included."""
-    text = re.sub(r"/\*.*?\*/|\\\n", "", source(file))
+    text = re.sub(r"/\*.*?\*/|\\\n", "", kernel_source(file))
     first = MACROS[kernel.split("_")[0]] if file == "tensor_cores" else None
     pattern = rf"NAME\((const {re.escape(first)}[^)]*)\)" if first else rf"\b{kernel}\(([^)]*)\)"
     return re.search(pattern, text)[1].split(",")
@@ -65,7 +65,7 @@ def device(monkeypatch, tmp_path):
     monkeypatch.setattr(driver, "cuEventElapsedTime", lambda *_: (0, 1.0), raising=False)
     monkeypatch.setattr(device_module.np, "fromfile", lambda path, _: np.frombuffer(path.stem.encode(), np.uint8))
     monkeypatch.setattr(driver, "cuModuleGetFunction", lambda _, kernel: (0, kernel.decode()), raising=False)
-    prepared = Device._prepared
+    prepared = Device._prepare_launch
 
     def remembered(made, place, *values, **sizes):
         launched.append(place)
@@ -79,7 +79,7 @@ def device(monkeypatch, tmp_path):
             number = int.from_bytes(content, "little")
             assert driver.holds(number) == ("*" in parameter), (kernel, parameter, hex(number))
 
-    monkeypatch.setattr(Device, "_prepared", remembered)
+    monkeypatch.setattr(Device, "_prepare_launch", remembered)
     monkeypatch.setattr(Device, "_start", start)
     made = Device(tmp_path)
     made.launched = launched

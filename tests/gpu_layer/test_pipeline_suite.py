@@ -10,8 +10,8 @@ import pytest
 import tilescope as ts
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.gpu.driver.compiling import source
-from tilescope.gpu.verify.suites import Outcome, pipeline_drawing, pipeline_steps, suite_named
+from tilescope.gpu.driver.nvrtc import kernel_source
+from tilescope.gpu.verify.suites import Outcome, pipeline_generator, pipeline_steps, suite_named
 from tilescope.gpu.verify.suites.pipeline_actions import NotRunnableError
 from tilescope.gpu.verify.suites.pipeline_order import NEVER
 from tilescope.gpu.verify.suites.pipeline_steps import OPS, ROW_BYTES, Encoded, source_rows
@@ -20,7 +20,7 @@ from tilescope.gpu.verify.suites.pipeline_suite import (
     _FIELDS,
     _RESULT,
     SEEDS,
-    happened,
+    describe_outcome,
     launch_tables,
     summary,
 )
@@ -78,7 +78,7 @@ def rows(encoded, op):
 
 
 def test_the_kernel_numbers_steps_and_results_as_the_suite_does():
-    text = source("pipelines")
+    text = kernel_source("pipelines")
     numbered = {
         name: re.search(rf"enum \{{ {name}.*? \}}", text)[0][7:-2].split(", ") for name in ("END", "HUNG_WARPS")
     }
@@ -209,11 +209,11 @@ def test_what_happened_is_said_with_the_step_and_the_serials():
     encoded = Encoded(ring())
     read = next(number for number, row in enumerate(encoded.rows) if row[0] == OPS.index("read"))
     found = {"wrong_chunks": 3, "wrong_step": read, "wrong_chunk": 1, "found": -0x11111112, "expected": 0}
-    words = happened({"pipeline": ring()}, measured(encoded, **found))
+    words = describe_outcome({"pipeline": ring()}, measured(encoded, **found))
     assert "read wrong data under 1 of 24 seeds" in words
     assert "seed 2: consumer 0 of block 0: read [0]" in words
     assert "chunk 1 has serial 0xeeeeeeee instead of 0x0" in words
-    assert "did not report" in happened({"pipeline": ring()}, measured(encoded, warps_done=1))
+    assert "did not report" in describe_outcome({"pipeline": ring()}, measured(encoded, warps_done=1))
 
 
 def test_verdicts_and_outcomes_are_counted_and_the_smallest_failure_is_printed_whole():
@@ -244,9 +244,11 @@ def test_a_proven_pipeline_that_goes_wrong_ends_the_command_with_status_1(predic
     assert "proven, but the card" in suite["difference"]
 
 
-@pytest.mark.parametrize("shape", dict.fromkeys(pipeline_drawing._SHAPES), ids=lambda shape: shape.__name__.strip("_"))
+@pytest.mark.parametrize(
+    "shape", dict.fromkeys(pipeline_generator._SHAPES), ids=lambda shape: shape.__name__.strip("_")
+)
 def test_shapes_run_in_every_order_tried_and_show_every_read_one_content(shape):
-    """A shape with nothing changed in it ends, and names no tile that is not there; what has grown may do anything."""
+    """A shape with nothing changed in it ends, and names no tile that is not there; a feasible pipeline may do anything."""
     ran = 0
     for number in range(8):
         data = shape(random.Random(f"{shape.__name__} {number}"))
@@ -255,7 +257,7 @@ def test_shapes_run_in_every_order_tried_and_show_every_read_one_content(shape):
         except (RuleError, NotRunnableError):
             continue
         ran += 1
-        if shape.__name__ != "grown":
+        if shape.__name__ != "draw_feasible_pipeline":
             assert not any((serials == NEVER).any() for serials in encoded.expected), json.dumps(data)
     assert ran
 

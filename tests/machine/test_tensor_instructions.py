@@ -10,8 +10,8 @@ import tilescope as ts
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.machine.kernel import Kernel
-from tilescope.mma.instruction import INSTRUCTIONS
 from tilescope.mma.matrix_form import MATRIX_FORMS
+from tilescope.mma.mma_instruction import INSTRUCTIONS
 from tilescope.tma.elements import packed
 
 SMEM = 0x400  # where static shared memory begins

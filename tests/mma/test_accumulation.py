@@ -11,9 +11,9 @@ from tilescope.arch import ARCH
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.mma.accumulation import k_loop_sum, tensor_core_sum
-from tilescope.mma.arithmetic import arithmetic_of
-from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.mma_instruction import INSTRUCTIONS
 from tilescope.mma.tcgen05_kind import KINDS
+from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 ACCUMULATORS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}

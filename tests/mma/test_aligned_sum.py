@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tilescope.data_type import DataType
 from tilescope.mma import aligned_sum
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
-from tilescope.mma.arithmetic import arithmetic_of
 from tilescope.mma.element_value import addends, factors
+from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.one_rounding import fma32, fma64
 
 LEAST_EXPONENT = {

@@ -7,7 +7,7 @@ from tensor_layouts import atoms_nv
 
 import tilescope as ts
 from tilescope import fragment
-from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.mma_instruction import INSTRUCTIONS
 
 EIGHTS = tuple(range(8, 257, 8))
 INTEGER_N = (8, 16, 24, 32, *range(48, 257, 16))

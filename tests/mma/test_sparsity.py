@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tilescope import RuleError, WgmmaDescriptor, compress, decompress, emulate_mma, fragment, tmem_layout
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
-from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
+from tilescope.mma.mma_instruction import SPARSE_INSTRUCTIONS
 from tilescope.mma.sparsity import expanded, group_elements, seen_by_rows
 
 TYPES = ("tf32", "f16", "bf16", "s8", "u8", "e4m3", "e5m2", "s4", "u4")

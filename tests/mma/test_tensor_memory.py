@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
 from tilescope.mma.datapath import DATAPATHS
-from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.scale_packing import pack_scales, unpack_scales
 from tilescope.mma.tensor_memory import TensorMemory

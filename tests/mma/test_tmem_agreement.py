@@ -5,8 +5,8 @@ import pytest
 from tilescope.errors import RuleError
 from tilescope.mma.agreement import compatible
 from tilescope.mma.consumer import tcgen05_descriptors
-from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress

@@ -67,7 +67,7 @@ def test_every_module_of_the_core_imports_without_unix_and_optional_packages():
     assert {module for module in wanting if not module.startswith("tilescope.web.")} == {
         "tilescope.mma.aligned_sum_loop",
         "tilescope.smem.wavefront_loop",
-        "tilescope.swizzle.streaming",
+        "tilescope.swizzle.line_streaming",
         "tilescope.tma.tile_streaming",
     }  # loops that numba compiles
     of_numba = {"numba", "llvmlite"}

@@ -6,8 +6,8 @@ import pytest
 
 import tilescope as ts
 from tilescope.planner.gemm_tiles import behind, rank
+from tilescope.planner.plan_reasons import decisive, ranked
 from tilescope.planner.product import mma_rows
-from tilescope.planner.reasons import decisive, ranked
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.planner.boxes import PlannedCopy
+from tilescope.planner.plan_reasons import decisive, ranked
 from tilescope.planner.proof import proven
-from tilescope.planner.reasons import decisive, ranked
 
 problems = st.fixed_dictionaries(
     {

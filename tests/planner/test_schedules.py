@@ -11,9 +11,9 @@ from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.data_type import DataType
 from tilescope.pipeline.description import Pipeline
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_time import predicted
 from tilescope.planner.product import Product
-from tilescope.planner.schedule import Schedule
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 BF16 = DataType.named("bf16")

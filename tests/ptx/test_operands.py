@@ -4,7 +4,7 @@ import pytest
 
 from tilescope.ptx import read_module
 from tilescope.ptx.lexer import Text
-from tilescope.ptx.operands import Problems, quick_operands
+from tilescope.ptx.operand_reader import Problems, quick_operands
 from tilescope.ptx.scope import RegisterRange, Scope
 from tilescope.ptx.syntax import (
     Address,
@@ -170,7 +170,7 @@ def test_the_quick_reader_and_the_careful_one_agree(written):
     for scope in (quick, careful):
         scope.declare_range("%r", RegisterRange("b32", 9))
     from tilescope.ptx.lexer import Cursor
-    from tilescope.ptx.operands import OperandReader
+    from tilescope.ptx.operand_reader import OperandReader
 
     text = Text(written + ";")
     reader = OperandReader(Cursor(text), careful, Problems(text))

@@ -344,15 +344,15 @@ def test_strange_number_of_threads_is_refused(threads):
 @pytest.fixture
 def streamed(monkeypatch):
     """Buffers of any size go through the compiled loop; the fixture counts how often."""
-    from tilescope.swizzle import streaming
+    from tilescope.swizzle import line_streaming
 
     calls = []
 
     def stream(*arguments):
         calls.append(arguments)
-        streaming.stream(*arguments)
+        line_streaming.stream(*arguments)
 
-    counting = SimpleNamespace(**{**vars(streaming), "stream": stream})
+    counting = SimpleNamespace(**{**vars(line_streaming), "stream": stream})
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
     monkeypatch.setattr(permutation, "compiler", lambda: counting)
     return calls
@@ -417,8 +417,8 @@ def test_large_buffers_are_the_same_with_and_without_numba(monkeypatch, threads)
 
 
 def test_missing_numba_means_numpy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tilescope.swizzle.streaming", None)
-    monkeypatch.delattr("tilescope.swizzle.streaming", raising=False)
+    monkeypatch.setitem(sys.modules, "tilescope.swizzle.line_streaming", None)
+    monkeypatch.delattr("tilescope.swizzle.line_streaming", raising=False)
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
     permutation.compiler.cache_clear()
     try:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.cli import run
-from tilescope.mma import diagnosis, tmem_agreement
+from tilescope.mma import operand_diagnosis, tmem_agreement
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.questions import topic_questions
 from tilescope.swizzle import Swizzle
@@ -101,12 +101,14 @@ def test_any_text_is_answered(question):
 
 def test_every_cause_is_a_symptoms_or_what_compatible_names():
     pointed = {name for symptom in SYMPTOM.values() for name in symptom.causes}
-    compared = {*get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}
+    compared = {*get_args(operand_diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}
     assert pointed | compared == set(CAUSE)
     assert all(Cause.named(name) is CAUSE[name] for name in CAUSE)
 
 
-@pytest.mark.parametrize("name", sorted({*CAUSE, *get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}))
+@pytest.mark.parametrize(
+    "name", sorted({*CAUSE, *get_args(operand_diagnosis.Cause), *get_args(tmem_agreement.TmemCause)})
+)
 def test_every_cause_that_is_printed_is_explained_by_its_name(name):
     explained = topic_questions.find(name)
     assert (explained.name, explained.group) == (name, "causes")
@@ -115,7 +117,7 @@ def test_every_cause_that_is_printed_is_explained_by_its_name(name):
     assert facts["fix"] == CAUSE[name].fix
 
 
-@pytest.mark.parametrize("name", get_args(diagnosis.Cause))
+@pytest.mark.parametrize("name", get_args(operand_diagnosis.Cause))
 def test_the_command_of_a_descriptors_cause_prints_that_cause(name, capsys):
     arguments = shlex.split(CAUSE[name].command)[1:]
     if arguments[:2] == ["mma", "check"]:

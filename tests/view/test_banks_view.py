@@ -6,9 +6,9 @@ import pytest
 from tilescope import view
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
+from tilescope.smem.layout_search import find_layouts
 from tilescope.smem.op import SMEM_OP
 from tilescope.smem.report import bank_report, tile_report
-from tilescope.smem.search import find_layouts
 from tilescope.view.banks_view import bank_grid
 
 LANES = np.arange(32)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilescope import cli
-from tilescope.gpu.watch.watch_build import Cupti, built_library, find_cupti
+from tilescope.gpu.watch.watch_build import Cupti, build_library, find_cupti
 from tilescope.tensor_map import Im2colMap, TensorMap
 
 HERE = Path(__file__).parent
@@ -137,7 +137,7 @@ def library(build, cache, monkeypatch):
         made = build(sanitizer)
         monkeypatch.setenv("CC", " ".join(made.compiler))
         monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-        return built_library(made.cupti)
+        return build_library(made.cupti)
 
     return make
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tilescope.cli import run
-from tilescope.gpu.watch.watch_session import watch_session as watching
+from tilescope.gpu.watch import watch_session
 from tilescope.gpu.watch.watch_text import WatchSummary
 from tilescope.value import Value
 
@@ -159,7 +159,7 @@ def test_a_mistake_of_ours_does_not_keep_us_from_waiting(build, around, monkeypa
     def fail(call):
         raise ZeroDivisionError(call.function.name)
 
-    monkeypatch.setattr(watching, "judged", fail)
+    monkeypatch.setattr(watch_session, "judge_call", fail)
     program = build("plain").command("init", "accepted", "refused", "sleep=200", "exit=6")
     assert told_in_process(monkeypatch, around, ["--", *program]) == 6
     said = capfd.readouterr().err
@@ -171,7 +171,7 @@ def test_a_socket_that_fails_is_closed_and_the_program_waited_for(build, around,
     def fail(*_):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(watching.Reader, "_take", fail)
+    monkeypatch.setattr(watch_session.Reader, "_take", fail)
     program = build("plain").command("init", "accepted", "sleep=200", "refused", "exit=6")
     assert told_in_process(monkeypatch, around, ["--", *program]) == 6
     assert "Too many open files" in capfd.readouterr().err

@@ -10,9 +10,10 @@ from ctypes import sizeof
 
 import pytest
 
+from tilescope.gpu.watch import watch_call
 from tilescope.gpu.watch.watch_build import SOURCE
 from tilescope.gpu.watch.watch_call import CALL, HELLO, Call
-from tilescope.gpu.watch.watch_session import CUPTI, INJECTION, SOCKET, Process, watch_call
+from tilescope.gpu.watch.watch_session import CUPTI, INJECTION, SOCKET, Process
 from tilescope.tensor_map.limits import MAX_RANK
 
 EVERY_KIND = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilescope.cli import run
-from tilescope.gpu.watch.watch_recording import default_path, recorded_launch
+from tilescope.gpu.watch.watch_recording import default_path, parse_launch
 from tilescope.machine.launch.launch_archive import read_archive
 
 PTX = Path(__file__).parent.parent / "cli" / "double.ptx"
@@ -124,7 +124,7 @@ def test_options_of_a_recording_need_one(capsys):
 
 def test_a_file_that_is_cut_short_is_refused():
     with pytest.raises(Exception, match=r"cut short|not one"):
-        recorded_launch(b"TSLAUNCH" + (1).to_bytes(4, "little") + bytes(12) + b"\x01" * 100)
+        parse_launch(b"TSLAUNCH" + (1).to_bytes(4, "little") + bytes(12) + b"\x01" * 100)
 
 
 def test_the_file_is_named_after_the_kernel():

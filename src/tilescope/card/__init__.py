@@ -1,11 +1,10 @@
 """Cards: how many SMs they have, and how fast their memory, TMA and tensor cores are.
 
-`card` has the table, `tma_rates` what boxes and bytes in flight make of a card's TMA, `saved` the cards that users
-measured themselves.
+`card` has the table, `tma_rates` what boxes and bytes in flight make of a card's TMA, `saved` the files of cards
+that users measured themselves.
 """
 
-from tilescope.card.card import CARD, Card, CardName, card_called
-from tilescope.card.saved import free_path, save_card
+from tilescope.card.card import CARD, Card, CardName, card_called, free_path, save_card
 from tilescope.card.tma_rates import REQUEST_BYTES, ROW_BYTES, sector_share
 
 __all__ = [

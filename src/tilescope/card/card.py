@@ -15,22 +15,34 @@ A cell is None if neither a measurement nor a datasheet fills it; plans then say
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
+from tilescope.card.saved import SAVED_CARD, SAVED_NAME, saved_cells, saved_names, saved_path
 from tilescope.card.tma_rates import ROW_BYTES, GbPerS, TmaRates
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, check_fields, unknown_name
+from tilescope.errors import PlainData, RuleError, check_fields, unknown_name
 from tilescope.value import Row
 
 CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
 
 # operations of one SM's tensor cores: wgmma.m64n256k16 takes 128 cycles, as benchmarks/wgmma_rates.py found on an H200
 _SM_FLOP_PER_CYCLE = {("sm_90", "float16"): 4096, ("sm_90", "bfloat16"): 4096}
+
+
+CARD_NAME_SPELLING = SAVED_CARD.worded(
+    argument="save_card",
+    found="card name {name!r}",
+    limit="a name has 1 to 61 letters, digits, spaces, dots and dashes, and begins with a letter or a digit",
+    fix="Use my-h200, for example.",
+)
+CARD_NAME_TAKEN = CARD_NAME_SPELLING.worded(limit="{known} is a card of the table, which a saved one cannot replace")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +77,6 @@ class Card(Row):
         >>> Card.named("rtx4090").name, Card.named("H100").name, Card.named("NVIDIA GeForce RTX 5090").name
         ('RTX 4090', 'H100 SXM', 'RTX 5090')
         """
-        from tilescope.card.saved import saved_card, saved_names  # makes cards: imports this module
-
         if isinstance(name, Card):
             return name
         row = None
@@ -284,3 +294,65 @@ _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.valu
     "a100sxm": CARD["A100"],
     "h100sxm5": CARD["H100 SXM"],
 }
+
+
+def saved_card(name: str) -> Card | None:
+    """The card that `save_card` wrote under this name, or None."""
+    try:
+        cells = saved_cells(name)
+        return None if cells is None else _card_of_cells(name, cells)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SAVED_CARD.error(path=str(saved_path(name)), problem=f"{type(error).__name__} {error}") from error
+
+
+def _card_of_cells(name: str, cells: PlainData) -> Card:
+    """The card that a file describes; its tensor cores are those of the card in the table that it is one of."""
+    rates = cells["tma"]
+    tma = TmaRates(
+        sms=rates["sms"],
+        loads=MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()}),
+        stores=_by_number(rates["stores"]),
+        sm_loads=_by_number(rates["sm_loads"]),
+        latency_us=rates["latency_us"],
+        issue_ns=MappingProxyType(rates["issue_ns"]),
+    )
+    known = card_called(cells["card"])
+    tflop_per_s: Mapping[str, float] = MappingProxyType({})
+    measured = MEASURED_BY_BENCH
+    if known is not None:
+        tflop_per_s = known.tflop_per_s
+        measured |= known.measured
+    return Card(
+        name=name,
+        arch=ARCH[cells["arch"]],
+        sms=cells["sms"],
+        clock_mhz=cells["clock_mhz"],
+        l2_bytes=cells["l2_bytes"],
+        memory_gb_per_s=cells["memory_gb_per_s"],
+        tflop_per_s=tflop_per_s,
+        tma=tma,
+        measured=measured,
+        source=cells["source"],
+    )
+
+
+def _by_number(table: Mapping[str, int]) -> GbPerS:
+    return MappingProxyType({width: int(table[str(width)]) for width in ROW_BYTES})
+
+
+def free_path(name: str) -> Path:
+    """The file for a card of the user's own; a name that a row of the table has is refused."""
+    if not SAVED_NAME.fullmatch(name):
+        raise CARD_NAME_SPELLING.error(name=name)
+    known = card_called(name)
+    if known is not None:
+        raise CARD_NAME_TAKEN.error(name=name, known=known.name)
+    return saved_path(name)
+
+
+def save_card(name: str, cells: Mapping[str, object]) -> Path:
+    """Write a measured card, and say where."""
+    path = free_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cells, indent=1) + "\n", "utf-8")
+    return path

@@ -64,9 +64,9 @@ def watch(
         raise click.UsageError("--record-to and --record-limit are for --record.")
     if not sys.platform.startswith("linux"):
         raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
-    from tilescope.gpu.watch.watch_signals import held_signals
+    from tilescope.gpu.watch.watch_signals import hold_signals
 
-    with held_signals() as signals, ExitStack() as files:
+    with hold_signals() as signals, ExitStack() as files:
         from tilescope.gpu.watch.watch_session import (
             watch as watched,  # which loads numpy, whose threads inherit what is blocked
         )

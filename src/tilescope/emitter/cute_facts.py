@@ -6,7 +6,7 @@ plan((64, 64), "bf16") for wgmma     GMMA::Layout_K_SW128_Atom<Element>
 
 from __future__ import annotations
 
-from tilescope.emitter.source import EMIT, Facts
+from tilescope.emitter.source_template import EMIT, Facts
 from tilescope.emitter.tile_program import StoreFacts, TileProgram
 from tilescope.emitter.tile_reader import ThreadReader, WgmmaReader
 from tilescope.layout import IntTree

@@ -20,7 +20,7 @@ from tilescope.emitter.cute_facts import cute_facts
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.gluon_facts import gluon_facts
 from tilescope.emitter.ptx_facts import ptx_facts
-from tilescope.emitter.source import EMIT, Facts, SourceText, rendered
+from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
 from tilescope.emitter.tile_program import TileProgram, tile_program
 from tilescope.errors import RuleError, argument_type
 from tilescope.planner.gemm_plan import GemmPlan

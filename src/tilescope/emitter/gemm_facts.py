@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.emitter.cublas_names import CudaName
-from tilescope.emitter.source import Facts, told
+from tilescope.emitter.source_template import Facts, told
 from tilescope.emitter.tile_program import RolesFacts, TileCopy
 from tilescope.layout import AddressTerms
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
-from tilescope.planner.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from math import ceil, prod, sqrt
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, GemmProgram, MmaWork, ProductFacts, WgmmaWork
 from tilescope.emitter.gemm_roles import gemm_roles
-from tilescope.emitter.source import CONVERSION, EMIT, GEMM_TYPE_NOT_MULTIPLIED, Multiplied, multiplied
+from tilescope.emitter.source_template import CONVERSION, EMIT, GEMM_TYPE_NOT_MULTIPLIED, Multiplied, multiplied
 from tilescope.emitter.tile_program import ELEMENT, REGISTER, TileFacts, copies_of, load_destination, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts, require_program
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.plans import Plan

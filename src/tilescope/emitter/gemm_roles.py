@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
 from tilescope.emitter.role_text import Work
-from tilescope.emitter.source import rendered, told
+from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.schedule import Schedule
+from tilescope.planner.gemm_schedule import Schedule
 
 
 def gemm_roles(

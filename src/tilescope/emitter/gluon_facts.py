@@ -7,7 +7,7 @@ Gluon loads by TMA, in blocks whose extents are powers of two, elements of 8, 16
 
 from __future__ import annotations
 
-from tilescope.emitter.source import EMIT, Facts
+from tilescope.emitter.source_template import EMIT, Facts
 from tilescope.errors import RuleError
 from tilescope.notation import spell_layout
 from tilescope.planner.plans import Plan

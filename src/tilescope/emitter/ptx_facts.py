@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tilescope.emitter.role_text import stage_facts
-from tilescope.emitter.source import Facts, told
+from tilescope.emitter.source_template import Facts, told
 from tilescope.emitter.tile_program import StoreFacts, TileCopy, TileProgram
 from tilescope.emitter.tile_reader import ThreadReader, WgmmaReader
 from tilescope.layout import oriented

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from tilescope.emitter.role_text import stage_facts
-from tilescope.emitter.source import EMIT, Facts, SourceText, rendered, told
+from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered, told
 from tilescope.emitter.tile_program import TileFacts, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.errors import RuleError, argument_type

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.emitter.role_text import Work, group_text, role_text
-from tilescope.emitter.source import EMIT, Facts, told
+from tilescope.emitter.source_template import EMIT, Facts, told
 from tilescope.emitter.tile_reader import Identity, Reader, reader_of
 from tilescope.layout import AddressTerms, Layout
 from tilescope.pipeline.description import Pipeline

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilescope.emitter.source import EMIT, MULTIPLIED, TYPE_NOT_MULTIPLIED, Multiplied, multiplied
+from tilescope.emitter.source_template import EMIT, MULTIPLIED, TYPE_NOT_MULTIPLIED, Multiplied, multiplied
 from tilescope.mma.consumer import Consumer
-from tilescope.mma.descriptor import WgmmaDescriptor
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import WgmmaDescriptor
 from tilescope.planner.plans import Plan
 from tilescope.smem.access import Access
 

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.layout.modes import Index, Modes, Pairs, Strides, coalesced
 from tilescope.rule import rule
-
-if TYPE_CHECKING:
-    from tilescope.layout.layout import Layout
+from tilescope.swizzle import Swizzle
 
 AtomOrder = Literal["column", "row"]
 ATOM_ORDERS: tuple[AtomOrder, ...] = ("column", "row")
@@ -162,11 +160,35 @@ def find_tiling(rows: Pairs, columns: Pairs, element_bits: int) -> Tiling | None
     return None
 
 
+class StoredTile(Protocol):
+    """What rows and columns read of the layout that they are made from."""
+
+    @property
+    def tiling(self) -> Tiling | None:
+        """The grid of atoms; None where there is none."""
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of an element."""
+
+    @property
+    def unit_bits(self) -> int:
+        """What addresses count: 8 for bytes."""
+
+    @property
+    def start(self) -> int:
+        """Address of the first element."""
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The swizzle of its addresses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows and columns of a tile, its contiguous index left to right; made by `Layout.as_rows`."""
 
-    layout: Layout
+    layout: StoredTile
     pairs: tuple[Pairs, Pairs]  # (extent, stride in bits) of rows and of columns
     names: tuple[str, str]  # of the index that counts rows, and of the one that counts columns
 

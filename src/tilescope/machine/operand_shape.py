@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.layout import Major
-from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 
 DESCRIPTOR_OF_INSTRUCTION: dict[str, type[OperandDescriptor]] = {"wgmma": WgmmaDescriptor, "tcgen05": Tcgen05Descriptor}
 UNUSED_BITS = {

@@ -4,7 +4,7 @@
     B (n, k)  ─┼─▶ tensor_core_sum(…, arithmetic=arithmetic_of("sm_90", "wgmma", "bf16")) ──▶ D (m, n)
     C (m, n)  ─┘
 
-`arithmetic` is a row of the table in arithmetic.py. Leading axes are a batch: the warps that execute an instruction together.
+`arithmetic` is a row of the table in tensor_core_arithmetic.py. Leading axes are a batch: the warps that execute an instruction together.
 An infinity or NaN among the operands makes what IEEE says, whatever the method.
 """
 
@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
-from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
+from tilescope.mma.tensor_core_arithmetic import Arithmetic
 from tilescope.one_rounding import Rounding, fma32, fma64
 
 BitOperation = Literal["and", "xor"]
@@ -62,7 +62,7 @@ def tensor_core_sum(
     integers (.satfinite), which wrap otherwise; `bit_operation` is what happens to pairs of bits before they are counted;
     `rounding` is that of float64.
 
-    >>> from tilescope.mma.arithmetic import arithmetic_of
+    >>> from tilescope.mma.tensor_core_arithmetic import arithmetic_of
     >>> f16 = DataType.named("f16")
     >>> a, b = np.array([[2048, 1, 2.0**-14]], np.float16), np.array([[2048, 1, 1]], np.float16)
     >>> hopper = arithmetic_of("sm_90", "mma", f16)
@@ -108,7 +108,7 @@ def k_loop_sum(
 ) -> Array:
     """D of a K loop: one instruction for every `instruction_k` elements of k, each beginning with what the last one left.
 
-    >>> from tilescope.mma.arithmetic import arithmetic_of
+    >>> from tilescope.mma.tensor_core_arithmetic import arithmetic_of
     >>> f16 = DataType.named("f16")
     >>> a = np.array([[2.0**-13] * 31 + [1]], np.float16)
     >>> once = {"arithmetic": arithmetic_of("sm_90", "mma", f16), "data_type": f16}

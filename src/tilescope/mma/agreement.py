@@ -50,7 +50,7 @@ def compatible(
     as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
     instruction descriptor that reads them for `k`, or with the copies that bring them. See tmem_agreement.py.
 
-    >>> from tilescope.mma.descriptor import WgmmaDescriptor
+    >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> right = WgmmaDescriptor(0x480, leading_bytes=16, stride_bytes=1024, swizzle="128B")

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.mma.arithmetic import CutBits
 from tilescope.mma.element_value import Doubles, Elements, Exponents
+from tilescope.mma.tensor_core_arithmetic import CutBits
 from tilescope.swizzle.permutation import compiler
 
 _FLOAT64_BIAS = 1023

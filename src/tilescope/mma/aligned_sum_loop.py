@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.swizzle.streaming import compiled
+from tilescope.swizzle.line_streaming import compiled
 
 Doubles = npt.NDArray[np.float64]
 Exponents = npt.NDArray[np.int16]

@@ -24,7 +24,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.fragment import NIBBLE_BITS, Fragment, fragment
-from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
+from tilescope.mma.mma_instruction import SPARSE_INSTRUCTIONS
 from tilescope.mma.sparsity import (
     ORDERED_NIBBLES,
     TF32_NIBBLES,

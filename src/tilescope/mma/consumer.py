@@ -20,9 +20,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout, DescriptorOffsets, canonical_layout, readable_bits
-from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
+from tilescope.mma.mma_instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
+from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.readable_tile import SMEM_OPERANDS, TCGEN05_TILE, WIDE_STEP_BYTES, Extents, SmemOperand
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.reading import is_one_of, known_name, pair, plain_int

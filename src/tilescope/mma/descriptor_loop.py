@@ -33,8 +33,8 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.layout import Layout
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, DescriptorOffsets
-from tilescope.mma.descriptor import OperandDescriptor
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readable_tile import Extents, SmemOperand, step_problems, tile_problems, tma_alignment_findings
 from tilescope.reading import pair
 from tilescope.rule import ARGUMENT_RANGE

@@ -21,10 +21,9 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.accumulation import k_loop_sum, summed_once
-from tilescope.mma.arithmetic import Arithmetic, arithmetic_of
 from tilescope.mma.consumer import CONSUMER, ConsumerName
 from tilescope.mma.element_matrix import element_matrix
-from tilescope.mma.instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
+from tilescope.mma.mma_instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
 from tilescope.mma.pair_shares import pair_shares, pairs_of
 from tilescope.mma.scale_packing import Scaling, scaling_of
@@ -32,6 +31,7 @@ from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.mma.tcgen05_product import Tcgen05Product, tcgen05_product
+from tilescope.mma.tensor_core_arithmetic import Arithmetic, arithmetic_of
 from tilescope.reading import as_array, flag, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.sentence import by, printed
@@ -96,10 +96,10 @@ def emulate_mma(
     `sparse` chooses mma.sp, wgmma.sp or tcgen05.mma.sp: `a` is passed with its zeros and compressed here (see compression.py); a
     layout of A is that of the stored half.
 
-    Sums are made as `arch` makes them, bit for bit: those of sm_90 are measured, others are documented (by papers); for one
-    instruction `tilescope.mma.arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` says which. Without `arch` it is sm_90, sm_100 for
-    tcgen05, sm_120 for the narrow types that only its mma multiplies. With `exact_sum` all of k is added in double
-    precision instead (integers in 64 bits), and rounded once.
+    Sums are made as `arch` makes them, bit for bit: those of sm_90 are measured, others are documented (by papers);
+    `tilescope.mma.tensor_core_arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` says which, for one instruction.
+    Without `arch` it is sm_90, sm_100 for tcgen05, sm_120 for the narrow types that only its mma multiplies. With
+    `exact_sum` all of k is added in double precision instead (integers in 64 bits), and rounded once.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0

@@ -48,8 +48,8 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
 from tilescope.mma.matrix_form import named_form
+from tilescope.mma.mma_instruction import Instruction, Operand, chosen_operand, chosen_type, instructions
 from tilescope.mma.sparsity import group_elements
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import as_array, integer

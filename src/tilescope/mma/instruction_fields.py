@@ -15,16 +15,14 @@ k                         the kind's, dense 4-bit kinds also 96      kind, spars
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.layout import Major
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Shapes, Tcgen05Kind, shape_problems
 from tilescope.rule import Rule, rule
 from tilescope.sentence import argument_said, listed, printed
-
-if TYPE_CHECKING:
-    from tilescope.mma.instruction_descriptor import InstructionDescriptor
 
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
 _SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
@@ -70,12 +68,84 @@ TCGEN05_FLAG = rule(
 )
 
 
-def transposes_bytes(word: InstructionDescriptor) -> bool:
+class InstructionFields(Protocol):
+    """The fields of an instruction descriptor, as the checks read them."""
+
+    @property
+    def m(self) -> int:
+        """Rows of D: with cta_group::2 of both blocks together, and so is n."""
+
+    @property
+    def n(self) -> int:
+        """Columns of D."""
+
+    @property
+    def k(self) -> int:
+        """Of a dense instruction; a sparse one takes as many of A, and twice as many of B."""
+
+    @property
+    def a_type(self) -> DataType:
+        """Elements of A."""
+
+    @property
+    def b_type(self) -> DataType:
+        """Elements of B."""
+
+    @property
+    def d_type(self) -> DataType:
+        """Elements of D."""
+
+    @property
+    def a_major(self) -> Major:
+        """Contiguous index of A."""
+
+    @property
+    def b_major(self) -> Major:
+        """Contiguous index of B."""
+
+    @property
+    def negate_a(self) -> bool:
+        """Whether A is negated."""
+
+    @property
+    def negate_b(self) -> bool:
+        """Whether B is negated."""
+
+    @property
+    def saturate(self) -> bool:
+        """Whether sums of i8 saturate."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A is sparse."""
+
+    @property
+    def sparsity_selector(self) -> int:
+        """Which column of metadata is taken."""
+
+    @property
+    def max_shift(self) -> int:
+        """Of .ws: 0, 8, 16 or 32 columns."""
+
+    @property
+    def scale_type(self) -> str | None:
+        """Type of the scale factors; None without any."""
+
+    @property
+    def a_scale_id(self) -> int:
+        """Byte at which the scale factors of A begin."""
+
+    @property
+    def b_scale_id(self) -> int:
+        """Byte at which the scale factors of B begin."""
+
+
+def transposes_bytes(word: InstructionFields) -> bool:
     """Whether B is MN-major and of 8 bits: there are fewer n for it."""
     return word.b_major == "MN" and word.b_type.bits == 8
 
 
-def shapes_of(word: InstructionDescriptor, kind: Tcgen05Kind) -> tuple[Shapes, ...]:
+def shapes_of(word: InstructionFields, kind: Tcgen05Kind) -> tuple[Shapes, ...]:
     """The m and n that instructions of its kind have with its operands."""
     return kind.shapes(sparse=word.sparse, k=word.k, transposed_bytes=transposes_bytes(word))
 
@@ -91,7 +161,7 @@ class _Choice(NamedTuple):
     beside: Mapping[str, object] = {}  # what else decides
 
 
-def field_problems(word: InstructionDescriptor, kind: Tcgen05Kind) -> Iterator[Violation]:
+def field_problems(word: InstructionFields, kind: Tcgen05Kind) -> Iterator[Violation]:
     """All that no instruction of the kind has."""
     for choice in _choices(word, kind):
         if choice.value in choice.allowed:
@@ -119,7 +189,7 @@ def _kinds_with(type_name: object) -> tuple[str, ...]:
     return tuple(row.name for row in KINDS.values() if type_name in row.codes)
 
 
-def _choices(word: InstructionDescriptor, kind: Tcgen05Kind) -> list[_Choice]:
+def _choices(word: InstructionFields, kind: Tcgen05Kind) -> list[_Choice]:
     """What the fields may be."""
     types = tuple(kind.codes)
     is_i8 = kind.name == "i8"
@@ -149,7 +219,7 @@ def _choices(word: InstructionDescriptor, kind: Tcgen05Kind) -> list[_Choice]:
     ]
 
 
-def _accumulator(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _accumulator(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     if "bfloat16" not in (word.a_type.name, word.b_type.name):
         return _Choice("d_type", word.d_type.name, TCGEN05_TYPE, kind.accumulators[::-1])
     allowed = ("float32",) if "float32" in kind.accumulators else kind.accumulators[::-1]
@@ -161,7 +231,7 @@ def _majors(type_name: str, kind: Tcgen05Kind) -> tuple[Major, ...]:
     return ("K", "MN") if type_name in _TRANSPOSABLE and not kind.is_dense_4_bit else ("K",)
 
 
-def _selector(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _selector(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     allowed: tuple[int, ...] = (0,)
     reason = None
     if not word.sparse:
@@ -173,7 +243,7 @@ def _selector(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
     return _Choice("sparsity_selector", word.sparsity_selector, TCGEN05_FIELD, allowed, reason)
 
 
-def _shift(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
+def _shift(word: InstructionFields, kind: Tcgen05Kind) -> _Choice:
     shapes = shapes_of(word, kind)
     has_ws = any(row.form.endswith(".ws") and word.m in row.m and word.n in row.n for row in shapes)
     allowed = MAX_SHIFTS if has_ws else (0,)
@@ -183,7 +253,7 @@ def _shift(word: InstructionDescriptor, kind: Tcgen05Kind) -> _Choice:
     return _Choice("max_shift", word.max_shift, TCGEN05_FIELD, allowed, reason, {"m": word.m, "n": word.n})
 
 
-def _scale_ids(word: InstructionDescriptor, kind: Tcgen05Kind) -> tuple[int, ...]:
+def _scale_ids(word: InstructionFields, kind: Tcgen05Kind) -> tuple[int, ...]:
     """The bytes at which the scales of a row may begin, so that all of them have room behind it.
 
     ue4m3 scales 16 elements, ue8m0 32 (or 16).

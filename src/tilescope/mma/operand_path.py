@@ -21,8 +21,8 @@ from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonica
 from tilescope.mma.consumer import Consumer
 from tilescope.mma.descriptor_loop import smem_tile
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.ldmatrix import ldmatrix
+from tilescope.mma.mma_instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
 from tilescope.mma.pair_shares import PairShare
 from tilescope.mma.readable_tile import SMEM_OPERANDS, SmemOperand
 from tilescope.mma.tcgen05_product import Tcgen05Product

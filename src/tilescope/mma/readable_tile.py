@@ -15,7 +15,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.layout import Layout, Major
 from tilescope.mma.canonical import READERS, READS_NO_SUCH_LAYOUT, READS_OTHER_WIDTHS, CanonicalLayout, readable_bits
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import attempted, is_one_of, known_name, plain_int
 from tilescope.rule import Rule, rule

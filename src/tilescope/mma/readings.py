@@ -17,9 +17,9 @@ from tilescope.bits import Inspection
 from tilescope.errors import Violation
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_form import DescriptorForm
 from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name

@@ -40,7 +40,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import ceil_div
 from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
-from tilescope.mma.descriptor import Tcgen05Descriptor
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.mma.scale_lanes import SCALED_EXTENTS, SCALED_OPERAND, ScaleLanes, ScaleOperand
 from tilescope.mma.scale_packing import (
     ATOM_BYTES,

@@ -5,7 +5,7 @@
     descriptor, major  ──▶ where (mn, k) is read ─────┘
 
 Every byte is compared, not a rule of thumb: the addresses come from the emulator's placement and from the descriptor's own
-reading. What is wrong then is diagnosis.py's business.
+reading. What is wrong then is operand_diagnosis.py's business.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT
-from tilescope.mma.descriptor import MAX_ROWS, OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
-from tilescope.mma.diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import MAX_ROWS, OperandDescriptor
+from tilescope.mma.operand_diagnosis import Cause, Diagnosis, Read, diagnosed, wrong_half
 from tilescope.mma.written_tile import NOT_WRITTEN, Addresses, PlacedCopy, WrittenTile
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE, Basis
@@ -87,7 +87,7 @@ class Agreement(Value):
     """The answer of `compatible`: true where everything agrees, else the first difference and its likely cause.
 
     >>> import tilescope as ts
-    >>> from tilescope.mma.descriptor import WgmmaDescriptor
+    >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> plain = TensorMap("bf16", (64, 64), (128,), (64, 64))
     >>> wrong = ts.compatible(plain, WgmmaDescriptor(0, leading_bytes=128, stride_bytes=1024, swizzle="none"))

@@ -15,9 +15,9 @@ from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.mma.accumulation import tensor_core_sum
-from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.element_value import Array
 from tilescope.mma.sparsity import Nibbles, seen_by_rows
+from tilescope.mma.tensor_core_arithmetic import Arithmetic
 
 
 def sparse_sum(
@@ -38,7 +38,7 @@ def sparse_sum(
     scale factors belong to as many stored elements as they do to elements of a dense A.
 
     >>> import numpy as np
-    >>> from tilescope.mma.arithmetic import arithmetic_of
+    >>> from tilescope.mma.tensor_core_arithmetic import arithmetic_of
     >>> f16 = DataType.named("f16")
     >>> a, b = np.array([[5, 7, 2, 3]], np.float16), np.array([[1, 2, 3, 4] * 2], np.float16)
     >>> nibbles, hopper = np.array([[0x8, 0xD]], np.uint8), arithmetic_of("sm_90", "mma", f16)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
-from tilescope.mma.instruction import no_such_type
+from tilescope.mma.mma_instruction import no_such_type
 from tilescope.reading import known_row
 from tilescope.rule import Basis, rule
 

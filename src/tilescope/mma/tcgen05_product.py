@@ -36,7 +36,6 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.mma.accumulation import ScaleFactors, k_loop_sum, summed_once
-from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_lanes import ScaleOperand
 from tilescope.mma.scale_layout import scale_layout
@@ -52,6 +51,7 @@ from tilescope.mma.tcgen05_kind import (
     in_steps,
     tcgen05_for,
 )
+from tilescope.mma.tensor_core_arithmetic import Arithmetic
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import (
     CELL_BITS,

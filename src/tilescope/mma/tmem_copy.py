@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.layout import Modes
-from tilescope.mma.descriptor import Tcgen05Descriptor
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import integer, known_name, readable
 from tilescope.rule import ARGUMENT_TYPE, rule

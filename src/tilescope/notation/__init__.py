@@ -5,16 +5,16 @@
     "#ttg.nvmma_shared<{swizzlingByteWidth = 128, ...}>"    ─┘             │
                                                               512 addresses, compared one by one
 
-text.py            tokens of a text, with limits for whatever is pasted
-hints.py           between a text and a layout: what the text leaves unsaid, what a layout must be to have one
-cute.py            CuTe, as C++ and Python print it           cute_atom.py     GMMA and UMMA atoms by name
-triton.py          the shared encodings of Triton             triton_text.py    how TTGIR and Gluon write them
-linear.py          linear layouts as strides and one XOR      mosaic.py         Mosaic GPU's transforms
-layout_call.py     tilescope's own Layout(...)                swizzle_names.py   mode names, the driver, PTX
-conversion.py      from one to another, with its proof
+text.py               tokens of a text, with limits for whatever is pasted
+hints.py              between a text and a layout: what the text leaves unsaid, what a layout must be to have one
+cute.py               CuTe, as C++ and Python print it           cute_atom.py     GMMA and UMMA atoms by name
+triton.py             the shared encodings of Triton             triton_text.py    how TTGIR and Gluon write them
+linear.py             linear layouts as strides and one XOR      mosaic.py         Mosaic GPU's transforms
+layout_call.py        tilescope's own Layout(...)                swizzle_names.py   mode names, the driver, PTX
+layout_conversion.py  from one to another, with its proof
 """
 
-from tilescope.notation.conversion import (
+from tilescope.notation.layout_conversion import (
     NOTATION,
     Conversion,
     NoEquivalent,

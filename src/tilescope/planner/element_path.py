@@ -14,21 +14,18 @@ Every number comes from the plan's own map, layout and descriptors: the emulator
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from tilescope.arch import WARP_LANES, Basis
+from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.layout import oriented
 from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.tmem_layout import tmem_layout
-from tilescope.planner.consumers import operand_of
+from tilescope.planner.consumers import descriptors_of, operand_of
+from tilescope.planner.planned_tile import PlannedTile
+from tilescope.planner.problem import Problem
 from tilescope.rule import rule
-from tilescope.smem.op import BANK_BYTES, BANKS
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
-
-if TYPE_CHECKING:
-    from tilescope.planner.plans import Plan
 
 PATH_ELEMENT = rule(
     "path-element",
@@ -93,79 +90,14 @@ class ResultStop(Value):
     lane_or_column: int | None  # of tensor memory: the lane of a row, the first column of a column of 32 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementPath(Value):
-    """One element of a planned tile, at every stop of its way.
-
-    >>> from tilescope.planner import plan
-    >>> path = plan((128, 64), "bf16").best.path(37, 21)
-    >>> hex(path.address), path.line, path.smem_chunk, path.bank
-    ('0x12fa', 37, 7, 30)
-    >>> path.descriptor.k_step, path.descriptor.k, path.result.threads
-    (1, 5, (84, 85, 86, 87))
-    """
-
-    plan: Plan  # whose tile it is in
-    mn: int  # of the element, in the tile
-    k: int  # of the element, in the tile
-    smem_address: int = hex_field()  # of the tile's first byte
-    gmem_offset_bytes: int  # of the element, from the tile's first element in the matrix
-    first_bit: int  # of the element in its first byte
-    chunk: int  # the 16 bytes of its row that hold it, from 0
-    address: int = hex_field()  # in shared memory
-    copy: CopyStop | None  # None: threads copy
-    descriptor: DescriptorStop | None  # None: no tensor core reads the tile by descriptor
-    register: RegisterStop | None  # None: it does not go to registers by ldmatrix
-    result: ResultStop | None  # None: no tensor core reads the tile by descriptor
-    basis: Basis  # of the plan
-
-    @property
-    def row(self) -> int:
-        """Of the tile, where rows are contiguous."""
-        return oriented(self.plan.problem.major, self.mn, self.k)[0]
-
-    @property
-    def line(self) -> int:
-        """The 128 bytes of shared memory that hold it, counted from the tile's first."""
-        return (self.address - self.smem_address) // SMEM_LINE_BYTES
-
-    @property
-    def smem_chunk(self) -> int:
-        """The 16 bytes of that line that hold it."""
-        return self.address % SMEM_LINE_BYTES // CHUNK_BYTES
-
-    @property
-    def bank(self) -> int:
-        """The bank of shared memory that its first byte lies in."""
-        return self.address // BANK_BYTES % BANKS
-
-
-def element_path(plan: Plan, mn: int, k: int, smem_address: int) -> ElementPath:
-    """The way of element (mn, k) of a planned tile whose shared memory starts at `smem_address`."""
-    problem = plan.problem
+def require_in_tile(problem: Problem, mn: int, k: int) -> None:
+    """Refuse an element outside the tile."""
     rows, columns = problem.tile
     if not (0 <= mn < rows and 0 <= k < columns):
         raise PATH_ELEMENT.error(mn=mn, k=k, tile=problem.tile, last_mn=rows - 1, last_k=columns - 1)
-    row, column = oriented(problem.major, mn, k)
-    bits = problem.data_type.bits
-    return ElementPath(
-        plan=plan,
-        mn=mn,
-        k=k,
-        smem_address=smem_address,
-        gmem_offset_bytes=row * _row_pitch_bytes(plan) + column * bits // 8,
-        first_bit=column * bits % 8,
-        chunk=column * plan.containers.element_bits // 8 // CHUNK_BYTES,
-        address=plan.address(mn, k, smem_address),
-        copy=_copy_stop(plan, row, column),
-        descriptor=_descriptor_stop(plan, mn, k, smem_address),
-        register=_register_stop(plan, mn, k),
-        result=_result_stop(plan, mn),
-        basis=plan.basis,
-    )
 
 
-def _row_pitch_bytes(plan: Plan) -> int:
+def row_pitch_bytes(plan: PlannedTile) -> int:
     """From row to row of the matrix."""
     problem = plan.problem
     if problem.strides_bytes:
@@ -174,7 +106,7 @@ def _row_pitch_bytes(plan: Plan) -> int:
     return oriented(problem.major, *matrix)[1] * problem.data_type.bits // 8
 
 
-def _copy_stop(plan: Plan, row: int, column: int) -> CopyStop | None:
+def copy_stop(plan: PlannedTile, row: int, column: int) -> CopyStop | None:
     """The last box that starts at or before the element along every dimension; a folded map has other coordinates."""
     if plan.boxes is None or plan.folded:
         return None
@@ -186,10 +118,11 @@ def _copy_stop(plan: Plan, row: int, column: int) -> CopyStop | None:
     return found
 
 
-def _descriptor_stop(plan: Plan, mn: int, k: int, smem_address: int) -> DescriptorStop | None:
+def descriptor_stop(plan: PlannedTile, mn: int, k: int, smem_address: int) -> DescriptorStop | None:
+    """The descriptor that reads the element; None where no tensor core reads the tile by descriptor."""
     if not plan.problem.reads_by_descriptor:
         return None
-    loop = plan.descriptors(smem_address)
+    loop = descriptors_of(plan.problem, plan.containers.with_start(smem_address))
     mn_block, mn_within = divmod(mn, loop.block_mn)
     k_step, k_within = divmod(k, loop.k_per_step)
     descriptor = loop[mn_block][k_step]
@@ -203,7 +136,8 @@ def _descriptor_stop(plan: Plan, mn: int, k: int, smem_address: int) -> Descript
     )
 
 
-def _register_stop(plan: Plan, mn: int, k: int) -> RegisterStop | None:
+def register_stop(plan: PlannedTile, mn: int, k: int) -> RegisterStop | None:
+    """The register that ldmatrix loads the element into; None for other consumers."""
     problem = plan.problem
     if problem.consumer_name != "ldmatrix":
         return None
@@ -239,12 +173,12 @@ def fragment_of(operand: Literal["A", "B"], data_type: str) -> Fragment | None:
         return None
 
 
-def _result_stop(plan: Plan, mn: int) -> ResultStop | None:
+def result_stop(plan: PlannedTile, mn: int) -> ResultStop | None:
     """Where a row or column of D lies: in registers of a warpgroup, or in tensor memory."""
     problem = plan.problem
     if not problem.reads_by_descriptor:
         return None
-    loop = plan.descriptors()
+    loop = descriptors_of(problem, plan.containers.with_start(0))
     index = mn % loop.block_mn
     is_row = operand_of(problem) == "A"
     axis: Literal["row", "column"] = "row" if is_row else "column"

@@ -24,17 +24,16 @@ from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems
 from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
+from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
 from tilescope.planner.product import Product, Tile, is_exchanged
 from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
-from tilescope.planner.schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule
-from tilescope.planner.schedule_checks import schedule_problems
-from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
 from tilescope.reading import flag, integer, integers, known_name
 from tilescope.sentence import argument_said

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, Schedule
 from tilescope.planner.gemm_tiles import K_TILE_BYTES, TILE_M, TILE_N, tile_shapes
 from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
-from tilescope.planner.schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, Schedule
 
 MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
 _FEWEST_K_TILES = 3  # of a block that shares k

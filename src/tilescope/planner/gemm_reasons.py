@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilescope.mma.tmem_address import TMEM_COLUMNS
+from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
@@ -15,7 +16,6 @@ from tilescope.planner.product import (
     is_exchanged,
 )
 from tilescope.planner.reason import Reason
-from tilescope.planner.schedule import schedule_words
 from tilescope.swizzle import CHUNK_BYTES
 
 _MOVES = {  # by what binds: what would make the product faster

@@ -31,13 +31,13 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_time import predicted, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.reason import Reason
-from tilescope.planner.schedule import Schedule
 from tilescope.sentence import in_mb
 
 TILE_M = (64, 128, 256)

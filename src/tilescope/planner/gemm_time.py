@@ -24,9 +24,9 @@ from typing import NamedTuple
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.planned_gemm import Prediction
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
-from tilescope.planner.schedule import Schedule
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64

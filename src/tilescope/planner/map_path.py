@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from tilescope.arch import ARCH
 from tilescope.errors import PlanError
 from tilescope.layout import MAJORS, Major, oriented
-from tilescope.planner.element_path import ElementPath
-from tilescope.planner.plans import Plan
-from tilescope.planner.search import plan
+from tilescope.planner.plan_search import plan
+from tilescope.planner.plans import ElementPath, Plan
 from tilescope.rule import rule
 from tilescope.tensor_map import AnyMap, TensorMap
 

@@ -17,9 +17,9 @@ from tilescope.arithmetic import rounded_up
 from tilescope.errors import PlanError, Violation
 from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, in_steps, tcgen05_for
 from tilescope.planner.obstacle import violations
+from tilescope.planner.plan_search import candidates
 from tilescope.planner.plans import Plan
 from tilescope.planner.proof import proven
-from tilescope.planner.search import candidates
 
 PARTIAL_TILE = TCGEN05_SHAPE.worded(
     argument="plan",

@@ -9,22 +9,36 @@ from typing import ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import raise_all
 from tilescope.layout import oriented
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.planner.boxes import PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
-from tilescope.planner.element_path import ElementPath, element_path
+from tilescope.planner.element_path import (
+    CopyStop,
+    DescriptorStop,
+    RegisterStop,
+    ResultStop,
+    copy_stop,
+    descriptor_stop,
+    register_stop,
+    require_in_tile,
+    result_stop,
+    row_pitch_bytes,
+)
 from tilescope.planner.obstacle import or_obstacles, violations
+from tilescope.planner.plan_reasons import edge_reasons, reasons_of
 from tilescope.planner.planned_tile import PlannedTile
 from tilescope.planner.problem import MAP_FOR_THREADS
 from tilescope.planner.reason import Reason
-from tilescope.planner.reasons import edge_reasons, reasons_of
 from tilescope.reading import integers, pair
 from tilescope.rule import rule
+from tilescope.smem.op import BANK_BYTES, BANKS
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
+from tilescope.value import Value, hex_field
 
 PLAN_CORNER = rule(
     "plan-corner",
@@ -130,7 +144,25 @@ class Plan(PlannedTile):
         >>> hex(path.address), path.bank, path.descriptor.k_step
         ('0x12fa', 30, 1)
         """
-        return element_path(self, mn, k, smem_address)
+        problem = self.problem
+        require_in_tile(problem, mn, k)
+        row, column = oriented(problem.major, mn, k)
+        bits = problem.data_type.bits
+        return ElementPath(
+            plan=self,
+            mn=mn,
+            k=k,
+            smem_address=smem_address,
+            gmem_offset_bytes=row * row_pitch_bytes(self) + column * bits // 8,
+            first_bit=column * bits % 8,
+            chunk=column * self.containers.element_bits // 8 // CHUNK_BYTES,
+            address=self.address(mn, k, smem_address),
+            copy=copy_stop(self, row, column),
+            descriptor=descriptor_stop(self, mn, k, smem_address),
+            register=register_stop(self, mn, k),
+            result=result_stop(self, mn),
+            basis=self.basis,
+        )
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -213,3 +245,50 @@ class Plan(PlannedTile):
         if asked is not None:
             return pair("global_shape", asked, 1)
         return self.problem.global_shape or self.problem.tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementPath(Value):
+    """One element of a planned tile, at every stop of its way.
+
+    >>> from tilescope.planner import plan
+    >>> path = plan((128, 64), "bf16").best.path(37, 21)
+    >>> hex(path.address), path.line, path.smem_chunk, path.bank
+    ('0x12fa', 37, 7, 30)
+    >>> path.descriptor.k_step, path.descriptor.k, path.result.threads
+    (1, 5, (84, 85, 86, 87))
+    """
+
+    plan: Plan  # whose tile it is in
+    mn: int  # of the element, in the tile
+    k: int  # of the element, in the tile
+    smem_address: int = hex_field()  # of the tile's first byte
+    gmem_offset_bytes: int  # of the element, from the tile's first element in the matrix
+    first_bit: int  # of the element in its first byte
+    chunk: int  # the 16 bytes of its row that hold it, from 0
+    address: int = hex_field()  # in shared memory
+    copy: CopyStop | None  # None: threads copy
+    descriptor: DescriptorStop | None  # None: no tensor core reads the tile by descriptor
+    register: RegisterStop | None  # None: it does not go to registers by ldmatrix
+    result: ResultStop | None  # None: no tensor core reads the tile by descriptor
+    basis: Basis  # of the plan
+
+    @property
+    def row(self) -> int:
+        """Of the tile, where rows are contiguous."""
+        return oriented(self.plan.problem.major, self.mn, self.k)[0]
+
+    @property
+    def line(self) -> int:
+        """The 128 bytes of shared memory that hold it, counted from the tile's first."""
+        return (self.address - self.smem_address) // SMEM_LINE_BYTES
+
+    @property
+    def smem_chunk(self) -> int:
+        """The 16 bytes of that line that hold it."""
+        return self.address % SMEM_LINE_BYTES // CHUNK_BYTES
+
+    @property
+    def bank(self) -> int:
+        """The bank of shared memory that its first byte lies in."""
+        return self.address // BANK_BYTES % BANKS

@@ -18,7 +18,7 @@ from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer
-from tilescope.mma.instruction import INSTRUCTIONS, Instruction
+from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.tmem_address import TMEM_LANES
 
 Tile = tuple[int, int, int]  # m, n, k

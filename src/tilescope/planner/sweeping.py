@@ -25,9 +25,9 @@ from typing import Any
 from tilescope import written
 from tilescope.errors import RuleError, Violation, argument_type, raise_all, unknown_name
 from tilescope.planner.obstacle import violations
+from tilescope.planner.plan_search import candidates
 from tilescope.planner.problem import Problem
 from tilescope.planner.proof import proven
-from tilescope.planner.search import candidates
 from tilescope.reading import entries
 from tilescope.rule import rule
 from tilescope.sentence import by, printed, shortened

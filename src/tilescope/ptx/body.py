@@ -30,7 +30,7 @@ from tilescope.ptx.declarations import (
     skip_parentheses,
 )
 from tilescope.ptx.lexer import NAME, Cursor, Text, Token
-from tilescope.ptx.operands import OperandReader, Problems, quick_guard, quick_operands
+from tilescope.ptx.operand_reader import OperandReader, Problems, quick_guard, quick_operands
 from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, NO_FUNCTION, NO_LABEL
 from tilescope.ptx.rules import NAME as NAME_RULE
 from tilescope.ptx.scope import NAMES_COMPARED, Scope

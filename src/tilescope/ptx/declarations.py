@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from tilescope.arithmetic import ceil_div
 from tilescope.ptx.constants import read_count, read_integer
 from tilescope.ptx.initial import Initial, InitialAddress, read_initial
 from tilescope.ptx.lexer import NAME, Cursor, Token
@@ -270,4 +271,4 @@ def _size_bytes(element_bytes: int, extents: list[int | None], initial: Initial 
     if initial is None:
         return None
     row_bytes = element_bytes * prod(extent for extent in extents if extent is not None)
-    return -(-len(initial.data) // max(row_bytes, 1)) * row_bytes
+    return ceil_div(len(initial.data), max(row_bytes, 1)) * row_bytes

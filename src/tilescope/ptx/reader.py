@@ -30,7 +30,7 @@ from tilescope.ptx.declarations import (
 )
 from tilescope.ptx.initial import InitialAddress
 from tilescope.ptx.lexer import Cursor, Text, Token
-from tilescope.ptx.operands import Problems
+from tilescope.ptx.operand_reader import Problems
 from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, MISSING_HEAD, NAME, POINTER_SPACE
 from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS
 from tilescope.mma.agreement import compatible
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.smem_agreement import Agreement
 from tilescope.planner.map_path import path_of_map

@@ -25,8 +25,8 @@ from tilescope.questions.shared_inputs import (
 )
 from tilescope.sentence import filled
 from tilescope.smem.access import Access
+from tilescope.smem.layout_search import LayoutSearch, find_layouts
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
-from tilescope.smem.search import LayoutSearch, find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 

@@ -10,8 +10,8 @@ from typing import ClassVar, TypeAlias
 from tilescope.bits import Inspection
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.mma.descriptor import OperandDescriptor
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line

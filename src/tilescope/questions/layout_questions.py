@@ -11,7 +11,7 @@ import numpy as np
 
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes
-from tilescope.layout.comparison import require_one_tile
+from tilescope.layout.layout_comparison import require_one_tile
 from tilescope.notation import (
     NOTATION,
     Conversion,

@@ -12,7 +12,7 @@ from tilescope.card import CARD
 from tilescope.errors import PlanError, RuleError
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan
-from tilescope.planner.element_path import ElementPath
+from tilescope.planner.plans import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line, shared_bits

@@ -14,7 +14,7 @@ from tilescope.arch import KIB, SHARED_ROWS, Arch, target_of
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.swizzle import Swizzle
-from tilescope.swizzle.description import facts, rule_sentence, used_by
+from tilescope.swizzle.swizzle_facts import facts, rule_sentence, used_by
 from tilescope.symptoms.topic import Topic
 from tilescope.tensor_map import field_topics
 

@@ -30,7 +30,7 @@ from tilescope.reading import flag
 from tilescope.rule import rule
 from tilescope.smem import pattern
 from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
-from tilescope.smem.expression import lane_values
+from tilescope.smem.lane_expression import lane_values
 from tilescope.smem.op import SMEM_OP, SmemOp, SmemOpName
 from tilescope.value import Value, array_field, read_only, row_field
 
@@ -240,7 +240,7 @@ class Access(Value):
 
     @classmethod
     def expression(cls, text: str, op: SmemOpName | SmemOp = "ld.b32", active: Any = None) -> Access:
-        """Lane addresses from an expression of `lane`, in C or Python style (see expression.py).
+        """Lane addresses from an expression of `lane`, in C or Python style (see lane_expression.py).
 
         >>> Access.expression("lane * 33 * 4").lane_address[:3]
         array([  0, 132, 264])

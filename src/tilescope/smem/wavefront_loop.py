@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.swizzle import SMEM_LINE_BYTES
-from tilescope.swizzle.streaming import compiled
+from tilescope.swizzle.line_streaming import compiled
 
 Loop = TypeVar("Loop", bound=Callable[..., object])
 Addresses = npt.NDArray[np.int64]

@@ -83,7 +83,7 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B").encode().hex()[16:24]
         '10650000'
         """
-        return encoded(self)
+        return encoded(self._record)
 
     def replace(self, **fields: Any) -> Self:
         """The map after tensormap.replace (or, for an address alone, cuTensorMapReplaceAddress).
@@ -92,7 +92,7 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64)).replace(address=0x1000).address
         4096
         """
-        return self.with_fields(**replacement_fields(self, fields))
+        return self.with_fields(**replacement_fields(self._record, self.readers, fields))
 
     @property
     def rank(self) -> int:

@@ -25,7 +25,7 @@ from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES
 from tilescope.tensor_map.limits import MAX_RANK, WIDE_ALIGNMENT_BYTES
-from tilescope.tensor_map.rules.tensor import RANK
+from tilescope.tensor_map.rules.tensor_rules import RANK
 from tilescope.tensor_map.samples import CUDA_H
 
 _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"

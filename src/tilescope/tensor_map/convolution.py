@@ -131,7 +131,7 @@ class _Convolution:
 
     @property
     def output(self) -> tuple[int, ...]:
-        return tuple((room - 1) // step + 1 for room, step in zip(self.room, self.steps, strict=True))
+        return tuple(ceil_div(room, step) for room, step in zip(self.room, self.steps, strict=True))
 
 
 def walk_of(

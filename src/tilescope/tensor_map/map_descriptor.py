@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DATA_TYPE
@@ -27,11 +27,8 @@ from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.limits import CORNER_BITS, MAX_RANK
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tensor_map.record import Im2colRecord, MapFacts, MapRecord, TiledRecord
 from tilescope.tensor_map.samples import H200
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
-    from tilescope.tensor_map.map_kinds import Im2colMap, TensorMap
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
@@ -192,20 +189,12 @@ ENCODE_MEASURED = rule(
 _WIDE_MAP_MEASURED = ENCODE_MEASURED.worded(found="an im2col-wide map for {arch}")
 
 
-def is_encodable(a: AnyMap) -> bool:
+def is_encodable(a: MapFacts) -> bool:
     """Whether the bits of such a map were measured."""
     return a.arch.name == _ENCODED_ARCH and a.subject != "wide"
 
 
-def _is_im2col(a: AnyMap) -> TypeGuard[Im2colMap]:
-    return a.subject == "im2col"
-
-
-def _is_tiled(a: AnyMap) -> TypeGuard[TensorMap]:
-    return a.subject == "tiled"
-
-
-def encoded(a: AnyMap) -> bytes:
+def encoded(a: MapRecord) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if not is_encodable(a):
         told = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
@@ -223,9 +212,9 @@ def encoded(a: AnyMap) -> bytes:
     )
     # The low and the high field of a stride take their own bits of it.
     numbers = [a.address, a.box_bytes, *a.dims, *a.element_strides, *a.strides_bytes, *a.strides_bytes]
-    if _is_tiled(a):
+    if isinstance(a, TiledRecord):
         numbers += a.box
-    elif _is_im2col(a):
+    elif isinstance(a, Im2colRecord):
         numbers += [*a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column]
     for (low, unit, first, mask), number in zip(_PACKING[is_im2col, rank], numbers, strict=True):
         word |= (number - first) // unit << low & mask

@@ -20,9 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from operator import floordiv
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from tilescope.arch import Arch, Basis
+from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map.limits import (
@@ -51,6 +52,70 @@ def packed_multiple(data_type: DataType, arch: Arch) -> int:
     if data_type.smem_bits == data_type.bits:
         return 2
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(data_type, arch) else PADDED_ROW_ELEMENTS
+
+
+class MapFacts(Protocol):
+    """What the rules read alike of a sound map and of a record."""
+
+    @property
+    def subject(self) -> MapSubject:
+        """Tiled, im2col or im2col-wide."""
+
+    @property
+    def data_type(self) -> DataType:
+        """Type of the elements."""
+
+    @property
+    def interleave(self) -> Interleave:
+        """Whether channels are stored in slices."""
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The swizzle of shared memory."""
+
+    @property
+    def arch(self) -> Arch:
+        """The architecture that copies."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Elements of each dimension."""
+
+    @property
+    def strides_bytes(self) -> tuple[int, ...]:
+        """Strides of all dimensions but the first."""
+
+    @property
+    def address(self) -> int:
+        """Of the first element, in global memory."""
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether the values spread out in shared memory."""
+
+    @property
+    def inner_elements(self) -> int:
+        """Elements of one row of the copy."""
+
+
+class ColumnFacts(MapFacts, Protocol):
+    """What the rules read of a map whose copies are columns of pixels."""
+
+    @property
+    def corners(self) -> tuple[tuple[int, int, int], ...]:
+        """(dimension, lower corner, upper corner) of the dimensions that the copy walks."""
+
+
+class Im2colFacts(ColumnFacts, Protocol):
+    """What the rules read of an im2col map."""
+
+    @property
+    def lower_corner(self) -> tuple[int, ...]:
+        """Lower corner of the bounding box, W first."""
+
+    @property
+    def upper_corner(self) -> tuple[int, ...]:
+        """Upper corner of the bounding box, W first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -226,7 +291,7 @@ class TiledRecord(MapRecord):
         """
         if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
             return self.box
-        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
+        visited = [ceil_div(extent, stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
         if self.interleave.slice_bytes:
             visited[-2] = 1
         else:

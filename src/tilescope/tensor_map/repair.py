@@ -23,8 +23,8 @@ from tilescope.errors import TensorMapError, Violation
 from tilescope.tensor_map.limits import ALIGNMENT_BYTES, WIDE_ALIGNMENT_BYTES
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.rules.accepted import SIZE_FLAG, SMEM_CAPACITY
-from tilescope.tensor_map.rules.box import INTERLEAVE_SWIZZLE
-from tilescope.tensor_map.rules.tensor import INTERLEAVE_RANK, RANK, STRIDE_OVERLAP
+from tilescope.tensor_map.rules.box_rules import INTERLEAVE_SWIZZLE
+from tilescope.tensor_map.rules.tensor_rules import INTERLEAVE_RANK, RANK, STRIDE_OVERLAP
 
 _MAX_ROUNDS = 40  # every round mends an argument; a map has fewer
 _RANK_RULES = (RANK.name, INTERLEAVE_RANK.name)

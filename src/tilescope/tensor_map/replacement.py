@@ -8,8 +8,8 @@ a copy may use it (`PUBLISHING`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Container, Mapping
+from typing import NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.errors import TensorMapError, Violation, unknown_name
@@ -24,10 +24,8 @@ from tilescope.tensor_map.limits import (
     STRIDE_END_BYTES,
 )
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES, FORMATS, element_type_fields
+from tilescope.tensor_map.record import MapRecord
 from tilescope.tensor_map.samples import PTX_REPLACE
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
 
 REPLACE = "tensormap.replace"
 
@@ -211,9 +209,9 @@ _REPLACE_EXTENT = REPLACE_FIELD.worded(
 _DIM_END = 1 << 32  # what 32 bits do not hold, and a map may have
 
 
-def replacement_fields(a: AnyMap, fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields of a map to change, after what the instruction itself cannot write was refused."""
-    problems = [problem for name in fields for problem in _field_problems(a, name)]
+def replacement_fields(a: MapRecord, arguments: Container[str], fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields to change of a map that has these constructor `arguments`; refuses what the instruction cannot write."""
+    problems = [problem for name in fields for problem in _field_problems(a, arguments, name)]
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
         problems.append(_REPLACE_ARCH.violation(arch=a.arch.name))
     unread: list[Violation] = []  # what is no sequence of integers is refused where the map is made
@@ -225,12 +223,12 @@ def replacement_fields(a: AnyMap, fields: Mapping[str, object]) -> dict[str, obj
     return dict(fields)
 
 
-def _field_problems(a: AnyMap, name: str) -> list[Violation]:
+def _field_problems(a: MapRecord, arguments: Container[str], name: str) -> list[Violation]:
     """Why the instruction does not write this field of such a map."""
     is_tiled = a.subject == "tiled"
     if name in _REPLACEABLE and (is_tiled or name == "address"):
         return []
-    if name not in a.readers:
+    if name not in arguments:
         return [unknown_name("argument", name, name, _REPLACEABLE)]
     told = REPLACE_FIELD.wording if is_tiled else _REPLACE_IN_IM2COL
     return [told.violation(field=name, subject=a.subject, replaceable=_REPLACEABLE)]

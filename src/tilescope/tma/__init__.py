@@ -1,6 +1,6 @@
 """The TMA emulator: the exact bytes that a copy leaves in shared or global memory, and where each came from."""
 
-from tilescope.tma.bulk import bulk_load, bulk_store
+from tilescope.tma.bulk_copy import bulk_load, bulk_store
 from tilescope.tma.identification import Identification, identify
 from tilescope.tma.tiles import load_tiles
 from tilescope.tma.tracing import Origin, Run, Trace, trace

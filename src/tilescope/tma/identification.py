@@ -28,7 +28,7 @@ from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import Bytes, integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tma.searching import Tile, places_in_pattern, sightings
+from tilescope.tma.dump_search import Tile, places_in_pattern, sightings
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]

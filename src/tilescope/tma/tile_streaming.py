@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import intp, types, void
 
-from tilescope.swizzle.streaming import PIECE_BYTES, compiled, fence, store_line
+from tilescope.swizzle.line_streaming import PIECE_BYTES, compiled, fence, store_line
 
 Longs = npt.NDArray[np.int64]
 Strips = npt.NDArray[np.int64]  # (strips, 2): addresses of the first tile of each, in the source and in the target

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tilescope.layout import Layout
 from tilescope.sentence import by, counted
+from tilescope.smem.layout_search import FoundLayout, LayoutSearch
 from tilescope.smem.op import BANK_BYTES
 from tilescope.smem.report import COUNTER_CAVEAT, AccessCost, BankReport, TileReport
-from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier

@@ -9,10 +9,10 @@ import numpy as np
 from tilescope.bits import Inspection
 from tilescope.layout import Layout, Major, oriented
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, WgmmaLoop
-from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
-from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.readings import WordReadings, inspect_descriptor
 from tilescope.mma.smem_agreement import Agreement
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
@@ -41,7 +41,7 @@ _STALE = (
 def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | TmemAddress) -> Drawing:
     """The descriptor, or the address in tensor memory, as a word; an operand's is read as K-major with 16-bit elements.
 
-    >>> from tilescope.mma.descriptor import WgmmaDescriptor
+    >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     >>> draw_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'
@@ -282,7 +282,7 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     Fields that are wrong are marked.
 
     >>> from tilescope.mma.agreement import compatible
-    >>> from tilescope.mma.descriptor import WgmmaDescriptor
+    >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title

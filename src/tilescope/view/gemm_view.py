@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.planner.planned_gemm import RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import with_article
-from tilescope.planner.schedule import schedule_words
 from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier

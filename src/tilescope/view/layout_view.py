@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.layout import Layout, oriented
-from tilescope.layout.comparison import contiguous_index, require_one_tile
+from tilescope.layout.layout_comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion, NoEquivalent
 from tilescope.notation.every_notation import EveryNotation

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from tilescope.layout import oriented
 from tilescope.mma.readings import inspect_descriptor
-from tilescope.planner.element_path import ElementPath
+from tilescope.planner.plans import ElementPath
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table

@@ -19,7 +19,8 @@ from tilescope.layout.tiling import Rows
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.readable_tile import SmemOperand
 from tilescope.planner.consumers import operand_of
-from tilescope.planner.element_path import ElementPath, fragment_of, row_threads, tmem_lane
+from tilescope.planner.element_path import fragment_of, row_threads, tmem_lane
+from tilescope.planner.plans import ElementPath
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.memory_grid import bank_of, bank_words, memory_grid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilescope.planner.plan_reasons import decisive
+from tilescope.planner.plan_search import PlanReport, Unplanned
 from tilescope.planner.plans import Plan
-from tilescope.planner.reasons import decisive
-from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
-from tilescope.swizzle.description import facts, rule_sentence
+from tilescope.swizzle.swizzle_facts import facts, rule_sentence
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier
 from tilescope.view.memory_grid import bank_of, bank_words

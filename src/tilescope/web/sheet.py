@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilescope import view
 from tilescope.pipeline.simulation import Simulation
-from tilescope.planner.element_path import ElementPath
+from tilescope.planner.plans import ElementPath
 from tilescope.questions.page import Code, Leads, ListedLine, Sentences
 from tilescope.questions.question import Answer, Asked
 from tilescope.tma import Trace

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.card import ROW_BYTES
-from tilescope.gpu.bench.tile_streaming import LEAST_BYTES, MATRIX_BYTES, Box, Spread, matrix_dims, spread, stream
+from tilescope.gpu.bench.stream_timing import LEAST_BYTES, MATRIX_BYTES, Box, Spread, matrix_dims, spread, stream
 from tilescope.gpu.verify.suites import Case
 from tilescope.smem.op import SmemOp
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName

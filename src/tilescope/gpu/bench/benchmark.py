@@ -17,7 +17,7 @@ from itertools import groupby
 from tilescope.arch import Arch
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.errors import DeviceError
-from tilescope.gpu.bench import tile_streaming as streaming
+from tilescope.gpu.bench import stream_timing
 from tilescope.gpu.bench.bench_settings import ISSUING, PROMOTIONS, SETTINGS, rows_of
 from tilescope.gpu.bench.plan_order import PlanOrder, Where, plan_order
 from tilescope.gpu.driver.isolation import CardInChildren, MeasuredOnCard, Progress, card_in_children
@@ -117,8 +117,8 @@ def rates(
     card: CardInChildren, topic: str, cases: Sequence[Case], *, progress: Progress | None = None
 ) -> Iterator[float]:
     """The GB/s of every case on the card."""
-    card.compile(streaming.KERNELS)
-    outcomes = card.outcomes(streaming.NAME, cases, together=_BATCH)
+    card.compile(stream_timing.KERNELS)
+    outcomes = card.outcomes(stream_timing.NAME, cases, together=_BATCH)
     for number, (case, outcome) in enumerate(zip(cases, outcomes, strict=True), 1):
         if not outcome.data:
             raise DeviceError(f"A measurement failed ({outcome.ended}): {case}.")

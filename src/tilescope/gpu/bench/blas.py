@@ -71,7 +71,7 @@ def _in_wheels(name: str) -> Iterator[str]:
         yield from (str(path) for path in sorted(Path(root).glob(f"*/lib/lib{name}.so.*")))
 
 
-def _checked(status: int, call: str) -> None:
+def _require_success(status: int, call: str) -> None:
     if status:
         raise DeviceError(f"{call} answered {status}.")
 
@@ -86,13 +86,13 @@ class Blas:
         self._blas = _library("cublas")
         self._handle = c_void_p()
         self._lt_handle = c_void_p()
-        _checked(self._blas.cublasCreate_v2(byref(self._handle)), "cublasCreate")
-        _checked(self._blas.cublasSetStream_v2(self._handle, self._stream), "cublasSetStream")
+        _require_success(self._blas.cublasCreate_v2(byref(self._handle)), "cublasCreate")
+        _require_success(self._blas.cublasSetStream_v2(self._handle, self._stream), "cublasSetStream")
         setting = self._blas.cublasSetWorkspace_v2(self._handle, self._workspace, c_size_t(WORKSPACE_BYTES))
-        _checked(setting, "cublasSetWorkspace")
-        _checked(self._lt.cublasLtCreate(byref(self._lt_handle)), "cublasLtCreate")
+        _require_success(setting, "cublasSetWorkspace")
+        _require_success(self._lt.cublasLtCreate(byref(self._lt_handle)), "cublasLtCreate")
         version = c_int()
-        _checked(self._blas.cublasGetVersion_v2(self._handle, byref(version)), "cublasGetVersion")
+        _require_success(self._blas.cublasGetVersion_v2(self._handle, byref(version)), "cublasGetVersion")
         self.version = f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
 
     def takes(self, data_type: DataType) -> bool:
@@ -125,7 +125,7 @@ class Blas:
             compute_type(matrices.data_type).number,
             _DEFAULT_ALGORITHM,
         )
-        _checked(status, "cublasGemmEx")
+        _require_success(status, "cublasGemmEx")
 
     def lt(self, matrices: Matrices) -> LtProduct:
         """The product as cublasLt describes it, with the algorithms of its heuristic."""
@@ -156,19 +156,19 @@ class LtProduct:
 
     def _made(self, call: str, *values: int) -> c_void_p:
         made = c_void_p()
-        _checked(getattr(self._library, f"cublasLt{call}")(byref(made), *values), f"cublasLt{call}")
+        _require_success(getattr(self._library, f"cublasLt{call}")(byref(made), *values), f"cublasLt{call}")
         return made
 
     def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
         made = c_void_p()
         call = self._library.cublasLtMatrixLayoutCreate
         status = call(byref(made), kind, c_uint64(rows), c_uint64(columns), ctypes.c_int64(rows))
-        _checked(status, "cublasLtMatrixLayoutCreate")
+        _require_success(status, "cublasLtMatrixLayoutCreate")
         return made
 
     def _set(self, call: str, of: c_void_p, attribute: int, value: c_int | c_size_t) -> None:
         status = getattr(self._library, f"cublasLt{call}")(of, attribute, byref(value), c_size_t(ctypes.sizeof(value)))
-        _checked(status, f"cublasLt{call}")
+        _require_success(status, f"cublasLt{call}")
 
     def _heuristic(self) -> list[Heuristic]:
         preference = self._made("MatmulPreferenceCreate")
@@ -187,7 +187,7 @@ class LtProduct:
             results,
             byref(found),
         )
-        _checked(status, "cublasLtMatmulAlgoGetHeuristic")
+        _require_success(status, "cublasLtMatmulAlgoGetHeuristic")
         return [results[number] for number in range(found.value) if results[number].state == 0]
 
     def multiply(self, matrices: Matrices, algorithm: Heuristic) -> None:
@@ -210,7 +210,7 @@ class LtProduct:
             c_size_t(WORKSPACE_BYTES),
             self._stream,
         )
-        _checked(status, "cublasLtMatmul")
+        _require_success(status, "cublasLtMatmul")
 
 
 def _scalars(data_type: DataType) -> tuple[_Scalar, _Scalar]:

@@ -21,11 +21,11 @@ from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
 from tilescope.gpu.bench.gemm_timing import Contender, GemmTiming, Loaded, cubin
-from tilescope.gpu.driver.compiling import compiled
 from tilescope.gpu.driver.device import CudaError, Device
 from tilescope.gpu.driver.isolation import MeasuredOnCard, Progress
+from tilescope.gpu.driver.nvrtc import compile_kernels
 from tilescope.planner import GemmPlan, plan_gemm
-from tilescope.planner.schedule import schedule_words
+from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
@@ -116,7 +116,7 @@ def bench_gemm(
     asked = list(products) or default_products()
     with tempfile.TemporaryDirectory() as folder:
         device = Device(Path(folder))
-        (Path(folder) / "normal.cubin").write_bytes(compiled("normal", f"{device.facts['arch']}a"))
+        (Path(folder) / "normal.cubin").write_bytes(compile_kernels("normal", f"{device.facts['arch']}a"))
         try:
             timing = GemmTiming(device)
             planning = _Planning(card, dependent)

@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.emitter.emission import device_half, emit
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.gpu.bench.blas import WORKSPACE_BYTES, Blas, Heuristic, Matrices
-from tilescope.gpu.driver.device import Device, answered
+from tilescope.gpu.driver.device import Device, require_success
 from tilescope.planner import GemmPlan
 
 _ROTATED_BYTES = 192 << 20  # of inputs, three times the L2 of an H200
@@ -63,10 +63,10 @@ class Loaded:
         self._bench = bench
         self._plan = plan
         self._image = np.frombuffer(image, np.uint8)
-        self._module = answered(driver.cuModuleLoadData(self._image.ctypes.data))
-        self._function = answered(driver.cuModuleGetFunction(self._module, b"gemm_kernel"))
+        self._module = require_success(driver.cuModuleLoadData(self._image.ctypes.data))
+        self._function = require_success(driver.cuModuleGetFunction(self._module, b"gemm_kernel"))
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        answered(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
+        require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
         self._extra: list[np.uint64] = []
         if plan.workspace_bytes:
@@ -85,9 +85,13 @@ class Loaded:
         sizes = (self.blocks, 1, 1, self._threads, 1, 1, self._plan.smem_bytes)
         pointers = self._pointers(matrices)
         if self._plan.schedule.dependent:
-            answered(self._bench.driver.cuLaunchKernelEx(self._dependent(), self._function, pointers.ctypes.data, 0))
+            require_success(
+                self._bench.driver.cuLaunchKernelEx(self._dependent(), self._function, pointers.ctypes.data, 0)
+            )
             return
-        answered(self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0))
+        require_success(
+            self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0)
+        )
 
     def _dependent(self) -> object:
         """How it is launched where it may start before the kernel before it in the stream has ended."""
@@ -117,7 +121,7 @@ class Loaded:
                 (plan.b.tensor_map(0, (n, k)), matrices.b),
                 (plan.epilogue.tensor_map(0, (n, m) if plan.schedule.swapped else (m, n)), matrices.c),
             )
-            held = [np.frombuffer(self._bench.device.encoded(each, address), np.uint64) for each, address in maps]
+            held = [np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps]
             held += [np.atleast_1d(number) for number in self._extra]
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
             self._arguments[matrices] = _Parameters(held, pointers)
@@ -125,7 +129,7 @@ class Loaded:
 
     def unload(self) -> None:
         """Give the module back."""
-        answered(self._bench.driver.cuModuleUnload(self._module))
+        require_success(self._bench.driver.cuModuleUnload(self._module))
 
 
 class GemmTiming:
@@ -134,10 +138,10 @@ class GemmTiming:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.driver = device.driver
-        self.stream = answered(self.driver.cuStreamCreate(1))
-        self._start = answered(self.driver.cuEventCreate(0))
-        self._end = answered(self.driver.cuEventCreate(0))
-        self._workspace = answered(self.driver.cuMemAlloc(WORKSPACE_BYTES))
+        self.stream = require_success(self.driver.cuStreamCreate(1))
+        self._start = require_success(self.driver.cuEventCreate(0))
+        self._end = require_success(self.driver.cuEventCreate(0))
+        self._workspace = require_success(self.driver.cuMemAlloc(WORKSPACE_BYTES))
         self.blas = Blas(int(self.stream), int(self._workspace))
 
     def matrices(self, plan: GemmPlan, *, seed: int) -> list[Matrices]:
@@ -153,7 +157,7 @@ class GemmTiming:
             c = self.device.allocate(m * n * plan.output_type.bits // 8)
             self._fill(a, m * k, plan.data_type, 2 * number + seed)
             self._fill(b, n * k, plan.data_type, 2 * number + 1 + seed)
-            answered(self.driver.cuMemsetD8(c, 0xEE, m * n * plan.output_type.bits // 8))
+            require_success(self.driver.cuMemsetD8(c, 0xEE, m * n * plan.output_type.bits // 8))
             made.append(Matrices(plan.shape, plan.data_type, plan.output_type, a, b, c))
         return made
 
@@ -166,30 +170,30 @@ class GemmTiming:
         """A graph of products, one after another, each on the next matrices."""
         driver = self.driver
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        answered(driver.cuStreamBeginCapture(self.stream, mode))
+        require_success(driver.cuStreamBeginCapture(self.stream, mode))
         try:
             for number in range(launches):
                 call(matrices[number % len(matrices)])
         finally:
-            graph = answered(driver.cuStreamEndCapture(self.stream))
-        return answered(driver.cuGraphInstantiate(graph, 0))
+            graph = require_success(driver.cuStreamEndCapture(self.stream))
+        return require_success(driver.cuGraphInstantiate(graph, 0))
 
     def milliseconds(self, start: Callable[[], object]) -> float:
         """The time of what `start` puts into the stream."""
         driver = self.driver
-        answered(driver.cuEventRecord(self._start, self.stream))
+        require_success(driver.cuEventRecord(self._start, self.stream))
         start()
-        answered(driver.cuEventRecord(self._end, self.stream))
-        answered(driver.cuEventSynchronize(self._end))
-        return float(answered(driver.cuEventElapsedTime(self._start, self._end)))
+        require_success(driver.cuEventRecord(self._end, self.stream))
+        require_success(driver.cuEventSynchronize(self._end))
+        return float(require_success(driver.cuEventElapsedTime(self._start, self._end)))
 
     def _replay(self, graph: object) -> None:
-        answered(self.driver.cuGraphLaunch(graph, self.stream))
+        require_success(self.driver.cuGraphLaunch(graph, self.stream))
 
     def run_once(self, call: Call, matrices: Matrices) -> None:
         """One product; a fault is raised here."""
         call(matrices)
-        answered(self.driver.cuStreamSynchronize(self.stream))
+        require_success(self.driver.cuStreamSynchronize(self.stream))
 
     def microseconds(
         self, contenders: Sequence[Contender], matrices: Sequence[Matrices], *, replays: int
@@ -208,7 +212,7 @@ class GemmTiming:
                 if turn > 0:  # the first replay uploads the graph
                     times[number].append(took_ms * 1e3 / launches)
         for graph in graphs:
-            answered(self.driver.cuGraphExecDestroy(graph))
+            require_success(self.driver.cuGraphExecDestroy(graph))
         return {each.name: float(np.median(took)) for each, took in zip(contenders, times, strict=True)}
 
     def cublas(self, matrices: Matrices) -> list[Contender]:

@@ -22,7 +22,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.gpu.bench.tile_streaming import MAX_BOXES, Box, Spread, issuing_warps, matrix_dims, spread, stream
+from tilescope.gpu.bench.stream_timing import MAX_BOXES, Box, Spread, issuing_warps, matrix_dims, spread, stream
 from tilescope.gpu.verify.suites import Case
 from tilescope.layout import Major
 from tilescope.planner import Plan, plan, weighed_for
@@ -87,7 +87,7 @@ def plan_order(
     measure: Callable[[str, Sequence[Case]], Iterable[float]], tiles: int, seed: int, where: Where
 ) -> PlanOrder:
     """How the planner's order and rates compare with what `measure` gives, for tiles drawn by a seed."""
-    drawn = [drawn_tile(random.Random(f"{seed} plans {number}"), where) for number in range(tiles)]  # noqa: S311
+    drawn = [draw_tile(random.Random(f"{seed} plans {number}"), where) for number in range(tiles)]  # noqa: S311
     cases = [case for tile in drawn for case in tile.cases]
     rates_measured = iter(list(measure("plans", cases)))
     in_order: list[bool] = []  # pairs
@@ -123,7 +123,7 @@ def plan_order(
     )
 
 
-def drawn_tile(random: random.Random, where: Where) -> DrawnTile:
+def draw_tile(random: random.Random, where: Where) -> DrawnTile:
     """The next tile that a generator draws."""
     while True:
         name = random.choice(_TYPES)
@@ -153,10 +153,10 @@ def drawn_tile(random: random.Random, where: Where) -> DrawnTile:
     issuers = {boxes: streams * issuing_warps(boxes, streams) for boxes in range(1, MAX_BOXES + 1)}
     candidates = weighed_for(usable, blocks_per_sm=1, issuers=issuers)
     about = f"{tile[0]} x {tile[1]} {name}, {major}-major, {stages * tile_bytes} bytes in flight"
-    return DrawnTile(about, candidates, [_streamed(candidate, size, in_flight) for candidate in candidates])
+    return DrawnTile(about, candidates, [_stream_case(candidate, size, in_flight) for candidate in candidates])
 
 
-def _streamed(candidate: Plan, element_bytes: int, in_flight: Spread) -> Case:
+def _stream_case(candidate: Plan, element_bytes: int, in_flight: Spread) -> Case:
     problem = candidate.problem
     mn, k = problem.tile
     if problem.major == "MN":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from tilescope.errors import DeviceError
-from tilescope.gpu.bench import tile_streaming as streaming
+from tilescope.gpu.bench import stream_timing
 from tilescope.gpu.driver.device import CardFacts, CudaError, Device
 from tilescope.gpu.verify.suites import Case, suite_named
 
@@ -43,7 +43,7 @@ def serve(folder: Path, pipe: int) -> None:
         while True:
             name, cases = connection.recv()
             try:
-                run = streaming.run if name == streaming.NAME else suite_named(name).results
+                run = stream_timing.run if name == stream_timing.NAME else suite_named(name).results
                 results = run(device, cases)
                 device.free()
             except CudaError as error:

@@ -56,16 +56,18 @@ class Device:
     def __init__(self, cubins: Path | None = None) -> None:
         self.cubins = cubins
         self.driver = _driver()
-        self._number = answered(self.driver.cuDeviceGet(0))
-        answered(self.driver.cuCtxSetCurrent(answered(self.driver.cuDevicePrimaryCtxRetain(self._number))))
+        self._number = require_success(self.driver.cuDeviceGet(0))
+        require_success(
+            self.driver.cuCtxSetCurrent(require_success(self.driver.cuDevicePrimaryCtxRetain(self._number)))
+        )
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL("libcuda.so.1")
         major = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
         minor = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
-        cuda = answered(self.driver.cuDriverGetVersion())
+        cuda = require_success(self.driver.cuDriverGetVersion())
         self.facts: CardFacts = {
-            "card": answered(self.driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
+            "card": require_success(self.driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
             "arch": f"sm_{major}{minor}",
             "driver": _driver_version(),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
@@ -104,7 +106,7 @@ class Device:
             )
         return result, ctypes.string_at(place, DESCRIPTOR_BYTES)
 
-    def encoded(self, tensor_map: AnyMap, address: int) -> bytes:
+    def encode_map(self, tensor_map: AnyMap, address: int) -> bytes:
         """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
         result, blob = self.encode(arguments)
@@ -116,17 +118,17 @@ class Device:
         """The address of a copy of an array, held until `free`."""
         pointer = self.allocate(array.nbytes)
         dense = np.ascontiguousarray(array)
-        answered(self.driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
+        require_success(self.driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
         return pointer
 
     def allocate(self, size_bytes: int) -> int:
         """The address of memory on the card, held until `free`."""
-        self._held.append(int(answered(self.driver.cuMemAlloc(max(size_bytes, 16)))))
+        self._held.append(int(require_success(self.driver.cuMemAlloc(max(size_bytes, 16)))))
         return self._held[-1]
 
     def download(self, pointer: int, array: _Array) -> _Array:
         """The array, filled with what lies on the card."""
-        answered(self.driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
+        require_success(self.driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
 
     def free(self) -> None:
@@ -141,8 +143,8 @@ class Device:
         Of an array the kernel gets the address of a copy. Those of `out` come last, and then hold what it wrote.
         """
         pointers = [self.upload(array) for array in out]
-        self._prepared(place, *values, *pointers, **sizes)()
-        answered(self.driver.cuCtxSynchronize())
+        self._prepare_launch(place, *values, *pointers, **sizes)()
+        require_success(self.driver.cuCtxSynchronize())
         for array, pointer in zip(out, pointers, strict=True):
             self.download(pointer, array)
 
@@ -150,38 +152,38 @@ class Device:
         """Load a cubin, or a PTX text, which the driver compiles; gives the name for `launch`, "name:entry"."""
         contents = image.encode() + b"\0" if isinstance(image, str) else image
         name = f"text {len(self._modules)}"
-        self._modules[name] = answered(self.driver.cuModuleLoadData(contents))
+        self._modules[name] = require_success(self.driver.cuModuleLoadData(contents))
         return name
 
     def seconds(self, place: str, *values: KernelValue, **sizes: int) -> float:
         """The median time of five launches of a kernel, after one that is not counted."""
-        start_kernel = self._prepared(place, *values, **sizes)
+        start_kernel = self._prepare_launch(place, *values, **sizes)
         start_kernel()
-        start = answered(self.driver.cuEventCreate(0))
-        end = answered(self.driver.cuEventCreate(0))
+        start = require_success(self.driver.cuEventCreate(0))
+        end = require_success(self.driver.cuEventCreate(0))
         times = []
         for _ in range(5):
-            answered(self.driver.cuEventRecord(start, 0))
+            require_success(self.driver.cuEventRecord(start, 0))
             start_kernel()
-            answered(self.driver.cuEventRecord(end, 0))
-            answered(self.driver.cuEventSynchronize(end))
-            times.append(answered(self.driver.cuEventElapsedTime(start, end)) / 1e3)
+            require_success(self.driver.cuEventRecord(end, 0))
+            require_success(self.driver.cuEventSynchronize(end))
+            times.append(require_success(self.driver.cuEventElapsedTime(start, end)) / 1e3)
         for event in (start, end):
             self.driver.cuEventDestroy(event)
         return float(np.median(times))
 
-    def _prepared(
+    def _prepare_launch(
         self, place: str, *values: KernelValue, blocks: int, threads: int, smem_bytes: int = 0
     ) -> Callable[[], None]:
-        """What starts a kernel with these values; its file is loaded once."""
+        """Load the kernel's module on first use, and return the function that launches it with these values."""
         file, kernel = place.split(":")
         if file not in self._modules:
             assert self.cubins is not None
             image = np.fromfile(self.cubins / f"{file}.cubin", np.uint8)
-            self._modules[file] = answered(self.driver.cuModuleLoadData(image.ctypes.data))
-        function = answered(self.driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
+            self._modules[file] = require_success(self.driver.cuModuleLoadData(image.ctypes.data))
+        function = require_success(self.driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
         attribute = self.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        answered(self.driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+        require_success(self.driver.cuFuncSetAttribute(function, attribute, smem_bytes))
         contents = [self._content(value) for value in values]
         sizes = (blocks, 1, 1, threads, 1, 1, smem_bytes)
         return partial(self._start, function, sizes, contents)
@@ -195,11 +197,11 @@ class Device:
     def _start(self, function: object, sizes: tuple[int, ...], contents: Sequence[bytes]) -> None:
         held = [np.frombuffer(content, np.uint8) for content in contents]
         pointers = np.array([content.ctypes.data for content in held], np.uint64)
-        answered(self.driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
+        require_success(self.driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:
         attribute = getattr(self.driver.CUdevice_attribute, name)
-        return int(answered(self.driver.cuDeviceGetAttribute(attribute, self._number)))
+        return int(require_success(self.driver.cuDeviceGetAttribute(attribute, self._number)))
 
 
 def _c_array(integer: type[CInteger], numbers: Sequence[int]) -> ctypes.Array[CInteger]:
@@ -213,7 +215,7 @@ def _driver() -> Any:
         from cuda.bindings import driver
 
         (result,) = driver.cuInit(0)
-        count = 0 if int(result) else answered(driver.cuDeviceGetCount())
+        count = 0 if int(result) else require_success(driver.cuDeviceGetCount())
     except ModuleNotFoundError as error:
         raise DeviceError(f"This needs the package {error.name}: pip install 'tilescope[gpu]'.") from error
     except Exception as error:  # whatever the loader raises where there is no driver
@@ -223,8 +225,8 @@ def _driver() -> Any:
     return driver
 
 
-def answered(answer: tuple[Any, ...]) -> Any:
-    """The value in a binding's answer, once its result is success."""
+def require_success(answer: tuple[Any, ...]) -> Any:
+    """Return the value of a driver call; raise CudaError unless its result is CUDA_SUCCESS."""
     result, *values = answer
     if int(result):
         raise CudaError(int(result))

@@ -28,8 +28,8 @@ from pathlib import Path
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.driver.child import Answer
-from tilescope.gpu.driver.compiling import compiled
 from tilescope.gpu.driver.device import CardFacts
+from tilescope.gpu.driver.nvrtc import compile_kernels
 from tilescope.gpu.verify.suites import Case, Outcome
 from tilescope.value import Value
 
@@ -148,7 +148,7 @@ class CardInChildren:
         for name in kernels:
             path = self._folder / f"{name}.cubin"
             if not path.exists():
-                path.write_bytes(compiled(name, f"{self.facts['arch']}a"))
+                path.write_bytes(compile_kernels(name, f"{self.facts['arch']}a"))
 
     def outcomes(
         self, suite: str, cases: Sequence[Case], *, together: int, seconds: float = 120.0, children: int = 1

@@ -179,7 +179,7 @@ def verify(
                 outcomes = card.outcomes(
                     suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
                 )
-                compared.append(_compared(suite, cases, outcomes, progress, first=first))
+                compared.append(_compare_outcomes(suite, cases, outcomes, progress, first=first))
             except DeviceError as error:
                 left = [each.name for each in here[len(compared) :]]
                 raise _card_lost([result for result, _ in compared], left, seed, error) from error
@@ -209,12 +209,14 @@ def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, erro
 
 def replay(capture: Capture, progress: Progress | None = None) -> Verification:
     """Compare tilescope with what a card did when the capture was made."""
-    results = [_compared(suite_named(name), cases, ended, progress)[0] for name, cases, ended in capture.recordings]
+    results = [
+        _compare_outcomes(suite_named(name), cases, ended, progress)[0] for name, cases, ended in capture.recordings
+    ]
     facts: dict[str, Any] = dict(capture.facts)
     return Verification(**facts, seed=capture.seed, replayed=True, suites=tuple(results))
 
 
-def _compared(
+def _compare_outcomes(
     suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None, *, first: int = 0
 ) -> tuple[SuiteResult, Recording]:
     """How many results are what tilescope says, and what is worth keeping of them; `first` is the number of the first case."""

@@ -61,8 +61,8 @@ def find_compiler() -> list[str]:
     raise DeviceError("watch builds a small library on first use and found no C compiler: install gcc, or set CC.")
 
 
-def built_library(cupti: Cupti) -> Path:
-    """The library for this CUPTI, from the cache, or built beside it and moved there: several ranks may build at once."""
+def build_library(cupti: Cupti) -> Path:
+    """The library for this CUPTI: cached, or built in a temporary file and moved to the cache, as several ranks may build at once."""
     compiler = find_compiler()
     sources = sorted(SOURCE.glob("*.[ch]"))
     command = [*compiler, *FLAGS, *(f"-isystem{path}" for path in cupti.includes)]

@@ -35,7 +35,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.limits import MAX_RANK
 from tilescope.tensor_map.map_arguments import MapArguments, MapReport
 from tilescope.tensor_map.record import WIDE_MODES
-from tilescope.tensor_map.rules.tensor import RANK
+from tilescope.tensor_map.rules.tensor_rules import RANK
 from tilescope.tensor_map.text.argument_dump import TABLES, row_name
 from tilescope.tensor_map.text.map_log import map_in_short
 
@@ -321,8 +321,8 @@ class Verdict:
         return f"{error.name} ({error.number})" if error else f"error {self.call.result}"
 
 
-def judged(call: Call) -> Verdict:
-    """The verdict of the rules on a call, beside the driver's."""
+def judge_call(call: Call) -> Verdict:
+    """Check a call by the rules and compare the verdict with the driver's."""
     report = _report(call)
     if call.result == SUCCESS:
         if not report.accepted:

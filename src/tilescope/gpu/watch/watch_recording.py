@@ -138,8 +138,8 @@ def _size(size_bytes: int) -> str:
     return in_mb(size_bytes) if size_bytes >= _FIRST_IN_MB else counted(size_bytes, "byte")
 
 
-def recorded_launch(content: bytes) -> RecordedLaunch:
-    """The launch in a file of the library's."""
+def parse_launch(content: bytes) -> RecordedLaunch:
+    """Parse the file that the library wrote for a launch."""
     header = Header.from_buffer_copy(content)
     if header.magic != b"TSLAUNCH" or header.version != _VERSION:
         raise DeviceError("the file of the recorded launch is not one that this version of tilescope writes.")

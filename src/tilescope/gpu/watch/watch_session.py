@@ -29,7 +29,7 @@ from typing import IO
 
 from tilescope.errors import DeviceError
 from tilescope.gpu.watch import watch_text
-from tilescope.gpu.watch.watch_build import built_library, find_cupti
+from tilescope.gpu.watch.watch_build import build_library, find_cupti
 from tilescope.gpu.watch.watch_call import (
     CALL,
     HELLO,
@@ -39,9 +39,9 @@ from tilescope.gpu.watch.watch_call import (
     Call,
     Counts,
     Verdict,
-    judged,
+    judge_call,
 )
-from tilescope.gpu.watch.watch_recording import Recording, recorded_launch, write_recording
+from tilescope.gpu.watch.watch_recording import Recording, parse_launch, write_recording
 from tilescope.gpu.watch.watch_signals import HeldSignals
 from tilescope.view.drawing import Drawing
 from tilescope.view.table import Table
@@ -75,7 +75,7 @@ def watch(
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
     cupti = find_cupti()
-    library = built_library(cupti)
+    library = build_library(cupti)
     short = None if len(tempfile.gettempdir()) < _LONGEST_SOCKET_FOLDER else "/tmp"  # noqa: S108  the name is random
     with (
         tempfile.TemporaryDirectory(prefix="tilescope-watch-", dir=short) as folder,
@@ -101,7 +101,7 @@ def watch(
 
 def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> int:
     """Read and hand signals on until the program ends; its wait status."""
-    while (status := _ended(pid)) is None:
+    while (status := _poll_exit(pid)) is None:
         with teller.going_on(reader):
             reader.take(0 if reader.waiting else _TICK_SECONDS)
             if reader.waiting:
@@ -117,8 +117,8 @@ def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> i
     return status
 
 
-def _ended(pid: int) -> int | None:
-    """The wait status of a program that ended, else None. If it is stopped, we stop too, for the shell to see."""
+def _poll_exit(pid: int) -> int | None:
+    """Poll the program: its wait status once it has exited, else None. If it is stopped, stop too, so that the shell sees it."""
     changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
     if changed and os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -250,7 +250,7 @@ class Teller:
                 if said:
                     listed.append(said)
         elif call.record.kind == CALL:
-            verdict = judged(call)
+            verdict = judge_call(call)
             self.heard.append((verdict, process))
             self._write_out(verdict)
             if not self.is_quiet:
@@ -267,7 +267,7 @@ class Teller:
         if is_worth_telling:
             self.told[distinct] = call.record.pid
         if is_worth_telling and told is None:
-            self._show(watch_text.map_line(verdict), lambda: watch_text.explained(verdict, process))
+            self._show(watch_text.map_line(verdict), lambda: watch_text.draw_verdict(verdict, process))
         elif not is_accepted and told != call.record.pid:
             self.say(watch_text.repeated_line(call, process))
         elif is_accepted and self.verbose:
@@ -310,7 +310,7 @@ class Teller:
                 self.say(recording.missed(list(dict.fromkeys(self.kernels))))
             return
         try:
-            found = recorded_launch(Path(self.recorded[0]).read_bytes())
+            found = parse_launch(Path(self.recorded[0]).read_bytes())
             write_recording(found, recording.path)
         except (OSError, DeviceError) as error:
             self.say(f"the launch was not recorded: {error}.")
@@ -339,9 +339,9 @@ class Teller:
             lost_refused=sum(count.lost_refused for count in counts.values()),
         )
         if self.is_quiet:
-            self.say(f"{watch_text.summarised(summary).title}.")
+            self.say(f"{watch_text.draw_summary(summary).title}.")
         else:
-            self._show(summary.to_dict(), lambda: watch_text.summarised(summary))
+            self._show(summary.to_dict(), lambda: watch_text.draw_summary(summary))
 
     def say(self, text: str) -> None:
         """One line of our own."""

@@ -39,8 +39,8 @@ class HeldSignals:
 
 
 @contextmanager
-def held_signals() -> Iterator[HeldSignals]:
-    """Signals wait until they are handed on; those that come too late for the program are dropped."""
+def hold_signals() -> Iterator[HeldSignals]:
+    """Block signals until they are handed on to the program; those that arrive after its end are dropped."""
     handed_on = [signal.Signals[name] for name in _HANDED_ON]
     numbers = frozenset(number for number in handed_on if signal.getsignal(number) is not signal.SIG_IGN)
     before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))

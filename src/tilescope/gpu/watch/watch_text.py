@@ -78,8 +78,8 @@ def watched_maps(calls: Iterable[tuple[Verdict, int]]) -> tuple[WatchedMap, ...]
     return tuple(sorted(rows, key=lambda row: (-row.refused, -row.times, row.function, row.map, row.caller)))
 
 
-def explained(verdict: Verdict, process: str) -> Drawing:
-    """A call that was refused, or on which driver and rules differ, with all that is known of it; or remarks on one."""
+def draw_verdict(verdict: Verdict, process: str) -> Drawing:
+    """Draw a refused call, or one on which driver and rules disagree, with its arguments; or the remarks on an accepted one."""
     call = verdict.call
     remarks = findings(verdict.report.violations)
     if verdict.state == "accepted":
@@ -119,7 +119,7 @@ def repeated_line(call: Call, process: str) -> str:
     return f"also refused in {process}, as above: {call.short}"
 
 
-def summarised(summary: WatchSummary) -> Drawing:
+def draw_summary(summary: WatchSummary) -> Drawing:
     """The summary as a table: the maps, how often, by whom, what was refused and remarked."""
     rows = tuple(
         (str(row.times), str(row.refused or ""), row.map, row.caller, ", ".join(row.rules)) for row in summary.maps

@@ -39,7 +39,7 @@ from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import CopyCompleted, CopyIssued, CopyRequested
 from tilescope.sync.footprint import one_row
 from tilescope.tensor_map import REDUCTIONS
-from tilescope.tma.bulk import bulk_bytes, require_aligned
+from tilescope.tma.bulk_copy import bulk_bytes, require_aligned
 from tilescope.tma.elements import combined
 
 MBARRIER = "mbarrier::complete_tx::bytes"

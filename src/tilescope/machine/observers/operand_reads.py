@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tilescope.machine.observers.shared_marks import SharedMarks
 from tilescope.machine.operand_shape import DESCRIPTOR_OF_INSTRUCTION, UNUSED_BITS, ReadShape
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.tensor_map import Copy

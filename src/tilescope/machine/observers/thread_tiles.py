@@ -35,7 +35,7 @@ from tilescope.machine.observers.lane_pattern import (
 from tilescope.machine.observers.operand_reads import OperandReads, TileCopy, forget_tiles
 from tilescope.machine.observers.shared_marks import WORD_BYTES, Marks, SharedMarks
 from tilescope.machine.operand_shape import ReadShape
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers

@@ -27,8 +27,8 @@ from tilescope.machine.operand_shape import ReadShape
 from tilescope.machine.program import Program
 from tilescope.machine.report.cost_findings import SWIZZLE_MISMATCH
 from tilescope.machine.report.places import instruction_named, line_facts
-from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.descriptor_form import TCGEN05_FORM, WGMMA_FORM
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import listed
 from tilescope.swizzle import Swizzle

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.errors import Violation
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.checking import DRIVER, MAPS, TMA_ARCHITECTURES, Check
-from tilescope.tensor_map.record import MapOptions, MapRecord, WideRecord
+from tilescope.tensor_map.record import MapFacts, MapOptions, MapRecord, WideRecord
 from tilescope.tensor_map.samples import H200, MATRIX, PADDED, PTX_COPY, PTX_REPLACE, SLICES, WIDE
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
 
 PACKED_ARCHITECTURES = architectures_with("packed_types")
 SWIZZLE_96B_ARCHITECTURES = architectures_with("swizzle_96B")
@@ -175,7 +172,7 @@ class Restriction(NamedTuple):
     reason: str
 
 
-def cluster_restrictions(a: MapRecord | AnyMap) -> list[Restriction]:
+def cluster_restrictions(a: MapFacts) -> list[Restriction]:
     """Why loads through the map do not reach .shared::cluster on its architecture.
 
     Restrictions of PTX ISA, "cp.async.bulk.tensor", on sm_120; that im2col::w does not assemble there says ptxas.

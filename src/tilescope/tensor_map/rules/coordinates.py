@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
@@ -11,11 +10,8 @@ from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES, nearest
 from tilescope.tensor_map.copy_instruction import Copy, Direction
 from tilescope.tensor_map.limits import COORD_END, GATHERED_ROWS, PADDED_ROW_ELEMENTS, ROW_BITS, SMEM_ALIGNMENT_BYTES
-from tilescope.tensor_map.record import packed_multiple
+from tilescope.tensor_map.record import MapFacts, packed_multiple
 from tilescope.tensor_map.samples import H200, MATRIX, PTX_COPY, copied
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
 
 SMEM_ADDRESS = rule(
     "smem-address",
@@ -95,7 +91,7 @@ def wrong_rank(copy: Copy) -> Iterable[Violation]:
     return (told.violation(count=count - 1, instruction=gather_name(copy)),)
 
 
-def inner_step(a: AnyMap, direction: Direction) -> int:
+def inner_step(a: MapFacts, direction: Direction) -> int:
     """What the inner coordinate of a copy is a multiple of, in elements."""
     if a.interleave.slice_bytes:
         return 1
@@ -137,7 +133,7 @@ _PADDED_INNER_COORDINATE = INNER_COORDINATE.worded(limit="a multiple of {step} v
 
 def inner_coordinate_off(copy: Copy) -> Iterable[Violation]:
     """Inner coordinates off 16 bytes."""
-    a: AnyMap = copy.tensor_map
+    a: MapFacts = copy.tensor_map
     step = inner_step(a, copy.direction)
     if not copy.coords or copy.coords[0] % step == 0:
         return ()

@@ -9,7 +9,6 @@ map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ 715, ill
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from tilescope.arch import architectures_with
 from tilescope.errors import FAULTS, RuleError, Violation, unknown_name
@@ -17,7 +16,7 @@ from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES
 from tilescope.tensor_map.copy_instruction import REDUCTIONS, Copy
 from tilescope.tensor_map.limits import TRANSACTION_END_BYTES
-from tilescope.tensor_map.record import FOUR_BIT_TYPE, takes_half_rows
+from tilescope.tensor_map.record import FOUR_BIT_TYPE, MapFacts, takes_half_rows
 from tilescope.tensor_map.rules.arch_limits import PACKED_ARCHITECTURES, Restriction, cluster_restrictions
 from tilescope.tensor_map.rules.coordinates import (
     INNER_COORDINATE,
@@ -37,11 +36,8 @@ from tilescope.tensor_map.rules.im2col_copies import (
     padded_store,
     wrong_offsets,
 )
-from tilescope.tensor_map.rules.packed import store_only_reasons
+from tilescope.tensor_map.rules.packed_rules import store_only_reasons
 from tilescope.tensor_map.samples import BYTES, H200, MATRIX, PADDED, PTX_COPY, SIX_BITS, copied
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
 
 _GATHER_ARCHITECTURES = architectures_with("gather4")
 _SCATTER_ARCHITECTURES = architectures_with("scatter4")
@@ -170,7 +166,7 @@ _PACKED_LOAD_ON_SM_103 = PACKED_LOAD.worded(limit="only a store on sm_103 takes 
 def _loaded_store_map(copy: Copy) -> Iterable[Violation]:
     if copy.direction != "load":
         return ()
-    a: AnyMap = copy.tensor_map
+    a: MapFacts = copy.tensor_map
     reasons = store_only_reasons(a)
     if not reasons:
         return ()
@@ -269,7 +265,7 @@ CLUSTER_COPY = rule(
 def _out_of_cluster(copy: Copy) -> Iterable[Violation]:
     if not copy.cluster:
         return ()
-    a: AnyMap = copy.tensor_map
+    a: MapFacts = copy.tensor_map
     restrictions = cluster_restrictions(a)
     if copy.rows4 and a.arch.has("gather4") and not a.arch.has("gather4_cluster"):
         restrictions.append(Restriction("tensor_map", "gather4"))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from tilescope.errors import Violation
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES, nearest
 from tilescope.tensor_map.copy_instruction import Copy
 from tilescope.tensor_map.limits import HALO_END, OFFSET_END, WIDE_OFFSET_END
+from tilescope.tensor_map.record import ColumnFacts, Im2colFacts
 from tilescope.tensor_map.rules.arch_limits import WIDE_ARCHITECTURES
 from tilescope.tensor_map.samples import H200, IMAGES, PTX_COPY, WIDE, copied
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.map_kinds import Im2colMap, Im2colWideMap
 
 OFFSETS_RANGE = rule(
     "offsets-range",
@@ -108,7 +105,7 @@ def padded_store(copy: Copy) -> Iterable[Violation]:
     """Stores through a map that walks beyond the image."""
     if copy.direction == "load" or copy.tensor_map.subject != "im2col":
         return ()
-    a: Im2colMap = copy.tensor_map
+    a: Im2colFacts = copy.tensor_map
     if min(a.lower_corner) >= 0 >= max(a.upper_corner):
         return ()
     zeros = (0,) * len(a.lower_corner)
@@ -153,7 +150,7 @@ def base_outside(copy: Copy) -> Iterable[Violation]:
     return _bases_outside(copy, copy.tensor_map)
 
 
-def _bases_outside(copy: Copy, a: Im2colMap | Im2colWideMap) -> Iterator[Violation]:
+def _bases_outside(copy: Copy, a: ColumnFacts) -> Iterator[Violation]:
     is_wide = a.subject == "wide"
     told = WIDE_BASE if is_wide else IM2COL_BASE
     for axis, lowest, upper in a.corners:

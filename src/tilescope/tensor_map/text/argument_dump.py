@@ -41,7 +41,7 @@ from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.map_arguments import MapArguments
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Option
-from tilescope.tensor_map.text.distinct_maps import distinct
+from tilescope.tensor_map.text.distinct_maps import drop_duplicates
 from tilescope.tensor_map.text.driver_answer import DriverAnswer, answer_code
 
 Argument = int | str | tuple[int, ...]  # a number, a name, or a list
@@ -163,7 +163,7 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    maps = distinct(maps_in(enumerate(text.splitlines(), 1)))
+    maps = drop_duplicates(maps_in(enumerate(text.splitlines(), 1)))
     if maps:
         return maps
     raise ARGUMENT_DUMP.error()

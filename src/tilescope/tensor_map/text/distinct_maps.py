@@ -53,7 +53,7 @@ def _first_line(asked: MapArguments) -> int:
     return asked.lines[0] if asked.lines else 0
 
 
-def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
+def drop_duplicates(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
     """The maps that differ, each with all its lines."""
     mentioned = DistinctMaps()
     for asked in maps:

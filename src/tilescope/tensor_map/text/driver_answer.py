@@ -163,11 +163,11 @@ class DriverAnswer:
             yield DUMP_TYPE.violation(type_from=self.type_from, element_bytes=self.element_bytes)
         if self.result:
             is_broken = any(violation.severity == "error" for violation in violations)
-            told = _told(self.result, is_broken=is_broken, is_null=address == 0)
+            told = _wording_of(self.result, is_broken=is_broken, is_null=address == 0)
             yield told.violation(result=self.result, words=_words(self.result))
 
 
-def _told(result: int, *, is_broken: bool, is_null: bool) -> Wording:
+def _wording_of(result: int, *, is_broken: bool, is_null: bool) -> Wording:
     """What an answer means and what to do, by what else is known of the call."""
     if result in _FAULTED:
         return _AFTER_FAULT_AND_BROKEN if is_broken else _AFTER_FAULT

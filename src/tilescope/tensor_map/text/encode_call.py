@@ -29,7 +29,7 @@ from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map.map_arguments import MapArguments
 from tilescope.tensor_map.text.argument_dump import LISTS, NAMES, TABLES, Argument, cut_to_rank, row_name
-from tilescope.tensor_map.text.distinct_maps import distinct
+from tilescope.tensor_map.text.distinct_maps import drop_duplicates
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 _CALL_SAMPLE = (
@@ -168,10 +168,12 @@ def encode_calls(text: str) -> tuple[MapArguments, ...]:
         return ()
     definitions = sorted(islice(_definitions(plain), _MAX_NAMES), key=attrgetter("place"))
     lines_before = text.count("\n", 0, start)
-    return distinct(_asked(call, definitions, lines_before + plain.count("\n", 0, call.place) + 1) for call in calls)
+    return drop_duplicates(
+        _read_call(call, definitions, lines_before + plain.count("\n", 0, call.place) + 1) for call in calls
+    )
 
 
-def _asked(call: _Call, definitions: list[_Definition], line: int) -> MapArguments:
+def _read_call(call: _Call, definitions: list[_Definition], line: int) -> MapArguments:
     return replace(MapArguments.of(_arguments(call, _Names(definitions, call.place))), lines=(line,))
 
 
@@ -259,7 +261,7 @@ class _Names:
 
     def _enumerator(self, value: Argument, parameter: str) -> Argument:
         """Our name for an enumerator, by its number or its last name; one that is not known stays."""
-        code = value if isinstance(value, int) else self._defined(str(value).rpartition(".")[2], parameter)
+        code = value if isinstance(value, int) else self._resolve_name(str(value).rpartition(".")[2], parameter)
         if parameter == "mode":
             return _MODES.get(code, code)
         return row_name(TABLES[parameter], code if isinstance(code, int) else str(code))
@@ -275,14 +277,14 @@ class _Names:
             tree = ast.parse(plain.strip(), mode="eval").body
         except (SyntaxError, ValueError, MemoryError):
             raise _unknown(_NO_EXPRESSION, parameter, written) from None
-        return self._evaluated(tree, parameter)
+        return self._evaluate(tree, parameter)
 
-    def _evaluated(self, tree: ast.expr, parameter: str) -> Argument:
+    def _evaluate(self, tree: ast.expr, parameter: str) -> Argument:
         match tree:
             case ast.Constant(value=int() as number) if type(number) is int and abs(number) < _MAX_INTEGER:
                 return number
             case ast.Name(id=name):
-                return self._defined(name, parameter)
+                return self._resolve_name(name, parameter)
             case ast.Attribute():
                 return ast.unparse(tree)
             case ast.Tuple(elts=entries) | ast.List(elts=entries):
@@ -291,7 +293,7 @@ class _Names:
                 ast.ListComp(generators=[ast.comprehension(iter=inner)])
                 | ast.Call(func=ast.Attribute(value=inner, attr="data" | "begin"), args=[])
             ):
-                return self._evaluated(inner, parameter)
+                return self._evaluate(inner, parameter)
             case ast.Subscript():
                 return self._entry(tree, parameter)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=inner):
@@ -302,7 +304,7 @@ class _Names:
 
     def _entry(self, tree: ast.Subscript, parameter: str) -> int:
         """One entry of a list."""
-        value = self._evaluated(tree.value, parameter)
+        value = self._evaluate(tree.value, parameter)
         place = self._operand(tree.slice, parameter)
         held = (value,) if isinstance(value, int) else value
         if isinstance(held, tuple) and 0 <= place < len(held):
@@ -311,7 +313,7 @@ class _Names:
 
     def _result(self, tree: ast.BinOp, parameter: str) -> Argument:
         """What an operator makes of two operands."""
-        one = self._evaluated(tree.left, parameter)
+        one = self._evaluate(tree.left, parameter)
         other = self._operand(tree.right, parameter)
         if isinstance(one, tuple) and isinstance(tree.op, ast.Add) and other >= 0:
             return one[other:]  # a pointer behind the first entries
@@ -324,9 +326,9 @@ class _Names:
         raise _unknown(_UNDEFINED, parameter, ast.unparse(tree))
 
     def _operand(self, tree: ast.expr, parameter: str) -> int:
-        return _integer(self._evaluated(tree, parameter), ast.unparse(tree), parameter)
+        return _integer(self._evaluate(tree, parameter), ast.unparse(tree), parameter)
 
-    def _defined(self, name: str, parameter: str) -> Argument:
+    def _resolve_name(self, name: str, parameter: str) -> Argument:
         """What a name is: its nearest definition before the call, else the first after it; else the name itself."""
         if name not in self._known:
             about_it = [definition for definition in self._definitions if definition.name == name]

@@ -16,7 +16,7 @@ from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES
 from tilescope.tensor_map.map_arguments import MAP_KINDS, MapArguments
-from tilescope.tensor_map.text.distinct_maps import distinct
+from tilescope.tensor_map.text.distinct_maps import drop_duplicates
 
 ARGUMENT_JSON = rule(
     "argument-json",
@@ -75,7 +75,7 @@ def maps_in_json(text: str | bytes) -> JsonMaps:
         if not isinstance(found.value, dict):
             raise RuleError([ARGUMENT_JSON.violation(type=type(found.value).__name__)])
     maps = (replace(MapArguments.of(found.value), lines=(found.line,)) for found in about_maps or told)
-    return JsonMaps(distinct(maps), empty)
+    return JsonMaps(drop_duplicates(maps), empty)
 
 
 def _held_map(value: object) -> object:

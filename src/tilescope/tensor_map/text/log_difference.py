@@ -85,9 +85,9 @@ class MapLogDiff(Value):
         changed = [(a, b) for a, b in pairs if a is not None and b is not None]
         return cls(
             in_both=in_both,
-            changed=tuple(_changed(changed)),
-            only_one=_grouped(a for a, b in pairs if a is not None and b is None),
-            only_other=_grouped(b for a, b in pairs if a is None and b is not None),
+            changed=tuple(_changed_maps(changed)),
+            only_one=_group_mentions(a for a, b in pairs if a is not None and b is None),
+            only_other=_group_mentions(b for a, b in pairs if a is None and b is not None),
         )
 
 
@@ -132,7 +132,7 @@ def _line(mention: _Mention) -> int:
     return mention.line
 
 
-def _changed(pairs: Iterable[tuple[_Mention, _Mention]]) -> Iterator[ChangedMap]:
+def _changed_maps(pairs: Iterable[tuple[_Mention, _Mention]]) -> Iterator[ChangedMap]:
     """Pairs of maps as what changed, those together that changed alike."""
     groups: dict[tuple[str, tuple[MapDifference, ...]], list[tuple[int, int]]] = defaultdict(list)
     for one, other in pairs:
@@ -143,7 +143,7 @@ def _changed(pairs: Iterable[tuple[_Mention, _Mention]]) -> Iterator[ChangedMap]
         yield ChangedMap(words, one_lines, other_lines, differences)
 
 
-def _grouped(mentions: Iterable[_Mention]) -> tuple[LoggedMap, ...]:
+def _group_mentions(mentions: Iterable[_Mention]) -> tuple[LoggedMap, ...]:
     """Maps with those of their lines that are mentioned."""
     lines: dict[int, list[int]] = defaultdict(list)
     maps: dict[int, LoggedMap] = {}

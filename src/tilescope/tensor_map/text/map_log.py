@@ -89,9 +89,9 @@ class MapLog(Value):
         """The verdicts on the arguments of a source."""
         groups: dict[_Same, list[_Mention]] = {}
         for asked, report in zip(source.asked, source.reports(), strict=True):
-            same = _Same(asked.map_class.kind, _without_address(asked, report), _verdict(report), _said_of(report))
+            same = _Same(asked.map_class.kind, _without_address(asked, report), _verdict(report), _answer_of(report))
             groups.setdefault(same, []).append(_Mention(asked, report))
-        maps = (_logged(mentions, same) for same, mentions in groups.items())
+        maps = (_make_entry(mentions, same) for same, mentions in groups.items())
         return cls(tuple(sorted(maps, key=lambda one: one.line)), source.lines_without_map, source.is_cut)
 
     def to_dict(self) -> PlainData:
@@ -160,7 +160,7 @@ class _Mention(NamedTuple):
     report: MapReport
 
 
-def _said_of(report: MapReport) -> tuple[object, ...]:
+def _answer_of(report: MapReport) -> tuple[object, ...]:
     """What the rules say of a map: of an accepted one their names, since remarks may quote its address."""
     if report.accepted:
         return tuple(remark.rule for remark in report.violations)
@@ -181,7 +181,7 @@ def _verdict(report: MapReport) -> MapVerdict:
     return "not understood" if report.not_understood else "refused"
 
 
-def _logged(mentions: list[_Mention], same: _Same) -> LoggedMap:
+def _make_entry(mentions: list[_Mention], same: _Same) -> LoggedMap:
     """Mentions of equal maps as one."""
     first = mentions[0]
     given = [mention.asked.given.get("address") for mention in mentions]

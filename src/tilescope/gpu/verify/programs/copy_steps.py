@@ -7,11 +7,10 @@ scratch memory or in its tensor. Both are compared.
 from __future__ import annotations
 
 from tilescope.arithmetic import rounded_up
-from tilescope.gpu.verify.programs.grower import Grower, NoRoomError
+from tilescope.gpu.verify.programs.program_builder import NoRoomError, ProgramBuilder
 from tilescope.gpu.verify.programs.random_program import Tensor, in_braces
 from tilescope.gpu.verify.programs.shared_steps import initialised_mbarrier, other_address, own_address, wait
-from tilescope.gpu.verify.suites import Case
-from tilescope.gpu.verify.suites import copy_suite as copies
+from tilescope.gpu.verify.suites import Case, copy_suite
 from tilescope.gpu.verify.suites.map_suite import reach_bytes
 from tilescope.tensor_map import REDUCTIONS, TensorMap
 
@@ -32,15 +31,15 @@ _BULK_REDUCTIONS = (
 )
 
 
-def thread_copy(grower: Grower) -> None:
+def thread_copy(builder: ProgramBuilder) -> None:
     """cp.async of 4, 8 or 16 bytes a thread, some of them filled up with zeros."""
-    random = grower.random
+    random = builder.random
     size_bytes = random.choice((4, 8, 16))
     cache = "cg" if size_bytes == 16 and random.random() < 0.5 else "ca"
     taken = f", {random.randint(0, size_bytes)}" if random.random() < 0.4 else ""
-    source = grower.scratch(size_bytes * grower.threads)
-    base = grower.shared(size_bytes * grower.threads)
-    result = grower.new("u32")
+    source = builder.scratch(size_bytes * builder.threads)
+    base = builder.shared(size_bytes * builder.threads)
+    result = builder.new("u32")
     lines = [
         *own_address("%t0", base, size_bytes),
         f"mul.wide.u32 %u0, %thread, {size_bytes};",
@@ -49,19 +48,19 @@ def thread_copy(grower: Grower) -> None:
         "cp.async.commit_group;",
         random.choice(("cp.async.wait_group 0;", "cp.async.wait_all;")),
         "bar.sync 0;",
-        *other_address(grower, "%t1", base, size_bytes),
+        *other_address(builder, "%t1", base, size_bytes),
         f"ld.shared.b32 {result.name}, [%t1+{random.randrange(0, size_bytes, 4)}];",
     ]
-    grower.add(in_braces(lines, words=2, wides=1), writes=[result])
+    builder.add(in_braces(lines, words=2, wides=1), writes=[result])
 
 
-def bulk_load(grower: Grower) -> None:
+def bulk_load(builder: ProgramBuilder) -> None:
     """One bulk copy to shared memory; threads read some of its words."""
-    size_bytes = 16 * grower.random.randint(1, 64)
-    source = grower.scratch(size_bytes)
-    base = grower.shared(size_bytes, 16)
-    barrier = grower.shared(_MBARRIER_BYTES)
-    result = grower.new("u32")
+    size_bytes = 16 * builder.random.randint(1, 64)
+    source = builder.scratch(size_bytes)
+    base = builder.shared(size_bytes, 16)
+    barrier = builder.shared(_MBARRIER_BYTES)
+    result = builder.new("u32")
     lines = [
         f"add.u32 %t0, %smem, {barrier};",
         *initialised_mbarrier("%t0", 1),
@@ -69,21 +68,21 @@ def bulk_load(grower: Grower) -> None:
         f"add.u32 %t1, %smem, {base};",
         f"add.s64 %u0, %scratch, {source.start};",
         f"@%q1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%t1], [%u0], {size_bytes}, [%t0];",
-        *wait("%t0", 0, f"wait{grower.step_count}"),
+        *wait("%t0", 0, f"wait{builder.step_count}"),
         f"rem.u32 %t2, %thread, {size_bytes // 4};",
         "mad.lo.u32 %t2, %t2, 4, %t1;",
         f"ld.shared.b32 {result.name}, [%t2];",
     ]
-    grower.add(in_braces(lines, words=3, wides=1, predicates=2), writes=[result])
+    builder.add(in_braces(lines, words=3, wides=1, predicates=2), writes=[result])
 
 
-def bulk_store(grower: Grower) -> None:
+def bulk_store(builder: ProgramBuilder) -> None:
     """Threads write shared memory, and one bulk copy or reduction takes it to scratch memory."""
-    size_bytes = 4 * grower.threads
-    target = grower.scratch(size_bytes)
-    base = grower.shared(size_bytes, 16)
-    reduction = grower.random.choice(("", *_BULK_REDUCTIONS)) if grower.random.random() < 0.7 else ""
-    value = grower.pick("f16x2" if reduction.endswith("f16") else "f32" if reduction.endswith("f32") else "u32")
+    size_bytes = 4 * builder.threads
+    target = builder.scratch(size_bytes)
+    base = builder.shared(size_bytes, 16)
+    reduction = builder.random.choice(("", *_BULK_REDUCTIONS)) if builder.random.random() < 0.7 else ""
+    value = builder.pick("f16x2" if reduction.endswith("f16") else "f32" if reduction.endswith("f32") else "u32")
     opcode = "cp.async.bulk.global.shared::cta.bulk_group"
     if reduction:
         opcode = f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{reduction}"
@@ -99,24 +98,24 @@ def bulk_store(grower: Grower) -> None:
         "@%q0 cp.async.bulk.commit_group;",
         "@%q0 cp.async.bulk.wait_group 0;",
     ]
-    grower.add(in_braces(lines, words=2, wides=1, predicates=1), reads=[value], scratch=target)
+    builder.add(in_braces(lines, words=2, wides=1, predicates=1), reads=[value], scratch=target)
 
 
-def tensor_load(grower: Grower) -> None:
+def tensor_load(builder: ProgramBuilder) -> None:
     """One box of a random map to shared memory, all bytes of which go to scratch memory."""
-    case = _drawn(grower, stores=False)
+    case = _draw_case(builder, stores=False)
     tensor_map = TensorMap.from_dict(case["map"])
     image_bytes = rounded_up(case["smem"] + tensor_map.smem_bytes, _ALLOCATED_BYTES)
-    base = grower.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
-    barrier = grower.shared(_MBARRIER_BYTES)
-    target = grower.scratch(image_bytes)
-    number = grower.tensor(Tensor(tensor_map, case["source"], _tensor_bytes(tensor_map), is_stored_to=False))
-    step = grower.step_count
+    base = builder.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
+    barrier = builder.shared(_MBARRIER_BYTES)
+    target = builder.scratch(image_bytes)
+    number = builder.tensor(Tensor(tensor_map, case["source"], _tensor_bytes(tensor_map), is_stored_to=False))
+    step = builder.step_count
     opcode = f"cp.async.bulk.tensor.{tensor_map.rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     lines = [
         f"add.u32 %t0, %smem, {barrier};",
         f"add.u32 %t1, %smem, {base};",
-        *_over_words(grower, image_bytes, f"fill{step}", [f"st.shared.b32 [%t4], {_UNTOUCHED};"]),
+        *_over_words(builder, image_bytes, f"fill{step}", [f"st.shared.b32 [%t4], {_UNTOUCHED};"]),
         "fence.proxy.async.shared::cta;",
         *initialised_mbarrier("%t0", 1),
         f"@%q1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%t0], {tensor_map.transaction_bytes};",
@@ -125,29 +124,29 @@ def tensor_load(grower: Grower) -> None:
         f"add.u32 %t2, %t1, {case['smem']};",
         f"@%q1 {opcode} [%t2], [%u0, {_coordinates(case)}], [%t0];",
         *wait("%t0", 0, f"wait{step}"),
-        *_over_words(grower, image_bytes, f"copy{step}", _word_to_scratch(target)),
+        *_over_words(builder, image_bytes, f"copy{step}", _word_to_scratch(target)),
     ]
-    grower.add(in_braces(lines, words=6, wides=2, predicates=3), scratch=target, tensor=number)
+    builder.add(in_braces(lines, words=6, wides=2, predicates=3), scratch=target, tensor=number)
 
 
-def tensor_store(grower: Grower) -> None:
+def tensor_store(builder: ProgramBuilder) -> None:
     """One box of shared memory to a random map, stored or added to what is there."""
     reduce, data_type = None, None
-    if grower.random.random() < 0.6:
-        reduce, data_type = grower.random.choice(_TENSOR_REDUCTIONS)
-    case = _drawn(grower, stores=True, reduce=reduce, data_type=data_type)
+    if builder.random.random() < 0.6:
+        reduce, data_type = builder.random.choice(_TENSOR_REDUCTIONS)
+    case = _draw_case(builder, stores=True, reduce=reduce, data_type=data_type)
     tensor_map = TensorMap.from_dict(case["map"])
     image_bytes = rounded_up(case["smem"] + tensor_map.smem_bytes, _ALLOCATED_BYTES)
-    base = grower.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
-    source = grower.scratch(image_bytes)
-    number = grower.tensor(Tensor(tensor_map, case["memory"], _tensor_bytes(tensor_map), is_stored_to=True))
-    step = grower.step_count
+    base = builder.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
+    source = builder.scratch(image_bytes)
+    number = builder.tensor(Tensor(tensor_map, case["memory"], _tensor_bytes(tensor_map), is_stored_to=True))
+    step = builder.step_count
     opcode = f"cp.async.bulk.tensor.{tensor_map.rank}d.global.shared::cta.tile.bulk_group"
     if reduce:
         opcode = f"cp.reduce.async.bulk.tensor.{tensor_map.rank}d.global.shared::cta.{reduce}.tile.bulk_group"
     lines = [
         f"add.u32 %t1, %smem, {base};",
-        *_over_words(grower, image_bytes, f"fill{step}", _word_from_scratch(source)),
+        *_over_words(builder, image_bytes, f"fill{step}", _word_from_scratch(source)),
         "fence.proxy.async.shared::cta;",
         "bar.sync 0;",
         "setp.eq.u32 %q1, %thread, 0;",
@@ -158,18 +157,20 @@ def tensor_store(grower: Grower) -> None:
         "@%q1 cp.async.bulk.commit_group;",
         "@%q1 cp.async.bulk.wait_group 0;",
     ]
-    grower.add(in_braces(lines, words=6, wides=2, predicates=3), tensor=number)
+    builder.add(in_braces(lines, words=6, wides=2, predicates=3), tensor=number)
 
 
-def _drawn(grower: Grower, *, stores: bool, reduce: str | None = None, data_type: str | None = None) -> Case:
+def _draw_case(
+    builder: ProgramBuilder, *, stores: bool, reduce: str | None = None, data_type: str | None = None
+) -> Case:
     """A small copy of the suites of copies, which tilescope says the card executes."""
-    case = copies.drawn(grower.random, ARCH, stores=stores, reduce=reduce, data_type=data_type)
+    case = copy_suite.draw_copy(builder.random, ARCH, stores=stores, reduce=reduce, data_type=data_type)
     if case is None:
         raise NoRoomError
     tensor_map = TensorMap.from_dict(case["map"])
     if _tensor_bytes(tensor_map) > _MOST_TENSOR_BYTES or tensor_map.smem_bytes > _MOST_BOX_BYTES:
         raise NoRoomError
-    copies.predicted(case)
+    copy_suite.predict_copy(case)
     return case
 
 
@@ -182,7 +183,7 @@ def _coordinates(case: Case) -> str:
     return f"{{{', '.join(map(str, case['coords']))}}}"
 
 
-def _over_words(grower: Grower, size_bytes: int, label: str, body: list[str]) -> list[str]:
+def _over_words(builder: ProgramBuilder, size_bytes: int, label: str, body: list[str]) -> list[str]:
     """A loop in which threads take turns at the words from %t1 on: %t3 is the word's offset, %t4 its address."""
     return [
         "shl.b32 %t3, %thread, 2;",
@@ -191,7 +192,7 @@ def _over_words(grower: Grower, size_bytes: int, label: str, body: list[str]) ->
         f"@!%q2 bra {label}_end;",
         "add.u32 %t4, %t1, %t3;",
         *body,
-        f"add.u32 %t3, %t3, {4 * grower.threads};",
+        f"add.u32 %t3, %t3, {4 * builder.threads};",
         f"bra {label};",
         f"{label}_end:",
     ]

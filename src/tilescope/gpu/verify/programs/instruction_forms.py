@@ -142,10 +142,10 @@ class Form(NamedTuple):
     operation: Operation
 
 
-def expanded(pattern: str) -> Iterator[str]:
+def expand_pattern(pattern: str) -> Iterator[str]:
     """The instructions that a pattern stands for.
 
-    >>> list(expanded("add{,.sat}.{s32,f16}"))
+    >>> list(expand_pattern("add{,.sat}.{s32,f16}"))
     ['add.s32', 'add.f16', 'add.sat.s32', 'add.sat.f16']
     """
     braces = _BRACES.search(pattern)
@@ -153,7 +153,7 @@ def expanded(pattern: str) -> Iterator[str]:
         yield pattern
         return
     for choice in braces[1].split(","):
-        yield from expanded(pattern[: braces.start()] + choice + pattern[braces.end() :])
+        yield from expand_pattern(pattern[: braces.start()] + choice + pattern[braces.end() :])
 
 
 @cache
@@ -165,7 +165,7 @@ def forms_by_name() -> dict[str, tuple[Form, ...]]:
     """
     found: dict[str, list[Form]] = {}
     for patterns, result_count in ((PATTERNS, 1), (PAIR_PATTERNS, 2)):
-        for opcode in dict.fromkeys(opcode for pattern in patterns for opcode in expanded(pattern)):
+        for opcode in dict.fromkeys(opcode for pattern in patterns for opcode in expand_pattern(pattern)):
             name, *modifiers = opcode.split(".")
             known = operation(name, tuple(modifiers), result_count=result_count)
             found.setdefault(name, []).append(Form(opcode, known))

@@ -6,13 +6,13 @@ from functools import cache
 from typing import NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.gpu.verify.programs.grower import Grower, NoRoomError, names
+from tilescope.gpu.verify.programs.program_builder import NoRoomError, ProgramBuilder, names
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.gpu.verify.suites.product_suite import opcodes
 from tilescope.layout import Major
-from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import Operand
+from tilescope.mma.mma_instruction import Operand
+from tilescope.mma.operand_descriptor import WgmmaDescriptor
 from tilescope.swizzle import SwizzleName
 
 _WARPGROUP_THREADS = 128
@@ -58,43 +58,43 @@ def register_type(type_name: str) -> str:
     return _REGISTER_TYPES.get(type_name, "u32")
 
 
-def mma(grower: Grower) -> None:
+def mma(builder: ProgramBuilder) -> None:
     """One mma.sync of every warp; integers saturate now and then."""
-    one = grower.random.choice(_multiplies("mma"))
+    one = builder.random.choice(_multiplies("mma"))
     # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
-    pick = grower.pick_inputs if one.a_type in _NARROW_FLOATS else grower.picks
+    pick = builder.pick_inputs if one.a_type in _NARROW_FLOATS else builder.picks
     a = pick(register_type(one.a_type), one.registers("A", one.a_type))
     b = pick(register_type(one.b_type), one.registers("B", one.b_type))
-    c = grower.picks(register_type(one.d_type), one.registers("C", one.d_type))
-    d = [grower.new(register_type(one.d_type)) for _ in c]
-    grower.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
+    c = builder.picks(register_type(one.d_type), one.registers("C", one.d_type))
+    d = [builder.new(register_type(one.d_type)) for _ in c]
+    builder.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
 
 
-def wgmma(grower: Grower) -> None:
+def wgmma(builder: ProgramBuilder) -> None:
     """One wgmma: B, and A unless it is in registers, in shared memory that threads filled, behind random descriptors."""
-    if grower.threads != _WARPGROUP_THREADS:
+    if builder.threads != _WARPGROUP_THREADS:
         raise NoRoomError
-    random = grower.random
+    random = builder.random
     one = random.choice(_multiplies("wgmma"))
     a_in_registers = random.random() < 0.4
-    values = grower.picks(register_type(one.a_type), 8)
-    c = grower.picks(register_type(one.d_type), one.registers("D", one.d_type))
-    d = [grower.new(register_type(one.d_type)) for _ in c]
+    values = builder.picks(register_type(one.a_type), 8)
+    c = builder.picks(register_type(one.d_type), one.registers("D", one.d_type))
+    d = [builder.new(register_type(one.d_type)) for _ in c]
     # Not a copy: ptxas 13.0 may let an accumulator have the register that it was copied from, though others read it later
     lines = [f"xor.b32 {target.name}, {source.name}, 0x80000000;" for target, source in zip(d, c, strict=True)]
     reads = [*values, *c]
     a_major: Major = "K"
     if a_in_registers:
         # where A is negated, ptxas 13.0 takes the low half of a 64-bit register for its high half
-        a = grower.pick_inputs(register_type(one.a_type), one.registers("A", one.a_type))
+        a = builder.pick_inputs(register_type(one.a_type), one.registers("A", one.a_type))
         reads += a
         a_operand = names(a)
     else:
-        a_major = _major(grower, one.a_type)
-        lines += _filled_operand(grower, values, _descriptor(grower, one.a_type, a_major, 64, one.k), "%u0")
+        a_major = _major(builder, one.a_type)
+        lines += _fill_operand(builder, values, _descriptor(builder, one.a_type, a_major, 64, one.k), "%u0")
         a_operand = "%u0"
-    b_major = _major(grower, one.b_type)
-    lines += _filled_operand(grower, values[::-1], _descriptor(grower, one.b_type, b_major, one.n, one.k), "%u1")
+    b_major = _major(builder, one.b_type)
+    lines += _fill_operand(builder, values[::-1], _descriptor(builder, one.b_type, b_major, one.n, one.k), "%u1")
     options = [random.choice(("0", "1", "1", "1"))]
     if DataType.named(one.a_type).is_float:
         options += [random.choice(("1", "-1")), random.choice(("1", "-1"))]
@@ -109,18 +109,18 @@ def wgmma(grower: Grower) -> None:
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
     ]
-    grower.add(in_braces(lines, words=2, wides=2), reads=reads, writes=d)
+    builder.add(in_braces(lines, words=2, wides=2), reads=reads, writes=d)
 
 
-def _major(grower: Grower, type_name: str) -> Major:
+def _major(builder: ProgramBuilder, type_name: str) -> Major:
     if DataType.named(type_name).bits != 16:
         return "K"
-    return "MN" if grower.random.random() < 0.5 else "K"
+    return "MN" if builder.random.random() < 0.5 else "K"
 
 
-def _descriptor(grower: Grower, type_name: str, major: Major, rows: int, k: int) -> WgmmaDescriptor:
+def _descriptor(builder: ProgramBuilder, type_name: str, major: Major, rows: int, k: int) -> WgmmaDescriptor:
     """A descriptor of which every element lies in the operand's own part of shared memory."""
-    random = grower.random
+    random = builder.random
     bits = DataType.named(type_name).bits
     for _ in range(_DESCRIPTOR_TRIES):
         descriptor = WgmmaDescriptor(
@@ -135,9 +135,11 @@ def _descriptor(grower: Grower, type_name: str, major: Major, rows: int, k: int)
     raise NoRoomError
 
 
-def _filled_operand(grower: Grower, values: list[Register], descriptor: WgmmaDescriptor, register: str) -> list[str]:
+def _fill_operand(
+    builder: ProgramBuilder, values: list[Register], descriptor: WgmmaDescriptor, register: str
+) -> list[str]:
     """Lines that fill an operand's part of shared memory, and put its descriptor into a register."""
-    base = grower.shared(_OPERAND_BYTES, 1024)
+    base = builder.shared(_OPERAND_BYTES, 1024)
     lines = ["mad.lo.u32 %t0, %thread, 16, %smem;"]
     row_bytes = 16 * _WARPGROUP_THREADS
     for number, offset in enumerate(range(0, _OPERAND_BYTES, row_bytes)):

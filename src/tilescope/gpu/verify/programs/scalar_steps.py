@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilescope.gpu.verify.programs.grower import Grower, names
 from tilescope.gpu.verify.programs.instruction_forms import Form, forms_by_name
+from tilescope.gpu.verify.programs.program_builder import ProgramBuilder, names
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.ptx.syntax import BITS_OF_TYPE
 
@@ -58,18 +58,18 @@ def one_nan(result: Register) -> list[str]:
     ]
 
 
-def draw_line(grower: Grower) -> Line:
+def draw_line(builder: ProgramBuilder) -> Line:
     """A scalar instruction with its operands."""
     forms = forms_by_name()
-    name = grower.random.choice(_OFTEN if grower.random.random() < 0.4 else tuple(forms))
-    line = _with_operands(grower, grower.random.choice(forms[name]))
+    name = builder.random.choice(_OFTEN if builder.random.random() < 0.4 else tuple(forms))
+    line = _with_operands(builder, builder.random.choice(forms[name]))
     while name in _FOLDED_IF_EQUAL and len(set(line.sources)) < len(line.sources):
-        line = _with_operands(grower, grower.random.choice(forms[name]))
+        line = _with_operands(builder, builder.random.choice(forms[name]))
     return line
 
 
-def _with_operands(grower: Grower, form: Form) -> Line:
-    random = grower.random
+def _with_operands(builder: ProgramBuilder, form: Form) -> Line:
+    random = builder.random
     name = form.opcode.split(".")[0]
     known = form.operation
     types = known.source_types
@@ -80,11 +80,11 @@ def _with_operands(grower: Grower, form: Form) -> Line:
     reads: list[Register] = []
     for position, type_name in enumerate(types):
         is_amount = position >= _FIRST_AMOUNT.get(name, len(types))
-        constant = _constant(grower, name, position)
+        constant = _constant(builder, name, position)
         if constant is None and position == immediate_at:
-            constant = str(random.randrange(_AMOUNTS)) if is_amount else _immediate(grower, type_name)
+            constant = str(random.randrange(_AMOUNTS)) if is_amount else _immediate(builder, type_name)
         if constant is None:
-            register = grower.pick_amount() if is_amount and type_name == "u32" else grower.pick(type_name)
+            register = builder.pick_amount() if is_amount and type_name == "u32" else builder.pick(type_name)
             reads.append(register)
             constant = register.name
         sources.append(constant)
@@ -92,20 +92,20 @@ def _with_operands(grower: Grower, form: Form) -> Line:
     return Line(form.opcode, tuple(sources), tuple(reads), result_types)
 
 
-def _constant(grower: Grower, name: str, position: int) -> str | None:
+def _constant(builder: ProgramBuilder, name: str, position: int) -> str | None:
     """Operands that must be immediate, or that not every number may stand for."""
     if name == "lop3" and position == 3:
-        return str(grower.random.randrange(256))
+        return str(builder.random.randrange(256))
     if name == "fns" and position == 1:
-        return str(grower.random.randrange(32))
+        return str(builder.random.randrange(32))
     if name == "fns" and position == 2:
-        return str(grower.random.randint(-8, 8))
+        return str(builder.random.randint(-8, 8))
     return None
 
 
-def _immediate(grower: Grower, type_name: str) -> str | None:
+def _immediate(builder: ProgramBuilder, type_name: str) -> str | None:
     """A number in the text, for the types whose immediates have all their bits."""
-    random = grower.random
+    random = builder.random
     if type_name == "f32":
         return f"0f{random.choice((0x40000000, 0xBF000000, 0x40490FDB, 0x7F7FFFFF, random.getrandbits(32))):08X}"
     if type_name == "f64":
@@ -117,37 +117,37 @@ def _immediate(grower: Grower, type_name: str) -> str | None:
     return None
 
 
-def alone(grower: Grower) -> None:
+def alone(builder: ProgramBuilder) -> None:
     """One instruction."""
-    line = draw_line(grower)
-    results = [grower.new(name) for name in line.result_types]
+    line = draw_line(builder)
+    results = [builder.new(name) for name in line.result_types]
     lines = [line.text(*results), *one_nan(results[0])]
     if len(lines) > 1:
         lines = in_braces(lines, predicates=1)
-    grower.add(lines, reads=line.reads, writes=results)
+    builder.add(lines, reads=line.reads, writes=results)
 
 
-def _single(grower: Grower) -> Line:
+def _single(builder: ProgramBuilder) -> Line:
     """An instruction with one result that is no predicate, and that ptxas compiles soundly under a guard."""
     while True:
-        line = draw_line(grower)
+        line = draw_line(builder)
         if len(line.result_types) == 1 and line.result_types[0] != "pred" and line.name not in _NEVER_GUARDED:
             return line
 
 
-def guarded(grower: Grower) -> None:
+def guarded(builder: ProgramBuilder) -> None:
     """An instruction that some threads do; the others keep what was there."""
-    line = _single(grower)
-    result = grower.new(line.result_types[0])
-    before = grower.pick(line.result_types[0])
-    guard = grower.pick("pred")
-    sign = grower.random.choice(("", "!"))
+    line = _single(builder)
+    result = builder.new(line.result_types[0])
+    before = builder.pick(line.result_types[0])
+    guard = builder.pick("pred")
+    sign = builder.random.choice(("", "!"))
     lines = [
         f"mov.b{result.bits} {result.name}, {before.name};",
         f"@{sign}{guard.name} {line.text(result)}",
         *one_nan(result),
     ]
-    grower.add(in_braces(lines, predicates=1), reads=(before, guard, *line.reads), writes=[result])
+    builder.add(in_braces(lines, predicates=1), reads=(before, guard, *line.reads), writes=[result])
 
 
 def _fit_one_register(one: str, other: str) -> bool:
@@ -155,15 +155,15 @@ def _fit_one_register(one: str, other: str) -> bool:
     return BITS_OF_TYPE[one] == BITS_OF_TYPE[other] and (one == "f64") == (other == "f64")
 
 
-def branch(grower: Grower) -> None:
+def branch(builder: ProgramBuilder) -> None:
     """Threads part for a few instructions, and meet again."""
-    line = _single(grower)
-    other = _single(grower)
+    line = _single(builder)
+    other = _single(builder)
     while not _fit_one_register(line.result_types[0], other.result_types[0]):
-        other = _single(grower)
-    result = grower.new(line.result_types[0])
-    guard = grower.pick("pred")
-    number = grower.step_count
+        other = _single(builder)
+    result = builder.new(line.result_types[0])
+    guard = builder.pick("pred")
+    number = builder.step_count
     lines = [
         f"@{guard.name} bra else{number};",
         line.text(result),
@@ -173,57 +173,57 @@ def branch(grower: Grower) -> None:
         f"end{number}:",
         *one_nan(result),
     ]
-    grower.add(in_braces(lines, predicates=1), reads=(guard, *line.reads, *other.reads), writes=[result])
+    builder.add(in_braces(lines, predicates=1), reads=(guard, *line.reads, *other.reads), writes=[result])
 
 
-def loop(grower: Grower) -> None:
+def loop(builder: ProgramBuilder) -> None:
     """An instruction some times over, its result as its first source."""
-    line = _single(grower)
+    line = _single(builder)
     while not line.reads or BITS_OF_TYPE[line.result_types[0]] != line.reads[0].bits:
-        line = _single(grower)
+        line = _single(builder)
     first, *rest = line.sources
     if first != line.reads[0].name:
         return
-    result = grower.new(line.result_types[0])
+    result = builder.new(line.result_types[0])
     repeated = line._replace(sources=(result.name, *rest))
-    number = grower.step_count
+    number = builder.step_count
     lines = [
         f"mov.b{result.bits} {result.name}, {first};",
         "mov.u32 %t0, 0;",
         f"loop{number}:",
         repeated.text(result),
         "add.u32 %t0, %t0, 1;",
-        f"setp.lt.u32 %q0, %t0, {grower.random.choice(_LOOP_TURNS)};",
+        f"setp.lt.u32 %q0, %t0, {builder.random.choice(_LOOP_TURNS)};",
         f"@%q0 bra loop{number};",
         *one_nan(result),
     ]
-    grower.add(in_braces(lines, words=1, predicates=1), reads=line.reads, writes=[result])
+    builder.add(in_braces(lines, words=1, predicates=1), reads=line.reads, writes=[result])
 
 
-def carries(grower: Grower) -> None:
+def carries(builder: ProgramBuilder) -> None:
     """A chain of additions or subtractions through the carry flag."""
-    type_name = grower.random.choice(("u32", "s32", "u64", "s64"))
+    type_name = builder.random.choice(("u32", "s32", "u64", "s64"))
     lines = []
     reads: list[Register] = []
     writes = []
-    for pattern in grower.random.choice(_CARRY_CHAINS):
+    for pattern in builder.random.choice(_CARRY_CHAINS):
         opcode = pattern.format(type_name)
-        sources = grower.picks(type_name, 3 if opcode.startswith("mad") else 2)
-        result = grower.new(type_name)
+        sources = builder.picks(type_name, 3 if opcode.startswith("mad") else 2)
+        result = builder.new(type_name)
         lines.append(f"{opcode} {', '.join(register.name for register in (result, *sources))};")
         reads += sources
         writes.append(result)
-    grower.add(lines, reads=reads, writes=writes)
+    builder.add(lines, reads=reads, writes=writes)
 
 
-def repacked(grower: Grower) -> None:
+def repacked(builder: ProgramBuilder) -> None:
     """Halves of registers, put together or taken apart."""
-    half, whole = grower.random.choice(((16, 32), (32, 64)))
-    if grower.random.random() < 0.5:
-        halves = grower.picks(f"u{half}", 2)
-        result = grower.new(f"u{whole}")
-        grower.add([f"mov.b{whole} {result.name}, {names(halves)};"], reads=halves, writes=[result])
+    half, whole = builder.random.choice(((16, 32), (32, 64)))
+    if builder.random.random() < 0.5:
+        halves = builder.picks(f"u{half}", 2)
+        result = builder.new(f"u{whole}")
+        builder.add([f"mov.b{whole} {result.name}, {names(halves)};"], reads=halves, writes=[result])
     else:
-        source = grower.pick(f"u{whole}")
-        results = [grower.new(f"u{half}"), grower.new(f"u{half}")]
-        grower.add([f"mov.b{whole} {names(results)}, {source.name};"], reads=[source], writes=results)
+        source = builder.pick(f"u{whole}")
+        results = [builder.new(f"u{half}"), builder.new(f"u{half}")]
+        builder.add([f"mov.b{whole} {names(results)}, {source.name};"], reads=[source], writes=results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilescope.gpu.verify.programs.grower import Grower, names
+from tilescope.gpu.verify.programs.program_builder import ProgramBuilder, names
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 from tilescope.gpu.verify.programs.scalar_steps import one_nan
 
@@ -58,25 +58,25 @@ def own_address(register: str, base: int, size_bytes: int) -> list[str]:
     return [f"mad.lo.u32 {register}, %thread, {size_bytes}, %smem;", f"add.u32 {register}, {register}, {base};"]
 
 
-def other_address(grower: Grower, register: str, base: int, size_bytes: int) -> list[str]:
+def other_address(builder: ProgramBuilder, register: str, base: int, size_bytes: int) -> list[str]:
     """Lines that compute where the part of another thread lies: every part has one reader."""
-    factor = grower.random.randrange(1, 64, 2)
-    shift = grower.random.randrange(grower.threads)
+    factor = builder.random.randrange(1, 64, 2)
+    shift = builder.random.randrange(builder.threads)
     return [
         f"mad.lo.u32 {register}, %thread, {factor}, {shift};",
-        f"and.b32 {register}, {register}, {grower.threads - 1};",
+        f"and.b32 {register}, {register}, {builder.threads - 1};",
         f"mad.lo.u32 {register}, {register}, {size_bytes}, %smem;",
         f"add.u32 {register}, {register}, {base};",
     ]
 
 
-def meeting(grower: Grower) -> list[str]:
+def synchronize_block(builder: ProgramBuilder) -> list[str]:
     """A barrier of the whole block."""
     return [
-        grower.random.choice(
+        builder.random.choice(
             (
                 "bar.sync 0;",
-                f"bar.sync 2, {grower.threads};",
+                f"bar.sync 2, {builder.threads};",
                 "barrier.sync 3;",
                 "barrier.sync.aligned 1;",
                 "barrier.cta.sync.aligned 4;",
@@ -104,38 +104,38 @@ def initialised_mbarrier(address: str, arrivals: int) -> list[str]:
     ]
 
 
-def exchange(grower: Grower) -> None:
+def exchange(builder: ProgramBuilder) -> None:
     """Each thread writes, all meet, each reads what another wrote."""
-    access = grower.random.choice(_ACCESSES)
-    base = grower.shared(access.size_bytes * grower.threads)
-    values = [grower.pick(name) for name in access.types]
-    results = [grower.new(name) for name in access.types]
+    access = builder.random.choice(_ACCESSES)
+    base = builder.shared(access.size_bytes * builder.threads)
+    values = [builder.pick(name) for name in access.types]
+    results = [builder.new(name) for name in access.types]
     lines = [
         *own_address("%t0", base, access.size_bytes),
         f"st.shared.{access.suffix} [%t0], {access.operand(values)};",
-        *meeting(grower),
-        *other_address(grower, "%t1", base, access.size_bytes),
+        *synchronize_block(builder),
+        *other_address(builder, "%t1", base, access.size_bytes),
         f"ld.shared.{access.suffix} {access.operand(results)}, [%t1];",
     ]
-    grower.add(in_braces(lines, words=2), reads=values, writes=results)
+    builder.add(in_braces(lines, words=2), reads=values, writes=results)
 
 
-def exchange_by_mbarrier(grower: Grower) -> None:
+def exchange_by_mbarrier(builder: ProgramBuilder) -> None:
     """The same, where threads meet by arriving on an mbarrier; twice, once for either parity."""
-    barrier = grower.shared(_MBARRIER_BYTES)
-    base = grower.shared(4 * grower.threads)
-    number = grower.step_count
-    first, second = grower.picks("u32", 2)
-    results = [grower.new("u32"), grower.new("u32")]
+    barrier = builder.shared(_MBARRIER_BYTES)
+    base = builder.shared(4 * builder.threads)
+    number = builder.step_count
+    first, second = builder.picks("u32", 2)
+    results = [builder.new("u32"), builder.new("u32")]
     arrive = "mbarrier.arrive.shared::cta.b64 _, [%t2];"
     lines = [
         f"add.u32 %t2, %smem, {barrier};",
-        *initialised_mbarrier("%t2", grower.threads),
+        *initialised_mbarrier("%t2", builder.threads),
         *own_address("%t0", base, 4),
         f"st.shared.b32 [%t0], {first.name};",
         arrive,
         *wait("%t2", 0, f"wait{number}a"),
-        *other_address(grower, "%t1", base, 4),
+        *other_address(builder, "%t1", base, 4),
         f"ld.shared.b32 {results[0].name}, [%t1];",
         arrive,
         *wait("%t2", 1, f"wait{number}b"),
@@ -143,19 +143,19 @@ def exchange_by_mbarrier(grower: Grower) -> None:
         "bar.sync 0;",
         f"ld.shared.b32 {results[1].name}, [%t1];",
     ]
-    grower.add(in_braces(lines, words=3, predicates=2), reads=(first, second), writes=results)
+    builder.add(in_braces(lines, words=3, predicates=2), reads=(first, second), writes=results)
 
 
-def barrier_reduction(grower: Grower) -> None:
+def barrier_reduction(builder: ProgramBuilder) -> None:
     """bar.red: the threads of the block count or combine predicates."""
-    said = grower.pick("pred")
-    form = grower.random.choice(("popc.u32", "and.pred", "or.pred"))
-    result = grower.new("u32" if form == "popc.u32" else "pred")
-    sign = grower.random.choice(("", "!"))
+    said = builder.pick("pred")
+    form = builder.random.choice(("popc.u32", "and.pred", "or.pred"))
+    result = builder.new("u32" if form == "popc.u32" else "pred")
+    sign = builder.random.choice(("", "!"))
     lines = [f"bar.red.{form} {result.name}, 5, {sign}{said.name};"]
     if result.bits > 1:
         lines.append(f"xor.b32 {result.name}, {result.name}, %lane;")
-    grower.add(lines, reads=[said], writes=[result])
+    builder.add(lines, reads=[said], writes=[result])
 
 
 def _type_of(atomic: str) -> str:
@@ -168,23 +168,23 @@ def _word_bytes(type_name: str) -> int:
     return int("".join(filter(str.isdigit, type_name))) // 8
 
 
-def _operands(grower: Grower, atomic: str) -> list[Register]:
-    return grower.picks(_type_of(atomic), 2 if atomic.startswith("cas") else 1)
+def _operands(builder: ProgramBuilder, atomic: str) -> list[Register]:
+    return builder.picks(_type_of(atomic), 2 if atomic.startswith("cas") else 1)
 
 
 def _listed(registers: list[Register]) -> str:
     return ", ".join(register.name for register in registers)
 
 
-def own_shared_atomic(grower: Grower) -> None:
+def own_shared_atomic(builder: ProgramBuilder) -> None:
     """An atomic on a word of shared memory that no other thread has: what it found, and what it left."""
-    atomic = grower.random.choice(_OWN_ATOMICS)
+    atomic = builder.random.choice(_OWN_ATOMICS)
     type_name = _type_of(atomic)
     size_bytes = _word_bytes(type_name)
-    base = grower.shared(size_bytes * grower.threads)
-    before = grower.pick(type_name)
-    operands = _operands(grower, atomic)
-    results = [grower.new(type_name), grower.new(type_name)]
+    base = builder.shared(size_bytes * builder.threads)
+    before = builder.pick(type_name)
+    operands = _operands(builder, atomic)
+    results = [builder.new(type_name), builder.new(type_name)]
     lines = [
         *own_address("%t0", base, size_bytes),
         f"st.shared.b{8 * size_bytes} [%t0], {before.name};",
@@ -192,49 +192,49 @@ def own_shared_atomic(grower: Grower) -> None:
         f"ld.shared.b{8 * size_bytes} {results[1].name}, [%t0];",
         *one_nan(results[1]),
     ]
-    grower.add(in_braces(lines, words=1, predicates=1), reads=(before, *operands), writes=results)
+    builder.add(in_braces(lines, words=1, predicates=1), reads=(before, *operands), writes=results)
 
 
-def own_global_atomic(grower: Grower) -> None:
+def own_global_atomic(builder: ProgramBuilder) -> None:
     """An atomic on a word of scratch memory that no other thread has."""
-    atomic = grower.random.choice(_OWN_ATOMICS)
+    atomic = builder.random.choice(_OWN_ATOMICS)
     type_name = _type_of(atomic)
     size_bytes = _word_bytes(type_name)
-    place = grower.scratch(size_bytes * grower.threads)
-    operands = _operands(grower, atomic)
-    result = grower.new(type_name)
+    place = builder.scratch(size_bytes * builder.threads)
+    operands = _operands(builder, atomic)
+    result = builder.new(type_name)
     lines = [
         f"mul.wide.u32 %u0, %thread, {size_bytes};",
         "add.s64 %u0, %u0, %scratch;",
         f"atom.global.{atomic} {result.name}, [%u0+{place.start}], {_listed(operands)};",
     ]
-    grower.add(in_braces(lines, wides=1), reads=operands, writes=[result], scratch=place)
+    builder.add(in_braces(lines, wides=1), reads=operands, writes=[result], scratch=place)
 
 
-def meeting_global_atomic(grower: Grower) -> None:
+def meeting_global_atomic(builder: ProgramBuilder) -> None:
     """Threads meet at a few words of scratch memory, with an operation that any order gives the same."""
-    atomic = grower.random.choice(_MEETING_ATOMICS)
+    atomic = builder.random.choice(_MEETING_ATOMICS)
     size_bytes = _word_bytes(_type_of(atomic))
-    place = grower.scratch(size_bytes * _MEETING_WORDS)
-    operands = _operands(grower, atomic)
+    place = builder.scratch(size_bytes * _MEETING_WORDS)
+    operands = _operands(builder, atomic)
     lines = [
         f"and.b32 %t0, %thread, {_MEETING_WORDS - 1};",
         f"mul.wide.u32 %u0, %t0, {size_bytes};",
         "add.s64 %u0, %u0, %scratch;",
         f"red.global.{atomic} [%u0+{place.start}], {_listed(operands)};",
     ]
-    grower.add(in_braces(lines, words=1, wides=1), reads=operands, scratch=place)
+    builder.add(in_braces(lines, words=1, wides=1), reads=operands, scratch=place)
 
 
-def meeting_shared_atomic(grower: Grower) -> None:
+def meeting_shared_atomic(builder: ProgramBuilder) -> None:
     """The same in shared memory, and all threads read what came of it."""
-    atomic = grower.random.choice(_MEETING_ATOMICS)
+    atomic = builder.random.choice(_MEETING_ATOMICS)
     type_name = _type_of(atomic)
     size_bytes = _word_bytes(type_name)
-    base = grower.shared(size_bytes * _MEETING_WORDS)
-    before = grower.pick(type_name)
-    operands = _operands(grower, atomic)
-    result = grower.new(type_name)
+    base = builder.shared(size_bytes * _MEETING_WORDS)
+    before = builder.pick(type_name)
+    operands = _operands(builder, atomic)
+    result = builder.new(type_name)
     width = f"b{8 * size_bytes}"
     lines = [
         *own_address("%t0", base, size_bytes),
@@ -247,41 +247,41 @@ def meeting_shared_atomic(grower: Grower) -> None:
         "bar.sync 0;",
         f"ld.shared.{width} {result.name}, [%t1+{base}];",
     ]
-    grower.add(in_braces(lines, words=2, predicates=1), reads=(before, *operands), writes=[result])
+    builder.add(in_braces(lines, words=2, predicates=1), reads=(before, *operands), writes=[result])
 
 
-def load_matrices(grower: Grower) -> None:
+def load_matrices(builder: ProgramBuilder) -> None:
     """Ldmatrix of rows that threads wrote."""
-    count = grower.random.choice((1, 2, 4))
-    transposed = grower.random.choice(("", ".trans"))
-    base = grower.shared(16 * grower.threads)
-    values = [grower.pick(grower.random.choice(("u32", "f16x2", "bf16x2"))) for _ in range(4)]
-    results = [grower.new("u32") for _ in range(count)]
+    count = builder.random.choice((1, 2, 4))
+    transposed = builder.random.choice(("", ".trans"))
+    base = builder.shared(16 * builder.threads)
+    values = [builder.pick(builder.random.choice(("u32", "f16x2", "bf16x2"))) for _ in range(4)]
+    results = [builder.new("u32") for _ in range(count)]
     lines = [
         *own_address("%t0", base, 16),
         f"st.shared.v4.b32 [%t0], {names(values)};",
-        *meeting(grower),
-        *other_address(grower, "%t1", base, 16),
+        *synchronize_block(builder),
+        *other_address(builder, "%t1", base, 16),
         f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {names(results)}, [%t1];",
     ]
-    grower.add(in_braces(lines, words=2), reads=values, writes=results)
+    builder.add(in_braces(lines, words=2), reads=values, writes=results)
 
 
-def store_matrices(grower: Grower) -> None:
+def store_matrices(builder: ProgramBuilder) -> None:
     """Stmatrix over words that threads wrote, and what threads read afterwards."""
-    count = grower.random.choice((1, 2, 4))
-    transposed = grower.random.choice(("", ".trans"))
-    base = grower.shared(16 * grower.threads)
-    before = grower.picks("u32", 4)
-    values = grower.picks("u32", count)
-    results = [grower.new("u32") for _ in range(4)]
+    count = builder.random.choice((1, 2, 4))
+    transposed = builder.random.choice(("", ".trans"))
+    base = builder.shared(16 * builder.threads)
+    before = builder.picks("u32", 4)
+    values = builder.picks("u32", count)
+    results = [builder.new("u32") for _ in range(4)]
     lines = [
         *own_address("%t0", base, 16),
         f"st.shared.v4.b32 [%t0], {names(before)};",
-        *meeting(grower),
-        *other_address(grower, "%t1", base, 16),
+        *synchronize_block(builder),
+        *other_address(builder, "%t1", base, 16),
         f"stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [%t1], {names(values)};",
-        *meeting(grower),
+        *synchronize_block(builder),
         f"ld.shared.v4.b32 {names(results)}, [%t0];",
     ]
-    grower.add(in_braces(lines, words=2), reads=(*before, *values), writes=results)
+    builder.add(in_braces(lines, words=2), reads=(*before, *values), writes=results)

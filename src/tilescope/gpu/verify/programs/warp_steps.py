@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.gpu.verify.programs.grower import Grower
+from tilescope.gpu.verify.programs.program_builder import ProgramBuilder
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
 
 _ALL = "0xffffffff"
@@ -27,85 +27,85 @@ def _by_lane(result: Register) -> str:
     return f"xor.b32 {result.name}, {result.name}, %lane;"
 
 
-def shuffle(grower: Grower) -> None:
+def shuffle(builder: ProgramBuilder) -> None:
     """shfl.sync, with a lane or distance that is the same for all or not."""
-    random = grower.random
-    value = grower.pick(random.choice(("u32", "f32", "f16x2")))
+    random = builder.random
+    value = builder.pick(random.choice(("u32", "f32", "f16x2")))
     reads = [value]
     distance = str(random.randrange(32))
     if random.random() < 0.5:
-        register = grower.pick_amount()
+        register = builder.pick_amount()
         reads.append(register)
         distance = register.name
-    result = grower.new(value.type)
-    in_range = grower.new("pred")
+    result = builder.new(value.type)
+    in_range = builder.new("pred")
     mode = random.choice(("up", "down", "bfly", "idx"))
     clamp = random.choice(_CLAMPS)
     text = f"shfl.sync.{mode}.b32 {result.name}|{in_range.name}, {value.name}, {distance}, {clamp:#x}, {_ALL};"
-    grower.add([text], reads=reads, writes=[result, in_range])
+    builder.add([text], reads=reads, writes=[result, in_range])
 
 
-def vote(grower: Grower) -> None:
+def vote(builder: ProgramBuilder) -> None:
     """vote.sync: what all lanes, any lane or every lane says."""
-    said = grower.pick("pred")
-    mode = grower.random.choice(("all", "any", "uni", "ballot"))
-    sign = grower.random.choice(("", "!"))
+    said = builder.pick("pred")
+    mode = builder.random.choice(("all", "any", "uni", "ballot"))
+    sign = builder.random.choice(("", "!"))
     type_name = "b32" if mode == "ballot" else "pred"
-    result = grower.new(type_name)
+    result = builder.new(type_name)
     lines = [f"vote.sync.{mode}.{type_name} {result.name}, {sign}{said.name}, {_ALL};"]
     if mode == "ballot":
         lines.append(_by_lane(result))
-    grower.add(lines, reads=[said], writes=[result])
+    builder.add(lines, reads=[said], writes=[result])
 
 
-def match(grower: Grower) -> None:
+def match(builder: ProgramBuilder) -> None:
     """match.sync: who has the same; masked to a few bits, so that some have."""
-    bits = grower.random.choice((32, 64))
-    value = grower.pick(f"u{bits}")
-    masked = grower.new(f"u{bits}")
-    result = grower.new("u32")
+    bits = builder.random.choice((32, 64))
+    value = builder.pick(f"u{bits}")
+    masked = builder.new(f"u{bits}")
+    result = builder.new("u32")
     writes = [masked, result]
-    lines = [f"and.b{bits} {masked.name}, {value.name}, {grower.random.choice((1, 3, 0x80))};"]
-    if grower.random.random() < 0.5:
+    lines = [f"and.b{bits} {masked.name}, {value.name}, {builder.random.choice((1, 3, 0x80))};"]
+    if builder.random.random() < 0.5:
         lines.append(f"match.any.sync.b{bits} {result.name}, {masked.name}, {_ALL};")
     else:
-        are_equal = grower.new("pred")
+        are_equal = builder.new("pred")
         lines.append(f"match.all.sync.b{bits} {result.name}|{are_equal.name}, {masked.name}, {_ALL};")
         writes.append(are_equal)
-    grower.add(lines, reads=[value], writes=writes)
+    builder.add(lines, reads=[value], writes=writes)
 
 
-def reduction(grower: Grower) -> None:
+def reduction(builder: ProgramBuilder) -> None:
     """redux.sync: one number of 32."""
-    value = grower.pick("u32")
-    result = grower.new("u32")
-    form = grower.random.choice(
+    value = builder.pick("u32")
+    result = builder.new("u32")
+    form = builder.random.choice(
         ("add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32")
     )
     lines = [f"redux.sync.{form} {result.name}, {value.name}, {_ALL};", _by_lane(result)]
-    grower.add(lines, reads=[value], writes=[result])
+    builder.add(lines, reads=[value], writes=[result])
 
 
-def election(grower: Grower) -> None:
+def election(builder: ProgramBuilder) -> None:
     """elect.sync: which lane was chosen, and whether it is this one."""
-    leader = grower.new("u32")
-    is_leader = grower.new("u32")
+    leader = builder.new("u32")
+    is_leader = builder.new("u32")
     lines = [
         f"elect.sync {leader.name}|%q0, {_ALL};",
         _by_lane(leader),
         f"selp.b32 {is_leader.name}, %thread, %lane, %q0;",
     ]
-    grower.add(in_braces(lines, predicates=1), writes=[leader, is_leader])
+    builder.add(in_braces(lines, predicates=1), writes=[leader, is_leader])
 
 
-def parted_shuffle(grower: Grower) -> None:
+def parted_shuffle(builder: ProgramBuilder) -> None:
     """The halves of a warp go different ways, and shuffle or vote among themselves."""
-    value = grower.pick("u32")
-    said = grower.pick("pred")
-    result = grower.new("u32")
-    number = grower.step_count
-    distance = grower.random.randrange(1, 16)
-    grower.add(
+    value = builder.pick("u32")
+    said = builder.pick("pred")
+    result = builder.new("u32")
+    number = builder.step_count
+    distance = builder.random.randrange(1, 16)
+    builder.add(
         [
             "{",
             "  .reg .pred %low;",

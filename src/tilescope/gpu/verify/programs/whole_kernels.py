@@ -20,7 +20,7 @@ from tilescope.data_type import DataType
 from tilescope.emitter import emit
 from tilescope.emitter.emission import device_half
 from tilescope.emitter.gemm_program import gemm_program
-from tilescope.gpu.driver.compiling import compiled_text, source
+from tilescope.gpu.driver.nvrtc import compile_text, kernel_source
 from tilescope.gpu.verify.programs.program_inputs import factors, numbers
 from tilescope.gpu.verify.suites import UNTOUCHED, Bytes, Case, Piece, splitmix_bytes
 from tilescope.machine.kernel import Kernel
@@ -67,7 +67,7 @@ class Launch(NamedTuple):
     parameters: tuple[Address | Map | int, ...]
 
 
-def drawn_kernel(random: random.Random) -> Case:
+def draw_kernel(random: random.Random) -> Case:
     """A kernel with its sizes; a RuleError where a GEMM cannot be planned or emitted so: another is drawn."""
     name = random.choice((_GEMM, *_OWN))
     seed = random.getrandbits(_SEED_BITS)
@@ -87,11 +87,11 @@ def drawn_kernel(random: random.Random) -> Case:
         options |= {"consumer": "ldmatrix", "a_major": "K", "b_major": "K"}
     shape = [8 * random.randint(1, 24), 8 * random.randint(1, 12), options["tile"][2] * random.randint(1, 5)]
     case: Case = {"kernel": _GEMM, "seed": seed, "shape": shape, "data_type": data_type, "options": options}
-    emit(_planned(case), "cuda")
+    emit(_plan_product(case), "cuda")
     return case
 
 
-def _planned(case: Case) -> GemmPlan:
+def _plan_product(case: Case) -> GemmPlan:
     """With the plain schedule: so many blocks take one tile after another."""
     m, n, k = case["shape"]
     options = case["options"] | {"tile": tuple(case["options"]["tile"])}
@@ -112,7 +112,7 @@ def launch_of(case: Case) -> Launch:
 
 
 def _gemm_launch(case: Case) -> Launch:
-    gemm = _planned(case)
+    gemm = _plan_product(case)
     m, n, k = gemm.shape
     arrays = {
         "A": factors(case["data_type"], m * k, case["seed"]).view(np.uint8),
@@ -133,7 +133,9 @@ def _gemm_launch(case: Case) -> Launch:
 def _own(case: Case, arrays: dict[str, Bytes], *further: int) -> Launch:
     """A kernel of kernels/whole.cu: it takes all arrays, then these numbers."""
     addresses = [Address(number) for number in range(len(arrays))]
-    return Launch(source("whole"), case["kernel"], case["blocks"], case["threads"], 0, arrays, (*addresses, *further))
+    return Launch(
+        kernel_source("whole"), case["kernel"], case["blocks"], case["threads"], 0, arrays, (*addresses, *further)
+    )
 
 
 def _words(case: Case, count: int) -> Bytes:
@@ -241,12 +243,12 @@ def run_kernel_here(launch: Launch) -> str:
 
 def run_kernel_on(device: Device, launch: Launch) -> None:
     """Run a kernel on the card: its arrays change."""
-    place = f"{device.load(compiled_text(launch.source, TARGET))}:{launch.entry}"
+    place = f"{device.load(compile_text(launch.source, TARGET))}:{launch.entry}"
     addresses = [device.upload(contents) for contents in launch.arrays.values()]
     values: list[int | bytes] = []
     for parameter in launch.parameters:
         if isinstance(parameter, Map):
-            values.append(device.encoded(parameter.tensor_map, addresses[parameter.number]))
+            values.append(device.encode_map(parameter.tensor_map, addresses[parameter.number]))
         elif isinstance(parameter, Address):
             values.append(addresses[parameter.number])
         else:

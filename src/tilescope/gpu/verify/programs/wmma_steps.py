@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
-from tilescope.gpu.verify.programs.grower import Grower, names
 from tilescope.gpu.verify.programs.product_steps import Multiply, register_type
+from tilescope.gpu.verify.programs.program_builder import ProgramBuilder, names
 from tilescope.gpu.verify.programs.random_program import Register, in_braces
-from tilescope.gpu.verify.programs.shared_steps import meeting
+from tilescope.gpu.verify.programs.shared_steps import synchronize_block
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import WMMA_INSTRUCTIONS, Instruction, Operand
+from tilescope.mma.mma_instruction import WMMA_INSTRUCTIONS, Instruction, Operand
 from tilescope.mma.wmma_access import Order
 
 _PART_BYTES = 2048  # of shared memory, for one matrix
@@ -83,84 +83,84 @@ def _opcode(layout: str, d: str, a: str, c: str, word: str) -> str:
     return f"{opcode}.{word}" if word else opcode
 
 
-def wmma(grower: Grower) -> None:
+def wmma(builder: ProgramBuilder) -> None:
     """One wmma.mma of every warp; each operand is loaded from shared memory, or lies in registers."""
-    random = grower.random
+    random = builder.random
     one = random.choice(wmmas())
     multiply = one.multiply
-    a = _operand(grower, one, _Part("A", multiply.a_type, one.a_order))
-    b = _operand(grower, one, _Part("B", multiply.b_type, one.b_order))
-    c = _operand(grower, one, _Part("C", one.c_type, random.choice(_ORDERS)))
-    d = _new(grower, multiply, "D", multiply.d_type)
-    grower.add([f"{multiply.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
+    a = _operand(builder, one, _Part("A", multiply.a_type, one.a_order))
+    b = _operand(builder, one, _Part("B", multiply.b_type, one.b_order))
+    c = _operand(builder, one, _Part("C", one.c_type, random.choice(_ORDERS)))
+    d = _new(builder, multiply, "D", multiply.d_type)
+    builder.add([f"{multiply.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
     if random.random() < 0.4:
-        _store(grower, one, _Part("D", multiply.d_type, random.choice(_ORDERS)), d)
+        _store(builder, one, _Part("D", multiply.d_type, random.choice(_ORDERS)), d)
 
 
-def _new(grower: Grower, multiply: Multiply, operand: Operand, type_name: str) -> list[Register]:
+def _new(builder: ProgramBuilder, multiply: Multiply, operand: Operand, type_name: str) -> list[Register]:
     count = multiply.registers(operand, type_name)
-    return [grower.new(register_type(type_name)) for _ in range(count)]
+    return [builder.new(register_type(type_name)) for _ in range(count)]
 
 
-def _operand(grower: Grower, one: Wmma, part: _Part) -> list[Register]:
+def _operand(builder: ProgramBuilder, one: Wmma, part: _Part) -> list[Register]:
     """The registers of an operand: such as there are, or those that a load fills."""
-    if grower.random.random() < 0.4:
-        return grower.picks(register_type(part.type_name), one.multiply.registers(part.operand, part.type_name))
-    base = grower.shared(_PART_BYTES, 128)
-    values = grower.picks(register_type(part.type_name), 4) if part.type_name != "f64" else grower.picks("u32", 4)
-    held = _new(grower, one.multiply, part.operand, part.type_name)
+    if builder.random.random() < 0.4:
+        return builder.picks(register_type(part.type_name), one.multiply.registers(part.operand, part.type_name))
+    base = builder.shared(_PART_BYTES, 128)
+    values = builder.picks(register_type(part.type_name), 4) if part.type_name != "f64" else builder.picks("u32", 4)
+    held = _new(builder, one.multiply, part.operand, part.type_name)
     opcode = f"wmma.load.{part.operand.lower()}.sync.aligned.{part.order}.{one.shape}"
     lines = [
-        *_filled(grower, values, base, _PART_BYTES),
-        *meeting(grower),
+        *_fill_operand(builder, values, base, _PART_BYTES),
+        *synchronize_block(builder),
         f"add.u32 %t1, %smem, {base};",
     ]
     place, space = "%t1", ".shared"
-    if grower.random.random() < 0.3:
+    if builder.random.random() < 0.3:
         lines += ["cvt.u64.u32 %u0, %t1;", "cvta.shared.u64 %u0, %u0;"]
         place, space = "%u0", ""
-    lines.append(f"{opcode}{space}.{part.type_name} {names(held)}, [{place}]{_stride(grower, one, part)};")
-    grower.add(in_braces(lines, words=2, wides=1), reads=values, writes=held)
+    lines.append(f"{opcode}{space}.{part.type_name} {names(held)}, [{place}]{_stride(builder, one, part)};")
+    builder.add(in_braces(lines, words=2, wides=1), reads=values, writes=held)
     return held
 
 
-def _store(grower: Grower, one: Wmma, part: _Part, d: list[Register]) -> None:
+def _store(builder: ProgramBuilder, one: Wmma, part: _Part, d: list[Register]) -> None:
     """Every warp stores D to its own part of shared memory, and threads read a piece of what lies there then."""
-    size_bytes = _PART_BYTES * grower.threads // WARP_LANES
-    base = grower.shared(size_bytes, 128)
-    before = grower.picks("u32", 4)
-    results = [grower.new("u32") for _ in range(4)]
-    round_bytes = 16 * grower.threads
-    read = base + round_bytes * grower.random.randrange(size_bytes // round_bytes)
+    size_bytes = _PART_BYTES * builder.threads // WARP_LANES
+    base = builder.shared(size_bytes, 128)
+    before = builder.picks("u32", 4)
+    results = [builder.new("u32") for _ in range(4)]
+    round_bytes = 16 * builder.threads
+    read = base + round_bytes * builder.random.randrange(size_bytes // round_bytes)
     opcode = f"wmma.store.d.sync.aligned.{part.order}.{one.shape}.shared.{part.type_name}"
     lines = [
-        *_filled(grower, before, base, size_bytes),
-        *meeting(grower),
+        *_fill_operand(builder, before, base, size_bytes),
+        *synchronize_block(builder),
         "shr.u32 %t1, %thread, 5;",
         f"mad.lo.u32 %t1, %t1, {_PART_BYTES}, %smem;",
-        f"{opcode} [%t1+{base}], {names(d)}{_stride(grower, one, part)};",
-        *meeting(grower),
+        f"{opcode} [%t1+{base}], {names(d)}{_stride(builder, one, part)};",
+        *synchronize_block(builder),
         f"ld.shared.v4.b32 {names(results)}, [%t0+{read}];",
     ]
-    grower.add(in_braces(lines, words=2), reads=(*before, *d), writes=results)
+    builder.add(in_braces(lines, words=2), reads=(*before, *d), writes=results)
 
 
-def _filled(grower: Grower, values: list[Register], base: int, size_bytes: int) -> list[str]:
+def _fill_operand(builder: ProgramBuilder, values: list[Register], base: int, size_bytes: int) -> list[str]:
     """Lines by which all threads fill a part of shared memory; %t0 is where the thread's first 16 bytes lie, less `base`."""
     lines = ["mad.lo.u32 %t0, %thread, 16, %smem;"]
-    for number, offset in enumerate(range(0, size_bytes, 16 * grower.threads)):
+    for number, offset in enumerate(range(0, size_bytes, 16 * builder.threads)):
         first = number % len(values)
         rotated = values[first:] + values[:first]
         lines.append(f"st.shared.v4.b32 [%t0+{base + offset}], {names(rotated)};")
     return lines
 
 
-def _stride(grower: Grower, one: Wmma, part: _Part) -> str:
+def _stride(builder: ProgramBuilder, one: Wmma, part: _Part) -> str:
     """The stride as the instruction names it; nothing where it is the default and may be left out."""
     held = fragment(one.multiply.name, part.operand, part.type_name)
     rows, columns = held.shape
     leading = columns if part.order == "row" else rows
-    padding_bytes = grower.random.choice(_PADDINGS_BYTES)
-    if not padding_bytes and grower.random.random() < 0.5:
+    padding_bytes = builder.random.choice(_PADDINGS_BYTES)
+    if not padding_bytes and builder.random.random() < 0.5:
         return ""
     return f", {leading + padding_bytes * 8 // held.element_bits}"

@@ -147,8 +147,8 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
         own = piece.numbers.tobytes()
         longest = ceil_div(max(len(own), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
         size = longest if piece is expected[-1] else len(own)
-        one = _padded(data, size, piece)
-        other = _padded(own, size, piece)
+        one = _pad_piece(data, size, piece)
+        other = _pad_piece(own, size, piece)
         wrong = np.flatnonzero(one != other)
         if wrong.size:
             place = piece.words.format(*divmod(wrong[0], piece.row))
@@ -159,7 +159,7 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
     return "the results have other lengths"
 
 
-def _padded(data: bytes, size: int, piece: Piece) -> Array:
+def _pad_piece(data: bytes, size: int, piece: Piece) -> Array:
     """The numbers of the first bytes; what is missing of them counts as untouched."""
     return np.frombuffer(data[:size].ljust(size, bytes([UNTOUCHED])), piece.numbers.dtype)
 
@@ -225,7 +225,7 @@ def splitmix_bytes(seed: int, count: int) -> Bytes:
     '380182a31a5a2cc4'
     """
     with np.errstate(over="ignore"):
-        place = np.arange(1, -(-count // 8) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        place = np.arange(1, ceil_div(count, 8) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = place + (np.uint64(seed) << np.uint64(32))
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

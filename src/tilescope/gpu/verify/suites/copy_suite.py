@@ -22,15 +22,14 @@ from tilescope.arch import ArchName
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.gpu.driver.device import Device
-from tilescope.gpu.verify.suites import UNTOUCHED, Array, Bytes, Case, Piece, Result, Suite, memory, pool
-from tilescope.gpu.verify.suites import map_suite as maps
-from tilescope.gpu.verify.suites.map_suite import IMAGE_BYTES, TENSOR_BYTES, drawn_place
+from tilescope.gpu.verify.suites import UNTOUCHED, Array, Bytes, Case, Piece, Result, Suite, map_suite, memory, pool
+from tilescope.gpu.verify.suites.map_suite import IMAGE_BYTES, TENSOR_BYTES, draw_place
 from tilescope.layout import Major
 from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
 from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
-from tilescope.tma.bulk import bulk_bytes
+from tilescope.tma.bulk_copy import bulk_bytes
 
 MEMORY_BYTES = TENSOR_BYTES // 2  # of global memory, as a case that stores sees it
 TENSOR_OFFSET_BYTES = 1024  # of the tensor in it
@@ -48,7 +47,7 @@ _LARGEST_BULK_BYTES = 16400  # one chunk more than is drawn here: faults are dra
 _PLANNED_TYPES = ("bf16", "f16", "tf32", "f32", "e4m3", "s8")
 
 
-def drawn(
+def draw_copy(
     random: random.Random,
     arch: str,
     *,
@@ -63,14 +62,14 @@ def drawn(
     With `rows4` a column and four rows of a matrix: in any order, some of them outside.
     """
     is_im2col = random.random() < im2col
-    tensor_map = maps.drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
+    tensor_map = map_suite.draw_map(random, arch, data_type, im2col=is_im2col, dense=stores)
     too_few_rows = rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS)
-    if too_few_rows or (stores and maps.reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
+    if too_few_rows or (stores and map_suite.reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
         return None
     if isinstance(tensor_map, Im2colMap):
-        coords = maps.drawn_pixel(random, tensor_map, negative=not stores)
+        coords = map_suite.draw_pixel(random, tensor_map, negative=not stores)
     else:
-        coords = maps.drawn_coords(random, tensor_map, negative=not stores)
+        coords = map_suite.draw_coords(random, tensor_map, negative=not stores)
     boxes = 1
     if rows4 and isinstance(tensor_map, TensorMap):
         boxes = _ROWS
@@ -84,37 +83,37 @@ def drawn(
     if rows4:
         case["gathers"] = True
     if stores:
-        return case | {"reduce": reduce, "image": drawn_place(random), "memory": drawn_place(random)}
+        return case | {"reduce": reduce, "image": draw_place(random), "memory": draw_place(random)}
     if is_im2col:
         case["offsets"] = [random.randint(0, 4) for _ in range(tensor_map.rank - 2)]
-    return case | {"source": drawn_place(random)}
+    return case | {"source": draw_place(random)}
 
 
-def _executed(case: Case | None) -> Case | None:
+def _only_legal(case: Case | None) -> Case | None:
     """A copy that tilescope says the chip executes; what it refuses, by a RuleError, belongs to the suite of faults."""
     if case is not None:
-        predicted(case)
+        predict_copy(case)
     return case
 
 
 def _draw_load(random: random.Random, arch: str) -> Case | None:
-    return _executed(drawn(random, arch))
+    return _only_legal(draw_copy(random, arch))
 
 
 def _draw_im2col(random: random.Random, arch: str) -> Case | None:
-    return _executed(drawn(random, arch, im2col=1.0))
+    return _only_legal(draw_copy(random, arch, im2col=1.0))
 
 
 def _draw_gather4(random: random.Random, arch: str) -> Case | None:
-    return _executed(drawn(random, arch, rows4=True))
+    return _only_legal(draw_copy(random, arch, rows4=True))
 
 
 def _draw_store(random: random.Random, arch: str) -> Case | None:
-    return _executed(drawn(random, arch, stores=True, im2col=0.2))
+    return _only_legal(draw_copy(random, arch, stores=True, im2col=0.2))
 
 
 def _draw_scatter4(random: random.Random, arch: str) -> Case | None:
-    return _executed(drawn(random, arch, stores=True, rows4=True))
+    return _only_legal(draw_copy(random, arch, stores=True, rows4=True))
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case | None:
@@ -127,7 +126,7 @@ def _draw_multicast(random: random.Random, arch: str) -> Case | None:
 def _draw_reduction(random: random.Random, arch: str) -> Case | None:
     """Any operation of any type that it takes."""
     reduce, data_type = random.choice(_PAIRS)
-    return _executed(drawn(random, arch, stores=True, im2col=0.2, reduce=reduce, data_type=data_type))
+    return _only_legal(draw_copy(random, arch, stores=True, im2col=0.2, reduce=reduce, data_type=data_type))
 
 
 def draw_bulk(random: random.Random, _arch: str) -> Case:
@@ -138,8 +137,8 @@ def draw_bulk(random: random.Random, _arch: str) -> Case:
         "size": size if random.random() < 0.4 else size // 16 * 16,
         "smem": 16 * random.randint(0, (IMAGE_BYTES - _LARGEST_BULK_BYTES) // 16 - 1),
         "global": 16 * random.randint(0, (MEMORY_BYTES - _LARGEST_BULK_BYTES) // 16 - 1),
-        "memory": drawn_place(random),
-        "image": drawn_place(random),
+        "memory": draw_place(random),
+        "image": draw_place(random),
     }
 
 
@@ -165,7 +164,7 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
     ]
     if max(copy["smem"] for copy in boxes) + tensor_map.smem_bytes > IMAGE_BYTES:
         return None
-    return {"map": tensor_map.to_dict(), "copies": boxes, "source": drawn_place(random)}
+    return {"map": tensor_map.to_dict(), "copies": boxes, "source": draw_place(random)}
 
 
 @cache
@@ -176,18 +175,18 @@ def _candidates(
     return plan(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer).candidates
 
 
-def predicted(case: Case) -> list[Piece]:
+def predict_copy(case: Case) -> list[Piece]:
     """What the emulator says of a case."""
     if _kernel(case) == "to_global":
         before = _memory_before(case)
         after = before.copy()
         _emulate_store(case, after)
-        return _changed(before, after)
+        return _changed_pieces(before, after)
     images = np.full((_CLUSTER_BLOCKS if "mask" in case else 1, IMAGE_BYTES), UNTOUCHED, np.uint8)
     for copy in case.get("copies", [case]):
         _emulate_load(case, copy, images)
     mask = case.get("mask", 1)  # a block that receives nothing reports 1 as its word
-    return _received([_WORD_AFTER if mask >> rank & 1 else 1 for rank in range(len(images))], images)
+    return _received_pieces([_WORD_AFTER if mask >> rank & 1 else 1 for rank in range(len(images))], images)
 
 
 def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:
@@ -225,7 +224,7 @@ def _memory_before(case: Case) -> Bytes:
     return pool()[case["memory"] :][:MEMORY_BYTES]
 
 
-def _received(words: Iterable[int], images: Bytes) -> list[Piece]:
+def _received_pieces(words: Iterable[int], images: Bytes) -> list[Piece]:
     """The barrier's word, then shared memory up to the last byte written; of a cluster, those of every block with their size."""
     pieces = []
     for rank, (word, image) in enumerate(zip(words, images, strict=True)):
@@ -237,7 +236,7 @@ def _received(words: Iterable[int], images: Bytes) -> list[Piece]:
     return pieces
 
 
-def _changed(before: Bytes, after: Bytes) -> list[Piece]:
+def _changed_pieces(before: Bytes, after: Bytes) -> list[Piece]:
     """Where memory changed first, and its bytes from there to the last that changed; 0 and none where it did not."""
     changed = np.flatnonzero(before != after)
     first, end = (changed[0], changed[-1] + 1) if changed.size else (0, 0)
@@ -278,7 +277,7 @@ def _run_stores(device: Device, cases: list[Case], source: int) -> list[list[Pie
         smem_bytes=IMAGE_BYTES,
     )
     after = device.download(target, before.copy())
-    return list(map(_changed, before, after))
+    return list(map(_changed_pieces, before, after))
 
 
 def _run_loads(device: Device, cases: list[Case], source: int, *, blocks: int) -> list[list[Piece]]:
@@ -296,7 +295,7 @@ def _run_loads(device: Device, cases: list[Case], source: int, *, blocks: int) -
         threads=_THREADS,
         smem_bytes=IMAGE_BYTES,
     )
-    return list(map(_received, words, images))
+    return list(map(_received_pieces, words, images))
 
 
 def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Array, ...]:
@@ -309,7 +308,7 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
         shift = case.get("map_shift", 0)
         if "map" in case:
             tensor_map = AnyMap.from_dict(case["map"])
-            blob = device.encoded(tensor_map, address)
+            blob = device.encode_map(tensor_map, address)
             rank = tensor_map.rank
             kind = "four rows" if "gathers" in case else case["map"]["kind"]
             rows = _ROWS if "gathers" in case else 1
@@ -336,7 +335,7 @@ def _row(case: Case, copy: Case, map_place: int) -> list[int]:
     return [*places, copy["smem"], map_place, size, mask, case.get("barrier_shift", 0), 0]
 
 
-LOADS = Suite("loads", _draw_load, predicted, run, kernels=("copies",), kind=_kernel)
+LOADS = Suite("loads", _draw_load, predict_copy, run, kernels=("copies",), kind=_kernel)
 IM2COL = replace(LOADS, name="im2col", draw=_draw_im2col)
 MULTICAST = replace(LOADS, name="multicast", draw=_draw_multicast, count=200, together=100, feature="multicast")
 GATHER4 = replace(LOADS, name="gather4", draw=_draw_gather4, feature="gather4")

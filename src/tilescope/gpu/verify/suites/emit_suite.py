@@ -37,11 +37,11 @@ def _draw(random: random.Random, arch: str) -> Case:
         options |= random.choice(({}, {"operand": "B"}, ldmatrix, *others))
         case = {"tile": [random.choice((64, 128)), 256 // row.bits * random.choice((1, 2, 3, 4))]}
     case |= {"data_type": row.name, "options": {**options, "arch": arch}}
-    emit(_planned(case), "python")
+    emit(_make_plan(case), "python")
     return case
 
 
-def _planned(case: Case) -> Plan | GemmPlan:
+def _make_plan(case: Case) -> Plan | GemmPlan:
     if "gemm" in case:
         m, n, k = case["gemm"]
         return plan_gemm(m, n, k, case["data_type"], **case["options"])
@@ -52,7 +52,7 @@ def _planned(case: Case) -> Plan | GemmPlan:
 
 def _run(_device: Device, cases: list[Case]) -> Iterable[Result]:
     for case in cases:
-        program = compile(emit(_planned(case), "python"), "tile.py", "exec")
+        program = compile(emit(_make_plan(case), "python"), "tile.py", "exec")
         yield [bytes([_status(program), _status(program, "spoil")])]
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from tilescope.gpu.driver.device import Device
 from tilescope.gpu.verify.programs.doubtful import is_doubtful
-from tilescope.gpu.verify.programs.growing import grown
+from tilescope.gpu.verify.programs.program_generator import generate_program
+from tilescope.gpu.verify.programs.program_run import differing_step, pieces, run_here, run_on
 from tilescope.gpu.verify.programs.random_program import Program
-from tilescope.gpu.verify.programs.running import differing_step, pieces, run_here, run_on
 from tilescope.gpu.verify.programs.whole_kernels import (
-    drawn_kernel,
+    draw_kernel,
     kernel_pieces,
     launch_of,
     run_kernel_here,
@@ -38,10 +38,10 @@ _DIGEST_BYTES = 8
 def _draw(random: random.Random, _arch: str) -> Case | None:
     seed = random.getrandbits(_SEED_BITS)
     if seed % _PROGRAMS_PER_KERNEL == 0:
-        return drawn_kernel(random)
-    if is_doubtful(grown(seed)):
+        return draw_kernel(random)
+    if is_doubtful(generate_program(seed)):
         return None
-    return {"program": seed, "digest": _digest(grown(seed))}
+    return {"program": seed, "digest": _digest(generate_program(seed))}
 
 
 def _kind(case: Case) -> str:
@@ -54,7 +54,7 @@ def _digest(program: Program) -> str:
 
 def _program(case: Case) -> Program:
     """The program of a case; refused where it is not the one that the case was drawn with."""
-    program = grown(case["program"])
+    program = generate_program(case["program"])
     digest = _digest(program)
     if digest != case["digest"]:
         raise OTHER_PROGRAM.error(seed=case["program"], recorded=case["digest"], grown=digest)

@@ -29,12 +29,12 @@ TENSOR_BYTES = 1 << 16  # that a tensor may span
 PACKED_ELEMENTS = 128  # of a row of 4- or 6-bit types, and the steps of its coordinates
 
 
-def drawn_map(
+def draw_map(
     random: random.Random, arch: str, data_type: str | None, *, im2col: bool = False, dense: bool = False
 ) -> TensorMap | Im2colMap:
     """A sound map of a small tensor; `dense`: without strides of which rows overlap."""
     while True:
-        drawn = _columns(random, arch, data_type) if im2col else _tiled(random, arch, data_type, dense=dense)
+        drawn = _columns(random, arch, data_type) if im2col else _draw_tiled(random, arch, data_type, dense=dense)
         try:
             tensor_map = Im2colMap(**drawn) if im2col else TensorMap(**drawn)
         except TensorMapError:
@@ -43,7 +43,7 @@ def drawn_map(
             return tensor_map
 
 
-def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> Case:
+def _draw_tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> Case:
     row = DataType.named(data_type or random.choice(types_of(arch)))
     interleave = random.choice(("none",) * 6 + ("16B", "32B"))
     rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
@@ -72,7 +72,7 @@ def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, de
         "interleave": interleave,
         "swizzle": swizzle,
     }
-    return _completed(random, row, arch, own)
+    return _complete_arguments(random, row, arch, own)
 
 
 def _columns(random: random.Random, arch: str, data_type: str | None = None) -> Case:
@@ -99,7 +99,7 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
         "interleave": interleave,
         "swizzle": swizzle,
     }
-    return _completed(random, row, arch, own)
+    return _complete_arguments(random, row, arch, own)
 
 
 def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
@@ -108,7 +108,7 @@ def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
     return list(accumulate((row_bytes, *dims[1:-1]), mul))[: len(dims) - 1]
 
 
-def _completed(random: random.Random, row: DataType, arch: str, own: Case) -> Case:
+def _complete_arguments(random: random.Random, row: DataType, arch: str, own: Case) -> Case:
     """The arguments of a map, with those that all kinds of maps have."""
     return {
         "data_type": row.name,
@@ -126,7 +126,7 @@ def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
     return rows + tensor_map.dims[0] * max(32, tensor_map.data_type.bits // 8)
 
 
-def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
+def draw_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
     """Coordinates in and around the tensor that the instruction takes."""
     bits = tensor_map.data_type.bits
     if tensor_map.interleave.slice_bytes:
@@ -143,7 +143,7 @@ def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool
     return (quantum * near(tensor_map.dims[0] // quantum + 1), *map(near, tensor_map.dims[1:]))
 
 
-def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool = True) -> tuple[int, ...]:
+def draw_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool = True) -> tuple[int, ...]:
     """A base pixel in the bounding box, with channels or a slice and an image around the tensor."""
     sliced = bool(tensor_map.interleave.slice_bytes)
     lowest = -1 if negative else 0
@@ -158,7 +158,7 @@ def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool 
     return (quantum * random.randint(lowest, 2), *base, image)
 
 
-def drawn_place(random: random.Random) -> int:
+def draw_place(random: random.Random) -> int:
     """Where in the pool a tensor, or the shared memory of a store, begins."""
     return 32 * random.randrange((POOL_BYTES - TENSOR_BYTES) // 32)
 
@@ -202,7 +202,7 @@ def _draw_near_edges(random: random.Random, arch: str) -> Case:
     """A map that keeps most rules, its tensor of any size, then up to three of its arguments moved to an edge."""
     kind = random.choice(("tiled", "tiled", "im2col"))
     data_type = random.choice(_DRIVER_TYPES) if random.random() < 0.2 else None  # also those of newer chips
-    arguments = _tiled(random, arch, data_type) if kind == "tiled" else _columns(random, arch)
+    arguments = _draw_tiled(random, arch, data_type) if kind == "tiled" else _columns(random, arch)
     arguments["address"] = 32 * random.randint(0, (1 << random.randint(20, 52)) - 1)
     if random.random() < 0.7:
         arguments["dims"] = [random.randint(1, 5000) for _ in arguments["dims"]]

@@ -19,8 +19,7 @@ import numpy as np
 
 from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.driver.device import Device
-from tilescope.gpu.verify.suites import Case, Piece, Result, Suite
-from tilescope.gpu.verify.suites import copy_suite as copies
+from tilescope.gpu.verify.suites import Case, Piece, Result, Suite, copy_suite
 from tilescope.gpu.verify.suites.map_suite import types_of
 from tilescope.sync.mbarrier import TX_END_BYTES, Mbarrier
 from tilescope.tensor_map import REDUCTIONS
@@ -111,12 +110,12 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
     if kind == "bulk":
         place = random.choice(("smem", "global"))
         shift = random.choice((0, 4, 8, 12))
-        copy = copies.draw_bulk(random, arch)
+        copy = copy_suite.draw_bulk(random, arch)
         return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
     if kind in ("arrivals", "bytes"):
         return {"kind": kind, "steps": [list(step) for step in _steps(random, kind)]}
     reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
-    case = copies.drawn(
+    case = copy_suite.draw_copy(
         random,
         arch,
         data_type=random.choice(types_of("sm_90")),
@@ -152,7 +151,7 @@ def _predict_misuse(case: Case) -> list[Piece]:
     if "steps" in case:
         _predict_sequence(case)
     else:
-        copies.predicted(case)
+        copy_suite.predict_copy(case)
     return _DONE
 
 
@@ -162,7 +161,7 @@ def _run_misuse(device: Device, cases: list[Case]) -> Iterable[Result]:
         if "steps" in case:
             _run_sequences(device, [shifted])
         else:
-            copies.run(device, [shifted])
+            copy_suite.run(device, [shifted])
         yield [piece.numbers for piece in _DONE]
 
 

@@ -21,10 +21,10 @@ from tilescope.data_type import DataType
 from tilescope.gpu.driver.device import Device
 from tilescope.gpu.verify.suites import Array, Case, Piece, Suite
 from tilescope.layout import Major
-from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.tcgen05_kind import KINDS
 
 

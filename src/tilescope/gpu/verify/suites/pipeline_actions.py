@@ -56,12 +56,12 @@ class Part(NamedTuple):
     size: int
 
 
-def unrolled(pipeline: Pipeline) -> list[Agent]:
+def unroll_pipeline(pipeline: Pipeline) -> list[Agent]:
     """The agents of a pipeline with everything they do, block by block.
 
     >>> steps = [{"loop": "i", "count": 2, "steps": [{"arrive": "f[i]"}]}]
     >>> data = {"barriers": {"f": {"count": 1, "stages": 2}}, "roles": [{"name": "p", "steps": steps}]}
-    >>> [action.targets for action in unrolled(Pipeline.from_dict(data))[0].actions]
+    >>> [action.targets for action in unroll_pipeline(Pipeline.from_dict(data))[0].actions]
     [(0,), (1,)]
     """
     agents = []

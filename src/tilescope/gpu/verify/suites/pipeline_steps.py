@@ -23,7 +23,7 @@ from tilescope.gpu.verify.suites.pipeline_actions import (
     copied_bytes,
     meeting_threads,
     stages,
-    unrolled,
+    unroll_pipeline,
 )
 from tilescope.gpu.verify.suites.pipeline_order import NEVER, Key, Order, Seen
 from tilescope.pipeline.description import Pipeline
@@ -78,7 +78,7 @@ class Encoded:
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.pipeline = Pipeline.from_dict(data)
         self.blocks = self.pipeline.blocks
-        self.agents = unrolled(self.pipeline)
+        self.agents = unroll_pipeline(self.pipeline)
         self.counts = [part.size for part in stages(self.pipeline.barriers)]
         self.slots = stages(self.pipeline.slots)
         self._check()

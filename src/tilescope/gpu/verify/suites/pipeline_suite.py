@@ -21,7 +21,7 @@ import numpy as np
 from tilescope.gpu.driver.device import Device
 from tilescope.gpu.verify.suites import Array, Case, Outcome, Piece, Result, Suite
 from tilescope.gpu.verify.suites.pipeline_actions import NotRunnableError
-from tilescope.gpu.verify.suites.pipeline_drawing import drawn_pipeline
+from tilescope.gpu.verify.suites.pipeline_generator import draw_pipeline
 from tilescope.gpu.verify.suites.pipeline_steps import OPS, Encoded, Place, source_rows
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.sentence import counted
@@ -39,7 +39,7 @@ _DETAILS = np.dtype([(name, "<i4") for name in _DETAIL_FIELDS])
 
 def draw(random: random.Random, _arch: str) -> Case | None:
     """A pipeline that the interpreter can run, and that does not fault in four orders: `faults` has those."""
-    case: Case = {"pipeline": drawn_pipeline(random)}
+    case: Case = {"pipeline": draw_pipeline(random)}
     try:
         Encoded(case["pipeline"])
     except NotRunnableError:
@@ -50,12 +50,13 @@ def draw(random: random.Random, _arch: str) -> Case | None:
 def _predict(_case: Case) -> list[Piece]:
     """What a right pipeline gives."""
     outcomes = Piece(
-        f"delays of seed {{}} ({_said(_HUNG)}, {_said(_WRONG)}, {_said(_INCOMPLETE)})", np.zeros(SEEDS, np.uint8)
+        f"delays of seed {{}} ({_describe_bit(_HUNG)}, {_describe_bit(_WRONG)}, {_describe_bit(_INCOMPLETE)})",
+        np.zeros(SEEDS, np.uint8),
     )
     return [outcomes, Piece("details {}", np.zeros(len(_DETAIL_FIELDS), "<i4"))]
 
 
-def _said(bit: int) -> str:
+def _describe_bit(bit: int) -> str:
     return f"{bit}: {_WORDS[bit]}"
 
 
@@ -141,23 +142,23 @@ def summary(encoded: Encoded, results: Array, first_row: int) -> tuple[bytes, by
 
 
 @lru_cache(maxsize=4096)
-def _simulated(text: str) -> Simulation:
+def _simulate(text: str) -> Simulation:
     return simulate(json.loads(text), max_states=_MAX_STATES)
 
 
 def _simulation(case: Case) -> Simulation:
-    return _simulated(json.dumps(case["pipeline"]))
+    return _simulate(json.dumps(case["pipeline"]))
 
 
 def _judge(case: Case, measured: Outcome) -> str:
     """What a pipeline that is proven did wrong; empty where it is not proven."""
-    words = happened(case, measured)
+    words = describe_outcome(case, measured)
     if not words or not _simulation(case):
         return ""
     return f"proven, but the card {words}; pipeline {json.dumps(case['pipeline'])}"
 
 
-def happened(case: Case, measured: Outcome) -> str:
+def describe_outcome(case: Case, measured: Outcome) -> str:
     """What went wrong on the card, in words; empty where nothing did."""
     if measured.ended:
         return f"ended with {measured.ended}"
@@ -202,7 +203,7 @@ def _note(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
         lines.append(f"  {said} {sum(counts.values())}: {parts}")
     if failed:
         smallest, outcome = min(failed, key=lambda each: len(json.dumps(each[0])))
-        lines.append(f"The smallest of {len(failed)} that are proven and {happened(smallest, outcome)}:")
+        lines.append(f"The smallest of {len(failed)} that are proven and {describe_outcome(smallest, outcome)}:")
         lines.append(json.dumps(smallest["pipeline"]))
     return "\n".join(lines)
 

@@ -23,7 +23,7 @@ from tilescope.gpu.driver.device import Device
 from tilescope.gpu.verify.suites import Array, Case, Piece, Result, Suite, splitmix_bytes
 from tilescope.gpu.verify.suites.operand_addresses import core_matrices
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import INSTRUCTIONS, Instruction, Operand
+from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction, Operand
 from tilescope.tma.elements import packed
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilescope.gpu.driver.device import Device
 from tilescope.gpu.verify.suites import Array, Case, Piece, Result, Suite, pool
-from tilescope.gpu.verify.suites.map_suite import drawn_place
+from tilescope.gpu.verify.suites.map_suite import draw_place
 from tilescope.gpu.verify.suites.matrix_suite import registers_before
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_form import named_move
@@ -57,7 +57,7 @@ def _draw_move(random: random.Random, _arch: str) -> Case:
         "warp": warp,
         "lane": lane,
         "column": random.randrange(_COLUMNS - reach + 1),
-        "registers": drawn_place(random),
+        "registers": draw_place(random),
     }
 
 

@@ -66,7 +66,7 @@ def _predict(case: Case) -> list[Piece]:
 def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
     counts = _counted(device, cases)
     if counts is None:
-        counts = _timed(device, cases).tolist()
+        counts = _time_accesses(device, cases).tolist()
     return ([np.array([count], "<u4")] for count in counts)
 
 
@@ -104,7 +104,7 @@ def _launch_all() -> None:
         )
 
 
-def _timed(device: Device, cases: list[Case]) -> Array:
+def _time_accesses(device: Device, cases: list[Case]) -> Array:
     """Wavefronts from clocks, which grow with them: two accesses of the same operation tell by how much."""
     # of the first, every bank is asked once in every turn; of the second, one bank is asked for everything
     ops = [SmemOp.named(case["op"]) for case in cases]

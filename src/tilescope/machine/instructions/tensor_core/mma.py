@@ -1,4 +1,4 @@
-"""mma.sync and mma.sp: a warp multiplies matrices in its registers, every row of the tables in mma/instruction.py.
+"""mma.sync and mma.sp: a warp multiplies matrices in its registers, every row of the tables in mma/mma_instruction.py.
 
     mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32     {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};
     mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32  {d0, d1, d2, d3}, {a0, a1}, {b0, b1}, {c0, c1, c2, c3}, e, 0;
@@ -21,11 +21,11 @@ from tilescope.machine.instructions.tensor_core.register_tile import Elements, R
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
-from tilescope.mma.arithmetic import arithmetic_of
-from tilescope.mma.instruction import INSTRUCTIONS, SPARSE_INSTRUCTIONS
-from tilescope.mma.instruction import Instruction as Row
+from tilescope.mma.mma_instruction import INSTRUCTIONS, SPARSE_INSTRUCTIONS
+from tilescope.mma.mma_instruction import Instruction as Row
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import Nibbles
+from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.ptx.syntax import Instruction
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import Lanes

@@ -35,12 +35,12 @@ from tilescope.machine.instructions.tensor_core.smem_operand import (
 from tilescope.machine.pending import Work
 from tilescope.machine.tmem_state import Places
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
-from tilescope.mma.arithmetic import arithmetic_of
-from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import Nibbles, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import Tcgen05Kind
+from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS
 from tilescope.mma.tmem_copy import padded_codes
 from tilescope.sync.cluster_shape import LaneNumbers

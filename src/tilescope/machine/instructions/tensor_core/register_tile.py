@@ -24,7 +24,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError
 from tilescope.mma.fragment import REGISTER_BITS, Fragment, fragment
-from tilescope.mma.instruction import Operand as MatrixOperand
+from tilescope.mma.mma_instruction import Operand as MatrixOperand
 from tilescope.ptx.syntax import Operand, Register
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes

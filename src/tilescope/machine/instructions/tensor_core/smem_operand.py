@@ -18,8 +18,8 @@ from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
 from tilescope.machine.operand_shape import ReadShape
-from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.descriptor_form import TCGEN05_FORM
+from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.swizzle import SWIZZLE
 from tilescope.sync.events import OperandRead
 from tilescope.sync.footprint import CellNumbers

@@ -33,9 +33,9 @@ from tilescope.machine.operand_shape import ReadShape
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Turn
-from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.descriptor_form import WGMMA_FORM
-from tilescope.mma.instruction import WGMMA_M
+from tilescope.mma.mma_instruction import WGMMA_M
+from tilescope.mma.operand_descriptor import WgmmaDescriptor
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
 from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE

@@ -29,7 +29,7 @@ from tilescope.machine.instructions.tensor_core.wmma_moves import (
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
-from tilescope.mma.arithmetic import arithmetic_of
+from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.one_rounding import Rounding
 from tilescope.ptx.syntax import Instruction
 

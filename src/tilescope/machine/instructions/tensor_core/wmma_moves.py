@@ -27,10 +27,10 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError, Turn
-from tilescope.mma.instruction import WMMA_INSTRUCTIONS
-from tilescope.mma.instruction import Instruction as Row
-from tilescope.mma.instruction import Operand as MatrixOperand
 from tilescope.mma.matrix_form import ROW_BYTES
+from tilescope.mma.mma_instruction import WMMA_INSTRUCTIONS
+from tilescope.mma.mma_instruction import Instruction as Row
+from tilescope.mma.mma_instruction import Operand as MatrixOperand
 from tilescope.mma.wmma_access import LaneAccess, Order, wmma_accesses
 from tilescope.ptx.syntax import Instruction, Operand
 from tilescope.sentence import counted

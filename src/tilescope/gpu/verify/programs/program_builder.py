@@ -1,4 +1,4 @@
-"""A program under growth: its registers so far, and the room that is left in shared and scratch memory."""
+"""Builds a random program step by step: allocates registers, shared memory and scratch memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plain_type(name: str) -> str:
     return _PLAIN_NAMES.get(name, name)
 
 
-class Grower:
+class ProgramBuilder:
     """Collects the steps of a program."""
 
     def __init__(self, seed: int, threads: int) -> None:

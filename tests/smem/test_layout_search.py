@@ -10,9 +10,9 @@ from tilescope.errors import RuleError
 from tilescope.layout import Layout
 from tilescope.smem.access import Access
 from tilescope.smem.banks import count_ideal, count_least, count_wavefronts
+from tilescope.smem.layout_search import find_layouts
 from tilescope.smem.op import SmemOp
 from tilescope.smem.report import tile_report
-from tilescope.smem.search import find_layouts
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.value import Value
 

@@ -1,6 +1,6 @@
-"""Random pipelines that are right in one order at least: their steps grow along it.
+"""Random pipelines that are correct in at least one order: their steps are drawn along it.
 
-Waits pass when they are drawn, reads find what they name. Most of these pipelines are wrong in another order.
+In that order every wait passes and every read finds the tile it names. Most of these pipelines fail in another order.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ Data: TypeAlias = dict[str, Any]
 Random: TypeAlias = random.Random
 
 
-class _Growing:
-    """Roles that grow step by step along one order, in which every step is right: waits pass, reads find something."""
+class _FeasibleOrder:
+    """One interleaving of the roles, built step by step, in which every step is correct."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -67,18 +67,18 @@ class _Growing:
             self.pending[barrier] = self.barriers[barrier]
 
 
-def grown(random: Random) -> Data:
+def draw_feasible_pipeline(random: Random) -> Data:
     """Two or three roles with a few steps each, right in one order at least."""
-    growing = _Growing(random)
+    order = _FeasibleOrder(random)
     roles: list[Data] = [
         {"name": name, "threads": random.choice((1, 32)), "steps": []} for name in "pqr"[: random.choice((1, 2, 2, 3))]
     ]
     for _ in range(random.randint(4, 14)):
-        step = growing.step()
+        step = order.step()
         if step is not None:
             random.choice(roles)["steps"].append(step)
     return {
-        "barriers": {name: {"count": count} for name, count in growing.barriers.items()},
-        "slots": {name: {"bytes": size} for name, size in growing.slots.items()},
+        "barriers": {name: {"count": count} for name, count in order.barriers.items()},
+        "slots": {name: {"bytes": size} for name, size in order.slots.items()},
         "roles": [role for role in roles if role["steps"]],
     }

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
@@ -18,6 +17,7 @@ from tilescope.tensor_map.limits import PADDED_ROW_ELEMENTS, WIDE_ALIGNMENT_BYTE
 from tilescope.tensor_map.record import (
     FOUR_BIT_TYPE,
     SIX_BIT_TYPE,
+    MapFacts,
     MapOptions,
     MapRecord,
     packed_multiple,
@@ -25,9 +25,6 @@ from tilescope.tensor_map.record import (
 )
 from tilescope.tensor_map.rules.arch_limits import PACKED_ARCHITECTURES
 from tilescope.tensor_map.samples import CUDA_H, PADDED, PTX_COPY, SIX_BITS
-
-if TYPE_CHECKING:
-    from tilescope.tensor_map.any_map import AnyMap
 
 _DOCUMENTS = f"{CUDA_H}; {PTX_COPY}"
 _INTERLEAVED = {"dims": (128, 8, 8), "strides_bytes": (2048, 16384), "box": (128, 1, 8), "interleave": "16B"}
@@ -164,7 +161,7 @@ def _other_packed_swizzles(a: MapRecord) -> Iterator[Violation]:
     )
 
 
-def store_only_reasons(a: MapRecord | AnyMap) -> tuple[str, ...]:
+def store_only_reasons(a: MapFacts) -> tuple[str, ...]:
     """Why a map of 16u6_align16b serves stores alone; empty when it can be loaded through."""
     if a.data_type.name != SIX_BIT_TYPE:
         return ()
@@ -176,7 +173,7 @@ def store_only_reasons(a: MapRecord | AnyMap) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _beyond_loads(a: MapRecord | AnyMap) -> Iterator[str]:
+def _beyond_loads(a: MapFacts) -> Iterator[str]:
     """What a store takes on sm_103, and a load does not."""
     if a.swizzle.name == "64B":
         yield "swizzle 64B"

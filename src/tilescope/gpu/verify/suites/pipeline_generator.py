@@ -1,7 +1,7 @@
 """Random pipelines, as plain data: the shapes of real kernels, small, and half of them with something changed.
 
 shape   ──▶  ring, chain, ping-pong, a handover by bar.sync, cp.async, stores, clusters with multicast or remote
-             arrivals, or steps grown along one order
+             arrivals, or steps drawn along one order (feasible_pipeline.py)
 change  ──▶  a count, bytes, a parity, a flag, a slot, a mask; a step left out, doubled, or moved
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from tilescope.arithmetic import ceil_div
+from tilescope.gpu.verify.suites.feasible_pipeline import draw_feasible_pipeline
 from tilescope.gpu.verify.suites.pipeline_changes import change
-from tilescope.gpu.verify.suites.pipeline_growing import grown
 from tilescope.pipeline.operations import Written
 from tilescope.sync.thread_limits import WARP_THREADS
 
@@ -58,7 +58,7 @@ class Group(NamedTuple):
         return [{"sync": bar, "threads": WARP_THREADS * self.warps}] if self.syncs and self.warps > 1 else []
 
 
-def drawn_pipeline(random: Random) -> Data:
+def draw_pipeline(random: Random) -> Data:
     """A pipeline of any shape; the grammar may refuse what was changed in it."""
     data = random.choice(_SHAPES)(random)
     if random.random() < _CHANGED:
@@ -99,7 +99,7 @@ def _filling(random: Random, slots: dict[str, int], full: str, place: str) -> li
             return [*expected, *copies, {"arrive": full}]
 
 
-def _drawn_slots(random: Random) -> dict[str, int]:
+def _draw_slots(random: Random) -> dict[str, int]:
     return {name: random.choice(_SLOT_BYTES) for name in ("a", "b")[: random.choice((1, 1, 2))]}
 
 
@@ -108,7 +108,7 @@ def _ring(random: Random) -> Data:
     s = random.choice((1, 2, 2, 3, 4))
     count = random.randint(2, 10)
     consumers = random.choice((1, 1, 2, 3))
-    slots = _drawn_slots(random)
+    slots = _draw_slots(random)
     group = Group.drawn(random)
     # a consumer must see every phase of a stage that it waits for, so a stage belongs to one of those that take turns
     takes_turns = s % consumers == 0 and random.random() < 0.5
@@ -445,7 +445,7 @@ _SHAPES: tuple[Callable[[Random], Data], ...] = (
     _multicast,
     _multicast,
     _token,
-    grown,
-    grown,
-    grown,
+    draw_feasible_pipeline,
+    draw_feasible_pipeline,
+    draw_feasible_pipeline,
 )

@@ -15,8 +15,8 @@ LAYOUT_DIFFERENCE = rule(
     limit="two layouts of one tile and one width",
     fix="Use a second tile of {shape: x } elements of {element_bits} bits.",
     source="the command line",
-    passing='ts.layout.comparison.require_one_tile(ts.Layout((8, 64), 16), ts.Layout((8, 64), 16, swizzle="128B"))',
-    failing="ts.layout.comparison.require_one_tile(ts.Layout((8, 64), 16), ts.Layout((8, 64), 8))",
+    passing='ts.layout.layout_comparison.require_one_tile(ts.Layout((8, 64), 16), ts.Layout((8, 64), 16, swizzle="128B"))',
+    failing="ts.layout.layout_comparison.require_one_tile(ts.Layout((8, 64), 16), ts.Layout((8, 64), 8))",
 )
 
 

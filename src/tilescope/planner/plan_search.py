@@ -21,7 +21,7 @@ from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
 from tilescope.errors import PlanError, TensorMapError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
 from tilescope.mma.canonical import canonical_layout
-from tilescope.planner import reasons
+from tilescope.planner import plan_reasons
 from tilescope.planner.boxes import Boxes, fold, map_arguments, misplaced, split, unfoldable
 from tilescope.planner.consumers import (
     UNCOUNTED,
@@ -106,7 +106,7 @@ class PlanReport(Value):
 
     def why(self, candidate: Plan) -> str:
         """Why this candidate does not come first: a sentence about the first term in which it differs."""
-        return reasons.behind(candidate, self.best).sentence
+        return plan_reasons.behind(candidate, self.best).sentence
 
 
 def plan(
@@ -177,7 +177,7 @@ def candidates(problem: Problem) -> Candidates:
     tried = list(_candidates(problem))
     kept = [candidate for candidate in tried if isinstance(candidate, Plan)]
     refused = [candidate for candidate in tried if isinstance(candidate, Refused)]
-    return Candidates(reasons.ranked(kept), refused)
+    return Candidates(plan_reasons.ranked(kept), refused)
 
 
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
@@ -414,4 +414,4 @@ def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapp
             gmem_cycles=rates.gmem_cycles,
         )
         weighed.append(replace(plan, costs=costs))
-    return reasons.ranked(weighed)
+    return plan_reasons.ranked(weighed)

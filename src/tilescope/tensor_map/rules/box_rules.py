@@ -19,7 +19,7 @@ from tilescope.tensor_map.limits import (
     WIDE_128_PIXELS,
 )
 from tilescope.tensor_map.record import ColumnRecord, MapOptions, MapRecord, TiledRecord, WideRecord
-from tilescope.tensor_map.rules.tensor import entries_outside
+from tilescope.tensor_map.rules.tensor_rules import entries_outside
 from tilescope.tensor_map.samples import BYTES, CUDA_H, H200, MATRIX, SLICES
 
 BOX_RANGE = rule(

@@ -1,4 +1,4 @@
-"""A program here and on the card: the same text, the same bytes at the start, and what is compared at the end.
+"""Runs a program in the emulator and on the card, from the same text and input bytes, and compares the results.
 
 results    the kept registers, one after the other, a number for every thread
 scratch    scratch memory
@@ -42,7 +42,7 @@ def start(program: Program) -> Start:
     inputs = np.zeros(max(program.input_bytes, 16), np.uint8)
     registers = [one.register for one in program.inputs]
     for one, place in zip(program.inputs, program.places(registers), strict=True):
-        seed = _mixed(program.seed, one.register)
+        seed = _mix_seed(program.seed, one.register)
         own = numbers(one.kind, program.threads, seed).view(np.uint8)
         inputs[place : place + own.size] = own
     scratch = splitmix_bytes(program.seed % (1 << _SEED_BITS) + 1, program.scratch_bytes).copy()
@@ -53,7 +53,7 @@ def start(program: Program) -> Start:
     return Start(inputs, np.full(max(program.result_bytes, 16), 0xEE, np.uint8), scratch, tensors)
 
 
-def _mixed(seed: int, register: Register) -> int:
+def _mix_seed(seed: int, register: Register) -> int:
     return (seed * 1_000_003 + 131 * register.number + register.bits) % (1 << _SEED_BITS)
 
 
@@ -134,7 +134,7 @@ def run_on(device: Device, programs: Sequence[Program]) -> Iterator[list[npt.NDA
     for program, name in zip(programs, names, strict=True):
         before = start(program)
         tensors = {number: device.upload(contents) for number, contents in before.tensors.items()}
-        maps = [device.encoded(program.tensors[number].tensor_map, address) for number, address in tensors.items()]
+        maps = [device.encode_map(program.tensors[number].tensor_map, address) for number, address in tensors.items()]
         scratch = device.upload(before.scratch)
         results = device.upload(before.results)
         device.launch(f"{module}:{name}", before.inputs, results, scratch, *maps, blocks=1, threads=program.threads)

@@ -1,4 +1,4 @@
-"""A seed → a program: how many steps of which kind."""
+"""Generates the random program of a seed: how many steps of which kind."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from tilescope.errors import RuleError
 from tilescope.gpu.verify.programs import copy_steps, product_steps, scalar_steps, shared_steps, warp_steps, wmma_steps
-from tilescope.gpu.verify.programs.grower import Grower, NoRoomError
+from tilescope.gpu.verify.programs.program_builder import NoRoomError, ProgramBuilder
 from tilescope.gpu.verify.programs.random_program import Program
 
-Draw = Callable[[Grower], None]
+Draw = Callable[[ProgramBuilder], None]
 
 # (kind of the numbers, type of the register) of every register that threads load at the start
 _INPUTS = (
@@ -68,17 +68,17 @@ _THREADS = (32, 64, 128, 128)
 
 
 @lru_cache(maxsize=1024)
-def grown(seed: int) -> Program:
+def generate_program(seed: int) -> Program:
     """The program of a seed.
 
-    >>> program = grown(1)
-    >>> program == grown(1), program.threads, len(program.steps)
+    >>> program = generate_program(1)
+    >>> program == generate_program(1), program.threads, len(program.steps)
     (True, 128, 40)
     """
     choice = random.Random(f"shape {seed}")  # noqa: S311  programs, not secrets
-    grower = Grower(seed, choice.choice(_THREADS))
+    builder = ProgramBuilder(seed, choice.choice(_THREADS))
     for kind, type_name in _INPUTS:
-        grower.input(kind, type_name)
+        builder.input(kind, type_name)
     draws: list[Draw] = []
     for family in _FAMILIES:
         count = choice.randint(0, _STEPS_AT_MOST[family])
@@ -86,7 +86,7 @@ def grown(seed: int) -> Program:
     choice.shuffle(draws)
     for draw in draws or [scalar_steps.alone]:
         try:
-            draw(grower)
+            draw(builder)
         except (NoRoomError, RuleError):  # a RuleError: a copy that the card would refuse
             continue
-    return grower.program()
+    return builder.program()

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from tilescope.errors import RuleError
 from tilescope.layout import ATOM_ORDERS, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.mma.written_tile import NOT_WRITTEN, Addresses, WrittenTile
 from tilescope.reading import one_of
 from tilescope.rule import ARGUMENT_RANGE

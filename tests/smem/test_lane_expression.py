@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
-from tilescope.smem.expression import LANE_NAMES, lane_values
+from tilescope.smem.lane_expression import LANE_NAMES, lane_values
 
 
 @pytest.mark.parametrize(

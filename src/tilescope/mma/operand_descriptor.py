@@ -29,7 +29,7 @@ from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import READS_NO_SUCH_LAYOUT, READS_OTHER_WIDTHS, CanonicalLayout, mode_of, readable_bits
 from tilescope.mma.descriptor_form import TCGEN05_FORM, WGMMA_FORM, DescriptorForm
-from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.reading import flag, integer, plain_int
 from tilescope.rule import Basis, rule
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName

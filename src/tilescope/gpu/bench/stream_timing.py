@@ -134,7 +134,7 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
     ]
     return device.seconds(
         f"streams:stream_{case['direction']}s",
-        np.frombuffer(device.encoded(tensor_map, matrix), np.uint8),
+        np.frombuffer(device.encode_map(tensor_map, matrix), np.uint8),
         np.array(table, np.int32),
         np.array(case["boxes"], np.int32),
         blocks=blocks,
