@@ -28,7 +28,7 @@ def record(watch, tmp_path):
 
 
 def numbers(archive, name):
-    return archive.array(name).view(np.float32).tolist()
+    return archive.read_array(name).view(np.float32).tolist()
 
 
 def test_a_launch_is_recorded_with_its_memory_before_and_after(record, sanitizer):
@@ -62,7 +62,7 @@ def test_the_recording_runs_here_and_its_bytes_are_compared_with_the_cards(recor
 
 def test_memory_behind_a_pointer_in_memory_is_recorded_too(record):
     _, archive = record("launch-through", kernel="through")
-    assert [len(archive.array(one.file)) for one in archive.launch.memory] == [16, 160]
+    assert [len(archive.read_array(one.file)) for one in archive.launch.memory] == [16, 160]
 
 
 def test_the_cluster_and_shared_memory_of_a_launch_are_recorded(record):
