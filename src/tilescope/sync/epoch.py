@@ -24,7 +24,7 @@ Epochs = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 COLUMN_END = 1 << 17
 PC_END = 1 << 17
 EPOCH_END = 1 << 27
-UNDER_WAY = EPOCH_END - 1  # the epoch of what nobody can know to be finished yet
+PENDING = EPOCH_END - 1  # the epoch of what nobody can know to be finished yet
 
 _PC_SHIFT = 17
 _STRONG_SHIFT = 34
@@ -47,10 +47,10 @@ def stamp_base(pc: int, *, is_strong: bool = False, is_asynchronous: bool = Fals
     return pc << _PC_SHIFT | int(is_strong) << _STRONG_SHIFT | int(is_asynchronous) << _ASYNCHRONOUS_SHIFT
 
 
-def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
+def pack_stamps(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
     """Stamps of several columns.
 
-    >>> taken_apart(int(stamped(stamp_base(7), np.array([3]), np.array([12]))[0]))
+    >>> unpack_stamp(int(pack_stamps(stamp_base(7), np.array([3]), np.array([12]))[0]))
     Stamp(column=3, epoch=12, pc=7, is_strong=False)
     """
     high = np.asarray(epochs, np.int64) << _EPOCH_SHIFT
@@ -60,7 +60,7 @@ def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
 def settled_end(epoch: int) -> int:
     """What the stamps of all threads up to an epoch are smaller than, and those of asynchronous work are not.
 
-    >>> stamps = stamped(stamp_base(7), np.array([3, 3]), np.array([12, 13]))
+    >>> stamps = pack_stamps(stamp_base(7), np.array([3, 3]), np.array([12, 13]))
     >>> (stamps < settled_end(12)).tolist()
     [True, False]
     """
@@ -102,7 +102,7 @@ def is_asynchronous(stamp: int) -> bool:
     return bool(stamp >> _ASYNCHRONOUS_SHIFT)
 
 
-def taken_apart(stamp: int) -> Stamp:
+def unpack_stamp(stamp: int) -> Stamp:
     """The parts of one stamp."""
     return Stamp(
         stamp & (COLUMN_END - 1),

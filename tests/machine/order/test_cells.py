@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilescope.sync.epoch import Stamp, columns_of, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import Stamp, columns_of, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads
 
 CELLS = np.array([2, 3])
@@ -24,17 +24,17 @@ class Knows:
 
 def read_by(columns, *, cells, pc):
     """One instruction by which lanes of one warp read a cell each."""
-    stamps = stamped(stamp_base(pc), np.array(columns), 1)
+    stamps = pack_stamps(stamp_base(pc), np.array(columns), 1)
     return ThreadReads(LaneCells(np.array(cells), 1), np.zeros(len(cells), np.intp), stamps, int(stamps.max()))
 
 
 def stamps_of(met):
-    return [taken_apart(int(stamp)) for stamp in met.stamps]
+    return [unpack_stamp(int(stamp)) for stamp in met.stamps]
 
 
 def table_with_a_write_by(column):
     table = CellTable(8, warps=1, units=1)
-    table.write(CELLS, stamped(stamp_base(10), column, 1))
+    table.write(CELLS, pack_stamps(stamp_base(10), column, 1))
     return table
 
 
@@ -46,7 +46,7 @@ def test_a_write_is_met_by_those_who_do_not_know_it():
 
 def test_two_strong_accesses_may_meet():
     table = CellTable(8, warps=1, units=1)
-    table.write(CELLS, stamped(stamp_base(10, is_strong=True), 5, 1))
+    table.write(CELLS, pack_stamps(stamp_base(10, is_strong=True), 5, 1))
     assert table.unknown_writes(CELLS, Knows(), strong=True) is None
     assert table.unknown_writes(CELLS, Knows(), strong=False) is not None
 
@@ -61,9 +61,9 @@ def test_the_first_and_the_last_reader_of_a_cell_are_kept():
 def test_a_write_ends_the_reads_before_it():
     table = table_with_a_write_by(5)
     table.read_by_threads(read_by([0, 1], cells=CELLS, pc=11))
-    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12, is_asynchronous=True), 40, 1)))
+    table.read_by_unit(CELLS, 0, int(pack_stamps(stamp_base(12, is_asynchronous=True), 40, 1)))
     assert len(list(table.unknown_reads(CELLS, Knows()))) == 2
-    table.write(CELLS, stamped(stamp_base(13), 6, 1))
+    table.write(CELLS, pack_stamps(stamp_base(13), 6, 1))
     assert list(table.unknown_reads(CELLS, Knows())) == []
     table.read_by_threads(read_by([7], cells=[2], pc=14))
     (met,) = table.unknown_reads(CELLS, Knows())
@@ -73,9 +73,9 @@ def test_a_write_ends_the_reads_before_it():
 def test_only_cells_that_still_hold_a_copy_are_stamped_anew():
     table = table_with_a_write_by(5)
     before = int(table.writes[2])
-    table.write(np.array([3]), stamped(stamp_base(20), 6, 1))
-    table.restamp(slice(2, 4), before, int(stamped(stamp_base(10), 5, 9)))
-    assert [taken_apart(int(stamp)).epoch for stamp in table.writes[2:4]] == [9, 1]
+    table.write(np.array([3]), pack_stamps(stamp_base(20), 6, 1))
+    table.restamp(slice(2, 4), before, int(pack_stamps(stamp_base(10), 5, 9)))
+    assert [unpack_stamp(int(stamp)).epoch for stamp in table.writes[2:4]] == [9, 1]
 
 
 def test_cells_that_nobody_wrote():

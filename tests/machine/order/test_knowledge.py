@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.sync.lane_clocks import EXECUTED, FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
+from tilescope.sync.lane_clocks import ASYNC_GLOBAL, ASYNC_SHARED, EXECUTED, HAPPENS_BEFORE, LaneClocks
 
 LANES = 8
 EVERYONE = np.arange(LANES)
@@ -62,11 +62,11 @@ steps = st.lists(
 
 @given(steps)
 def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
-    knowledge = Knowledge(1, LANES, 0)
+    knowledge = LaneClocks(1, LANES, 0)
     plain = PlainClocks()
     for step, lanes, others in taken:
         if step == "fence":
-            knowledge.fence(np.array(lanes), [FENCED_SHARED])
+            knowledge.fence(np.array(lanes), [ASYNC_SHARED])
             for lane in lanes:
                 plain.fence(lane)
             plain.advance(lanes)
@@ -88,21 +88,21 @@ def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
     for lane in range(LANES):
         others = [other for other in range(LANES) if other != lane]
         view = knowledge.view(lane)
-        assert view[KNOWN, others].tolist() == [plain.known[lane][other] for other in others]
+        assert view[HAPPENS_BEFORE, others].tolist() == [plain.known[lane][other] for other in others]
         assert view[EXECUTED, others].tolist() == [plain.executed[lane][other] for other in others]
-        assert view[FENCED_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
-        assert view[FENCED_GLOBAL, others].tolist() == [0] * (LANES - 1)
-        assert view[FENCED_SHARED, lane] == plain.fenced[lane][lane]
+        assert view[ASYNC_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
+        assert view[ASYNC_GLOBAL, others].tolist() == [0] * (LANES - 1)
+        assert view[ASYNC_SHARED, lane] == plain.fenced[lane][lane]
 
 
 def test_a_thread_knows_what_it_did_itself_and_not_what_its_neighbour_did():
-    knowledge = Knowledge(1, LANES, 0)
+    knowledge = LaneClocks(1, LANES, 0)
     columns = np.array([3, 3])
     assert knowledge.is_known(np.array([3, 4]), columns, np.array([1, 1])).tolist() == [True, False]
 
 
 def test_what_is_done_behind_a_release_is_not_handed_on():
-    knowledge = Knowledge(1, LANES, 0)
+    knowledge = LaneClocks(1, LANES, 0)
     clock = knowledge.release(np.array([0]))
     knowledge.acquire(np.array([5]), clock)
     epochs = np.array([1, 2])  # before the release, and behind it
@@ -111,7 +111,7 @@ def test_what_is_done_behind_a_release_is_not_handed_on():
 
 @pytest.mark.parametrize("barriers", [1, 40, 100])
 def test_there_is_a_column_for_every_barrier(barriers):
-    knowledge = Knowledge(1, LANES, 2)
+    knowledge = LaneClocks(1, LANES, 2)
     columns = [knowledge.new_column() for _ in range(barriers)]
     assert len(set(columns)) == barriers
     knowledge.learn(np.array([1]), columns[-1], 7)
@@ -119,8 +119,8 @@ def test_there_is_a_column_for_every_barrier(barriers):
 
 
 def test_another_cluster_is_heard_of_and_passed_on():
-    here, there, third = (Knowledge(number, LANES, 0) for number in (1, 2, 3))
+    here, there, third = (LaneClocks(number, LANES, 0) for number in (1, 2, 3))
     there.acquire(np.array([0]), here.release(np.array([4])))
     third.acquire(np.array([1]), there.release(np.array([0])))
-    assert third.others[third.row_of_lane[1]][1][KNOWN, 4] == 1
+    assert third.others[third.row_of_lane[1]][1][HAPPENS_BEFORE, 4] == 1
     assert third.others[third.row_of_lane[2]] == {}

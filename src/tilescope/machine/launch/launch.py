@@ -27,7 +27,7 @@ from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
-from tilescope.sync.detector.context import LaunchOrder
+from tilescope.sync.detector.context import LaunchDetector
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
 WAITED_CYCLES = 100_000_000  # added to the clock when every thread waits; not a measure of time
@@ -78,7 +78,7 @@ class Launch:
     phases: list[PhaseRecord] = field(default_factory=list)
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
-    detector: LaunchOrder | None = None  # None: no findings are wanted
+    detector: LaunchDetector | None = None  # None: no findings are wanted
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False

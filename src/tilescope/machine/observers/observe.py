@@ -8,8 +8,8 @@ from tilescope.machine.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.program import Program
-from tilescope.sync.detector.context import LaunchOrder, ProgramFacts
-from tilescope.sync.detector.detector import Order
+from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
+from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
 
 _TENSOR_OPERATIONS: dict[str, How] = {
@@ -23,7 +23,7 @@ _TENSOR_OPERATIONS: dict[str, How] = {
 }
 
 
-def launch_detector(program: Program, memory: GlobalMemory) -> LaunchOrder:
+def launch_detector(program: Program, memory: GlobalMemory) -> LaunchDetector:
     """What the detectors of all clusters of a launch share."""
     operations: dict[int, How] = {}
     for pc, instruction in enumerate(program.instructions):
@@ -38,7 +38,7 @@ def launch_detector(program: Program, memory: GlobalMemory) -> LaunchOrder:
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
     )
-    return LaunchOrder(facts, memory)
+    return LaunchDetector(facts, memory)
 
 
 def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
@@ -52,11 +52,11 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     if launch.costs is not None:
         bus.subscribe(launch.costs.handlers(cluster.shape, cluster.program))
     if launch.detector is not None:
-        detector = Order(cluster.shape, launch.detector)
+        detector = ClusterDetector(cluster.shape, launch.detector)
         bus.answer_by(detector)
         bus.subscribe(detector.handlers())
         if watch is not None:
-            bus.subscribe(watch.handlers(cluster, detector.witness))
+            bus.subscribe(watch.handlers(cluster, detector.context))
         cluster.accesses = launch.detector.program.accesses
     elif bus.is_heard:
         cluster.accesses = decode_accesses(cluster.program)

@@ -151,7 +151,7 @@ def order_findings(launch: Launch) -> tuple[Violation, ...]:
         return ()
     alike: dict[tuple[object, ...], list[Conflict]] = {}
     for conflict in launch.detector.conflicts.found.values():
-        if conflict.mistake == "early load" and conflict.now.pc in launch.detector.polling_pcs:
+        if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
             continue
         alike.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*alike.values()]

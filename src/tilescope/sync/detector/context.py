@@ -12,13 +12,21 @@ from tilescope.arithmetic import ceil_div
 from tilescope.sync.access import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
-from tilescope.sync.detector.releases import Flags
-from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
+from tilescope.sync.detector.releases import SyncWords
+from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
-from tilescope.sync.lane_clocks import BULK_READ, BULK_WRITE, CP_ASYNC, EXECUTED, KNOWN, Clock, Knowledge
+from tilescope.sync.lane_clocks import (
+    BULK_READ,
+    BULK_WRITE,
+    CP_ASYNC,
+    EXECUTED,
+    HAPPENS_BEFORE,
+    LaneClocks,
+    VectorClock,
+)
 from tilescope.sync.shadow.accessor import Unit
 from tilescope.sync.shadow.global_cells import GlobalCells, Regions
-from tilescope.sync.shadow.shadow_cells import CellTable, Met
+from tilescope.sync.shadow.shadow_cells import CellTable, Unordered
 
 
 class PublishedColumns(NamedTuple):
@@ -61,7 +69,7 @@ class ProgramFacts(NamedTuple):
     global_cell_bytes: int
 
 
-class LaunchOrder:
+class LaunchDetector:
     """What all clusters of a launch share."""
 
     def __init__(self, program: ProgramFacts, regions: Regions) -> None:
@@ -71,7 +79,7 @@ class LaunchOrder:
         self.memory = GlobalCells(regions, program.global_cell_bytes)
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
-        self.flags = Flags("global")
+        self.flags = SyncWords("global")
         self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
@@ -79,10 +87,10 @@ class LaunchOrder:
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
-class Witness:
+class DetectorContext:
     """The clocks and cells of one cluster."""
 
-    def __init__(self, cluster: ClusterShape, launch: LaunchOrder) -> None:
+    def __init__(self, cluster: ClusterShape, launch: LaunchDetector) -> None:
         launch.clusters += 1
         launch.first_blocks.append(cluster.first_block)
         self.cluster = cluster
@@ -91,7 +99,7 @@ class Witness:
         self.number = launch.clusters
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
-        self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups)
         self.has_cp_async = False  # whether any thread has issued one
         self.ended_blocks: set[int] = set()  # by rank
         self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
@@ -119,16 +127,16 @@ class Witness:
         """The slot of `shared` in which reads by tcgen05 are kept."""
         return self.warpgroups + 1
 
-    def published_tensor_work(self, lanes: LaneNumbers) -> Clock | None:
+    def published_tensor_work(self, lanes: LaneNumbers) -> VectorClock | None:
         """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
         if not self.tensor_columns:
             return None
-        knowledge = self.knowledge
-        clock = knowledge.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        clocks = self.clocks
+        clock = clocks.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
         for column, published in self.tensor_columns.items():
-            finished = int(knowledge.known_to(lanes, published.fenced).max())
-            clock.vectors[KNOWN, [column, published.fenced]] = finished
-            clock.vectors[KNOWN, published.issued] = int(knowledge.known_to(lanes, published.issued).max())
+            finished = int(clocks.time_known_to(lanes, published.fenced).max())
+            clock.vectors[HAPPENS_BEFORE, [column, published.fenced]] = finished
+            clock.vectors[HAPPENS_BEFORE, published.issued] = int(clocks.time_known_to(lanes, published.issued).max())
         return clock
 
     @property
@@ -147,12 +155,12 @@ class Witness:
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""
-        kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        kind, lane = divmod(stamp.column, self.clocks.lane_count)
         if stamp.column in self.tensor_columns:
             return self.tensor_side(stamp.pc, None)
-        if stamp.column >= self.knowledge.first_barrier:
+        if stamp.column >= self.clocks.first_barrier:
             return Side(stamp.pc, "copy", None)
-        if stamp.column >= self.knowledge.first_warpgroup:
+        if stamp.column >= self.clocks.first_warpgroup:
             return Side(stamp.pc, "wgmma", None)
         if kind == CP_ASYNC:
             return Side(stamp.pc, "cp.async", lane)
@@ -166,38 +174,42 @@ class Witness:
         """Who used tensor memory: what the instruction does is in its name."""
         return Side(pc, self.launch.program.tensor_operations[pc], lane)
 
-    def foreign(self, met: Met, index: int) -> dict[str, int]:
-        """The cluster that was met, where it is another one."""
-        if met.clusters is None or int(met.clusters[index]) == self.number:
+    def foreign(self, unordered: Unordered, index: int) -> dict[str, int]:
+        """The cluster that was unordered, where it is another one."""
+        if unordered.clusters is None or int(unordered.clusters[index]) == self.number:
             return {}
-        return {"cluster": int(met.clusters[index])}
+        return {"cluster": int(unordered.clusters[index])}
 
-    def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
-        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy.
+    def report_unit(
+        self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]
+    ) -> None:
+        """Writes that a copy or a product unordered: never finished for its issuer, or not visible to the async proxy.
 
         Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
         """
-        for index in self._farthest_of_each(met.stamps, now):
-            stamp = taken_apart(int(met.stamps[index]))
+        for index in self._farthest_of_each(unordered.stamps, now):
+            stamp = unpack_stamp(int(unordered.stamps[index]))
             before = self.side(stamp, was_write=True)
-            mistake = mistake_of(before.how, now.how, was_write=True)
-            facts = self.foreign(met, index)
+            mistake = classify_conflict(before.how, now.how, was_write=True)
+            facts = self.foreign(unordered, index)
             if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
                 facts["relaxed"] = 1
-            if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
+            if before.how in ("write", "atomic") and unit.happens_after(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
-            self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
+            self.report(
+                mistake, before, now, space, self.address_of(cells, int(unordered.places[index]), space), **facts
+            )
 
     def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
         """One stamp of every instruction: of a thread of another warp than the issuer's, where there is one."""
         columns = columns_of(stamps)
         own_warp = -1 if now.lane is None else now.lane // WARP_LANES
-        is_far = (columns < self.knowledge.lane_count) & (columns // WARP_LANES != own_warp)
+        is_far = (columns < self.clocks.lane_count) & (columns // WARP_LANES != own_warp)
         far_first = np.argsort(~is_far, kind="stable")
         indices: list[int] = far_first[first_of_each(pcs_of(stamps[far_first]))].tolist()
         return indices
 
-    def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
+    def report_unwritten(self, cells: Cells, now: Side) -> None:
         """Bytes of shared memory that a copy or a product reads, and nobody has written.
 
         Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
@@ -206,14 +218,14 @@ class Witness:
         if not flags.any():
             return
         mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
-        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        self.report(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
         cell = (cells.start or 0) + place if isinstance(cells, slice) else int(cells[place])
         return cell * (self.cell_bytes if space == "shared" else self.launch.memory.cell_bytes)
 
-    def tell(
+    def report(
         self, mistake: Mistake, before: Side | None, now: Side, space: Space, address: int | None, **facts: int
     ) -> None:
         """Keep a conflict."""
@@ -224,11 +236,11 @@ class Witness:
         conflict.copies_made = self.launch.copies_issued
         if space == "shared" and address is not None:
             stamp = int(self.shared.writes[address // self.cell_bytes])
-            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+            conflict.writer_pc = unpack_stamp(stamp).pc if stamp else None
         self.launch.conflicts.add(conflict)
 
 
-def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
+def classify_conflict(before: How, now: How, *, was_write: bool) -> Mistake:
     """What two accesses that nothing orders amount to."""
     if before == "copy" and was_write:
         return "copy wait"

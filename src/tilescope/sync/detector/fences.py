@@ -9,27 +9,27 @@ from tilescope.sync.access import AccessSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import Witness
-from tilescope.sync.detector.releases import Flags, Left
-from tilescope.sync.detector.stale_reads import EarlyLoads
-from tilescope.sync.lane_clocks import Clock, joined
+from tilescope.sync.detector.context import DetectorContext
+from tilescope.sync.detector.releases import Release, SyncWords
+from tilescope.sync.detector.stale_reads import StaleReads
+from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.scope import GPU
 
 
 class Fences:
     """What the threads of one cluster hand on and learn by words in memory."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
-        lanes = witness.cluster.lane_count
-        self.shared_flags = Flags("shared")
+    def __init__(self, context: DetectorContext) -> None:
+        self._context = context
+        lanes = context.cluster.lane_count
+        self.shared_flags = SyncWords("shared")
         # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
         self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
-        self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
-        self.early = EarlyLoads(witness)
+        self._seen: dict[int, list[Release]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
+        self.stale = StaleReads(context)
 
-    def poll(
-        self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
+    def synchronize_by_load(
+        self, flags: SyncWords, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
     ) -> StaleValues:
         """Strong loads of words: what is learnt from them, and which lanes are early and get the value before."""
         older: StaleValues = {}
@@ -37,7 +37,7 @@ class Fences:
             return older
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
             lefts = flags.at(address)
-            unseen = self.early.come(flags, lane, address, size_bytes)
+            unseen = self.stale.come(flags, lane, address, size_bytes)
             if unseen is not None and unseen.value is not None:
                 older[place] = unseen.value
                 lefts = list(unseen.left.values())
@@ -45,13 +45,15 @@ class Fences:
                 self._see(lane, left, meaning)
         return older
 
-    def pass_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def synchronize_by_store(
+        self, flags: SyncWords, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses
+    ) -> None:
         """Strong stores and atomics: what is learnt from words, and what is left there."""
         if meaning.kind == "atomic":
-            self.early.change(flags, lanes, addresses)
-        self.early.write(flags, lanes, addresses)
+            self.stale.change(flags, lanes, addresses)
+        self.stale.write(flags, lanes, addresses)
         if meaning.kind != "atomic":
-            self._hand_on(flags, meaning, lanes, addresses)
+            self._release(flags, meaning, lanes, addresses)
             return
         is_handing_on = meaning.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
@@ -59,13 +61,13 @@ class Fences:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
                     for left in flags.at(address):
                         self._see(lane, left, meaning)
-            self._hand_on(flags, meaning, lanes[turn], addresses[turn])
+            self._release(flags, meaning, lanes[turn], addresses[turn])
 
-    def _hand_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def _release(self, flags: SyncWords, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Leave at words what a release hands on; without one, what the last fence of each lane covers."""
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.scope)
-            self._witness.knowledge.advance(lanes)
+            self._context.clocks.advance(lanes)
             return
         for reach in range(meaning.scope, -1, -1):
             is_fenced = self.epochs[reach, lanes] > 0
@@ -73,95 +75,95 @@ class Fences:
                 fenced = lanes[is_fenced]
                 self._leave(flags, fenced, addresses[is_fenced], self.epochs[reach], reach)
 
-    def _see(self, lane: int, left: Left, meaning: AccessSemantics) -> None:
-        rank = int(self._witness.cluster.block_of_lane[lane])
-        if not left.is_seen_by(self._witness.number, rank, meaning.scope):
+    def _see(self, lane: int, left: Release, meaning: AccessSemantics) -> None:
+        rank = int(self._context.cluster.block_of_lane[lane])
+        if not left.reaches(self._context.number, rank, meaning.scope):
             return
         if meaning.acquires:
-            self._witness.knowledge.acquire(np.array([lane]), left.clock)
+            self._context.clocks.acquire(np.array([lane]), left.clock)
             return
         if (
             meaning.kind == "atomic"
         ):  # it has counted others: what they did before is over, as the guide's last block relies on
-            self._witness.knowledge.acquire(np.array([lane]), left.clock.executed_part())
-        self._keep_seen(lane, left)
+            self._context.clocks.acquire(np.array([lane]), left.clock.only_executed())
+        self._observe(lane, left)
 
-    def _keep_seen(self, lane: int, left: Left) -> None:
+    def _observe(self, lane: int, left: Release) -> None:
         seen = self._seen.setdefault(lane, [])
         if not any(held is left for held in seen):
             seen.append(left)
 
-    def seen_by(self, lanes: LaneNumbers) -> list[Left]:
+    def observed_by(self, lanes: LaneNumbers) -> list[Release]:
         """What relaxed loads of some lanes saw, and no fence has made known yet."""
         if not self._seen:
             return []
         seen = {id(left): left for lane in lanes.tolist() for left in self._seen.get(lane, ())}
         return list(seen.values())
 
-    def share_seen(self, lanes: LaneNumbers, seen: list[Left]) -> None:
-        """Lanes met others that saw something at a barrier: a fence of their own after it makes that known to them too.
+    def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
+        """Lanes unordered others that saw something at a barrier: a fence of their own after it makes that known to them too.
 
         So the last block of a reduction reads what other blocks wrote: one thread counts, all fence after bar.sync.
         """
         if not seen:
             return
-        merged: dict[tuple[int, int, int], Left] = {}
+        merged: dict[tuple[int, int, int], Release] = {}
         for left in seen:
             key = (left.clock.cluster, left.rank, left.reach)
             held = merged.get(key)
-            merged[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
+            merged[key] = left if held is None else left._replace(clock=join_clocks(held.clock, left.clock))
         for lane in lanes.tolist():
             self._seen[lane] = list(merged.values())
 
-    def covered(self, lanes: LaneNumbers, reach: int) -> Clock | None:
+    def covered(self, lanes: LaneNumbers, reach: int) -> VectorClock | None:
         """What a relaxed arrival of some lanes hands on: all that their last fence, of that reach, covers."""
         epochs = self.epochs[reach]
         fenced = lanes[epochs[lanes] > 0]
         if not len(fenced):
             return None
-        return self._witness.knowledge.clock(fenced, epochs[fenced])
+        return self._context.clocks.clock(fenced, epochs[fenced])
 
     def _leave(
         self,
-        flags: Flags,
+        flags: SyncWords,
         lanes: LaneNumbers,
         addresses: Addresses,
         epochs: npt.NDArray[np.int32] | None,
         reach: int,
     ) -> None:
         """Leave at each word what its lanes know; of themselves only what they did up to some epochs."""
-        ranks = self._witness.cluster.block_of_lane[lanes]
+        ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
             own = lanes[(addresses == address) & (ranks == rank)]
-            clock = self._witness.knowledge.clock(own, None if epochs is None else epochs[own])
-            flags.leave(address, Left(clock, reach, rank))
+            clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
+            flags.leave(address, Release(clock, reach, rank))
 
-    def keep(self, lane: int, clock: Clock) -> None:
+    def keep(self, lane: int, clock: VectorClock) -> None:
         """A relaxed wait saw the end of a phase: what it hands on is learnt at the next fence."""
-        rank = int(self._witness.cluster.block_of_lane[lane])
-        self._keep_seen(lane, Left(clock, GPU, rank))
+        rank = int(self._context.cluster.block_of_lane[lane])
+        self._observe(lane, Release(clock, GPU, rank))
 
     def fence(self, lanes: LaneNumbers, reach: int) -> None:
         """fence.acq_rel, fence.sc, membar."""
-        knowledge = self._witness.knowledge
+        clocks = self._context.clocks
         if self._seen:
-            self._learn_seen(lanes, reach)
+            self._acquire_observed(lanes, reach)
         for nearer in range(reach + 1):
-            self.epochs[nearer, lanes] = knowledge.own[lanes]
-        knowledge.advance(lanes)
+            self.epochs[nearer, lanes] = clocks.own[lanes]
+        clocks.advance(lanes)
 
-    def _learn_seen(self, lanes: LaneNumbers, reach: int) -> None:
+    def _acquire_observed(self, lanes: LaneNumbers, reach: int) -> None:
         """What relaxed loads of some lanes saw is learnt, by all at once who saw the same."""
-        ranks = self._witness.cluster.block_of_lane
-        seen: dict[int, Left] = {}
+        ranks = self._context.cluster.block_of_lane
+        seen: dict[int, Release] = {}
         seen_by: dict[int, list[int]] = {}
         for lane in lanes.tolist():
             for left in self._seen.pop(lane, ()):
-                if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
+                if left.reaches(self._context.number, int(ranks[lane]), reach):
                     seen[id(left)] = left
                     seen_by.setdefault(id(left), []).append(lane)
         for key in reversed(seen):  # what was left later says more
-            self._witness.knowledge.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
+            self._context.clocks.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:

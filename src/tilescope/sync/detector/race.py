@@ -46,7 +46,7 @@ Mistake = Literal[
     "map fence",
     "block end",
     "expected bytes",
-    "early load",
+    "stale read",
     "unwritten",
     "unwritten operand",
     "cp.async fence",
@@ -115,7 +115,7 @@ class Conflict:
     address: int | None
     block: BlockIndex  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
-    copies_made: int = 0  # of the launch, when it was met
+    copies_made: int = 0  # of the launch, when it was unordered
     writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None

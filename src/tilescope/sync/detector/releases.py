@@ -13,18 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tilescope.sync.lane_clocks import Clock, joined
+from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.scope import CLUSTER, CTA, GPU
 
 
-class Left(NamedTuple):
+class Release(NamedTuple):
     """What somebody left at a word: how far it may be seen, from which block of its cluster on."""
 
-    clock: Clock
+    clock: VectorClock
     reach: int
     rank: int
 
-    def is_seen_by(self, cluster: int, rank: int, reach: int) -> bool:
+    def reaches(self, cluster: int, rank: int, reach: int) -> bool:
         """Whether a thread sees it whose own scope reaches that far."""
         if self.clock.cluster != cluster:
             needed = GPU
@@ -33,7 +33,7 @@ class Left(NamedTuple):
         return min(self.reach, reach) >= needed
 
 
-_LeftAtWord = dict[tuple[int, int, int], Left]  # by cluster, rank and reach
+_LeftAtWord = dict[tuple[int, int, int], Release]  # by cluster, rank and reach
 
 
 @dataclass(slots=True)
@@ -51,21 +51,21 @@ class Overwritten:
 
 
 @dataclass(slots=True)
-class Flags:
+class SyncWords:
     """All words at which something was left, by address."""
 
     space: Literal["shared", "global"]
     left: dict[int, _LeftAtWord] = field(default_factory=dict)
     before: dict[int, Overwritten] = field(default_factory=dict)
 
-    def leave(self, address: int, left: Left) -> None:
+    def leave(self, address: int, left: Release) -> None:
         """A store or an atomic hands something on."""
         key = (left.clock.cluster, left.rank, left.reach)
         at_word = self.left.setdefault(address, {})
         held = at_word.get(key)
-        at_word[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
+        at_word[key] = left if held is None else left._replace(clock=join_clocks(held.clock, left.clock))
 
-    def at(self, address: int) -> list[Left]:
+    def at(self, address: int) -> list[Release]:
         """What a load from there may learn."""
         at_word = self.left.get(address)
         return [] if at_word is None else list(at_word.values())

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, taken_apart
+from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells
 
 ClusterNumbers = npt.NDArray[np.int32]
@@ -48,18 +48,18 @@ class Accessor(Protocol):
         """It knows all accesses of its cluster whose stamps are smaller."""
 
     @property
-    def speaks_for_all(self) -> bool:
+    def is_whole_cluster(self) -> bool:
         """Whether everybody in its cluster knows what it knows."""
 
-    def knows_unit(self, column: int, epoch: int) -> bool:
+    def is_unit_ordered(self, column: int, epoch: int) -> bool:
         """Whether it knows what a unit of the chip did up to an epoch; False also where that is hard to say."""
 
-    def knows(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
+    def are_ordered(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
         """Whether others' accesses were finished before this one; `places`: at which of its cells, None: at all."""
 
 
-class Met(NamedTuple):
-    """Accesses that an access met without knowing that they were finished: their stamps, and where."""
+class Unordered(NamedTuple):
+    """Accesses that an access unordered without knowing that they were finished: their stamps, and where."""
 
     stamps: Stamps
     places: CellNumbers  # positions in the cells of the access
@@ -67,7 +67,7 @@ class Met(NamedTuple):
 
 
 class LaneCells(NamedTuple):
-    """The cells that lanes touch: as many each, from its first one on."""
+    """The cells that lanes thread_access: as many each, from its first one on."""
 
     first: CellNumbers
     each: int
@@ -146,7 +146,7 @@ class ReadTable:
     def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
         """A unit reads cells."""
         assert is_asynchronous(stamp)  # or it would pass for one of a thread
-        column, epoch, _, _ = taken_apart(stamp)
+        column, epoch, _, _ = unpack_stamp(stamp)
         self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
         self._put((cells, slot), stamp, cluster)
 
@@ -163,7 +163,7 @@ class ReadTable:
             self._has_reads[cells] = False
             self._stamps[cells] = 0
 
-    def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Met | None:
+    def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Unordered | None:
         """The reads of cells that the accessor does not know."""
         if self._is_empty or self._is_settled(accessor):
             return None
@@ -175,21 +175,21 @@ class ReadTable:
         clusters = None if self._clusters is None else self._clusters.of(own, stamps, accessor.cluster)
         if clusters is None and int(stamps.max()) < accessor.settled:
             return None
-        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), places)
+        is_unknown = (stamps != 0) & ~accessor.are_ordered(Seen(stamps, clusters), places)
         if strong:
             is_unknown &= ~is_strong(stamps)
         rows, slots = np.nonzero(is_unknown)
         if not len(rows):
             return None
-        return Met(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
+        return Unordered(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
 
     def _is_settled(self, accessor: Accessor) -> bool:
         """Whether an accessor of shared memory knows all reads; if everybody does, they are gone."""
         if self._clusters is not None or self._newest >= accessor.settled:
             return False
-        if not all(accessor.knows_unit(column, epoch) for column, epoch in self._last_of_units.items()):
+        if not all(accessor.is_unit_ordered(column, epoch) for column, epoch in self._last_of_units.items()):
             return False
-        if accessor.speaks_for_all:  # stamps may stay: whoever finds them again knows them
+        if accessor.is_whole_cluster:  # stamps may stay: whoever finds them again knows them
             self._has_reads[:] = False
             self._is_empty = True
             self._newest = 0
@@ -198,7 +198,7 @@ class ReadTable:
 
 
 class CellTable:
-    """The cells of one stretch of memory: a cluster's shared memory, or global memory, which several clusters touch."""
+    """The cells of one stretch of memory: a cluster's shared memory, or global memory, which several clusters thread_access."""
 
     def __init__(self, count: int, warps: int, units: int, *, is_shared: bool = True) -> None:
         self.writes: Stamps = np.zeros(count, np.int64)
@@ -216,7 +216,7 @@ class CellTable:
         stamps = self.writes[cells]
         return Seen(stamps, None if self.write_clusters is None else self.write_clusters.of(cells, stamps, cluster))
 
-    def unknown_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Met | None:
+    def unordered_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Unordered | None:
         """The last writes of cells that the accessor does not know; two strong accesses may meet."""
         if not self.is_written:
             return None
@@ -224,15 +224,15 @@ class CellTable:
         newest = int(seen.stamps.max(initial=0))
         if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
             return None
-        is_unknown = ~accessor.knows(seen, None)
+        is_unknown = ~accessor.are_ordered(seen, None)
         if strong:
             is_unknown &= ~is_strong(seen.stamps)
         places = np.flatnonzero(is_unknown)
         if not len(places):
             return None
-        return Met(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
+        return Unordered(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
 
-    def unknown_covered(self, cells: Cells, accessor: Accessor) -> Met | None:
+    def unordered_covered(self, cells: Cells, accessor: Accessor) -> Unordered | None:
         """The plain writes before the last one, which was an atomic, that the accessor does not know."""
         if self._covered is None:
             return None
@@ -241,21 +241,21 @@ class CellTable:
             return None
         kept_clusters = self._covered_clusters
         clusters = None if kept_clusters is None else kept_clusters.of(cells, stamps, accessor.cluster)
-        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), None)
+        is_unknown = (stamps != 0) & ~accessor.are_ordered(Seen(stamps, clusters), None)
         places = np.flatnonzero(is_unknown)
         if not len(places):
             return None
-        return Met(stamps[places], places, None if clusters is None else clusters[places])
+        return Unordered(stamps[places], places, None if clusters is None else clusters[places])
 
-    def unknown_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Met]:
+    def unordered_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Unordered]:
         """The reads of cells since their last write that the accessor does not know."""
         if self._waiting and self._are_settled(self._waiting, accessor):
             self._forget_waiting()
         self._put_waiting()
         for table in (self._thread_reads, self._unit_reads):
-            met = table.unknown(cells, accessor, strong=strong)
-            if met is not None:
-                yield met
+            unordered = table.unknown(cells, accessor, strong=strong)
+            if unordered is not None:
+                yield unordered
 
     def unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells nobody has written."""
@@ -316,8 +316,8 @@ class CellTable:
         self._forget_waiting()
 
     def _are_settled(self, waiting: Sequence[ThreadReads], accessor: Accessor) -> bool:
-        """Whether everybody who can touch shared memory knows reads that wait."""
-        if self.write_clusters is not None or not accessor.speaks_for_all:
+        """Whether everybody who can thread_access shared memory knows reads that wait."""
+        if self.write_clusters is not None or not accessor.is_whole_cluster:
             return False
         return max(reads.newest for reads in waiting) < accessor.settled
 
@@ -344,8 +344,8 @@ def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
         return True
     if not is_asynchronous(newest) or int(stamps.min()) != newest:
         return False
-    column, epoch, _, _ = taken_apart(newest)
-    return accessor.knows_unit(column, epoch)
+    column, epoch, _, _ = unpack_stamp(newest)
+    return accessor.is_unit_ordered(column, epoch)
 
 
 def _backwards(reads: ThreadReads) -> ThreadReads:
