@@ -1,4 +1,4 @@
-"""Threads that load, store and change memory."""
+"""Loads, stores and atomics of threads: each is compared with the accesses that shadow memory holds."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tilescope.sync.shadow.global_cells import Stretch, read_slots
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads, Unordered
 
 Same = Callable[[], npt.NDArray[np.bool_]]
-"""For each lane of a store: whether what it writes lies there already."""
+"""For each lane of a store: whether memory already holds its value."""
 NO_STALE_VALUES: StaleValues = {}
 _MOST_RELATIVE = 2.0**-16  # by which sums of 32 numbers of 24 bits differ, unless most of them cancel
 _WEAK_READ = AccessSemantics("read", is_strong=False, acquires=False, releases=False, scope=GPU)
 
 
 class Request(NamedTuple):
-    """What lanes ask for: as many bytes each, from its place on."""
+    """The bytes that lanes access: the same number each, from its place on."""
 
     lanes: LaneNumbers
     places: Addresses
@@ -44,7 +44,7 @@ class Request(NamedTuple):
     same: Same | None = None  # None: a load, or not known
 
     def of(self, chosen: CellNumbers) -> Request:
-        """What some of the lanes ask for."""
+        """The request of some of the lanes."""
         same = self.same
         return Request(
             self.lanes[chosen],
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadAccess:
-    """An access of threads to the cells of one table, cell by cell: those of one lane follow each other."""
+    """An access of threads to the cells of one table, lane after lane."""
 
     space: Literal["shared", "global"]
     how: How
@@ -68,11 +68,11 @@ class ThreadAccess:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change what lies there."""
+        """Whether it may change memory."""
         return self.how != "read"
 
     def lane_at(self, position: int) -> int:
-        """The lane that touches one of the cells."""
+        """The lane that accesses one of the cells."""
         return int(self.request.lanes[position // self.at.each])
 
 
@@ -82,7 +82,7 @@ class Accesses:
     def __init__(self, context: DetectorContext, fences: Fences) -> None:
         self._context = context
         self._fences = fences
-        self.reached_blocks: set[int] = set()  # whose shared memory other blocks have touched
+        self.reached_blocks: set[int] = set()  # whose shared memory other blocks have accessed
 
     def load(self, event: Load) -> StaleValues:
         """Judge a load; the lanes that get a stale value."""
@@ -196,17 +196,17 @@ class Accesses:
         context.report("rounded sum" if is_rounded_sum else "race", side, side, event.space, int(event.places[index]))
 
     def shared_access(self, how: How, request: Request, *, is_strong: bool = False) -> ThreadAccess:
-        """The cells of shared memory that lanes thread_access, one after another."""
+        """An access of lanes to cells of shared memory."""
         width = self._context.cell_bytes
         at = LaneCells(request.places // width, ceil_div(request.size_bytes, width))
         return ThreadAccess("shared", how, is_strong, request, at, at.cells, 0)
 
     def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
-        """The stamp of what each lane does now."""
+        """The stamp of this access of each lane."""
         return self._context.clocks.thread_stamps[lanes] | stamp_base(self._context.pc, is_strong=is_strong)
 
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
-        """Tell whom threads meet without knowing that they were finished."""
+        """Report recorded accesses that conflict with this one and are not ordered before it."""
         threads = Threads(self._context.clocks, thread_access.request.lanes, thread_access.at.each)
         unordered = table.unordered_writes(thread_access.cells, threads, strong=thread_access.is_strong)
         if unordered is not None:
@@ -220,7 +220,7 @@ class Accesses:
                 self._report(read, thread_access, was_write=False)
 
     def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
-        """One conflict for each earlier instruction; a store of the value that is already there makes none."""
+        """Report one conflict for each earlier instruction; a store of the value that is already there is none."""
         context = self._context
         same = thread_access.request.same
         if same is not None and same()[unordered.places // thread_access.at.each].all():
@@ -242,7 +242,7 @@ class Accesses:
             context.report(mistake, before, now, thread_access.space, address, **facts)
 
     def _others_first(self, unordered: Unordered, thread_access: ThreadAccess) -> Unordered:
-        """The same, with what other warps did first: whatever orders that orders what the own warp did, too."""
+        """The same, other warps first: whatever orders those also orders accesses of the own warp."""
         own_lanes = thread_access.request.lanes[unordered.places // thread_access.at.each]
         is_own_warp = columns_of(unordered.stamps) // WARP_LANES == own_lanes // WARP_LANES
         if unordered.clusters is not None:
@@ -264,7 +264,7 @@ class Accesses:
             self._context.report("unwritten", None, now, "shared", self._address(thread_access, first))
 
     def _reach(self, lanes: LaneNumbers, places: Addresses) -> None:
-        """Note which blocks are touched by others; one that has ended is an error."""
+        """Note which blocks are accessed by others; an access to a block that has ended is an error."""
         cluster = self._context.cluster
         ranks = places // cluster.shared_stride
         is_remote = ranks != cluster.block_of_lane[lanes]

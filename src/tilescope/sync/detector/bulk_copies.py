@@ -1,4 +1,4 @@
-"""Bulk and tensor copies, and stores that arrive later: units of the chip that read and write by the async proxy."""
+"""Bulk and tensor copies, and stores that arrive later: units of the chip that access memory by the async proxy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 
 class PendingCopy(NamedTuple):
-    """A copy into shared memory under way: the cells that it writes, with what stamp, and its mbarrier."""
+    """A pending copy into shared memory: the cells that it writes, with what stamp, and its mbarrier."""
 
     cells: Cells
     stamp: int
@@ -41,12 +41,12 @@ class PendingCopy(NamedTuple):
 
     @property
     def read_stamp(self) -> int:
-        """The stamp of what it reads: finished for those who know that the phase has ended."""
+        """The stamp of what it reads, which completes with the mbarrier's phase."""
         return int(pack_stamps(self.base, self.barrier.column, self.barrier.phases + 1))
 
 
 class _RemoteRead(NamedTuple):
-    """A copy out of a block's shared memory into another block's, which tells an mbarrier there."""
+    """A copy out of a block's shared memory into another block's, which an mbarrier there counts."""
 
     rank: int
     barrier: MbarrierHistory
@@ -93,7 +93,7 @@ class BulkCopies:
             self._land(pending, event.size_bytes)
 
     def _load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool) -> PendingCopy:
-        """A copy into shared memory that will tell an mbarrier."""
+        """A copy into shared memory that an mbarrier counts."""
         context = self._context
         barrier = self._mbarriers.issue(barrier_address, np.array([lane]))
         unit = self._unit(lane, ASYNC_SHARED)
@@ -114,7 +114,7 @@ class BulkCopies:
         return PendingCopy(cells, stamp, barrier, base, barrier.phases)
 
     def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
-        """Reads that may come before or after a copy: of old bytes, or, where nobody had written any, of its own."""
+        """Report reads that are unordered with a copy: of old bytes or, where nobody had written any, of its own."""
         context = self._context
         for index in first_of_each(pcs_of(unordered.stamps)):
             before = context.side(unpack_stamp(int(unordered.stamps[index])), was_write=False)
@@ -156,7 +156,7 @@ class BulkCopies:
         self._stores[lane] = (group + 1, context.pc)
 
     def _read_source(self, lane: int, cells: Cells, barrier_address: int) -> None:
-        """The source of a copy to another block's shared memory, which is read until the mbarrier's phase ends."""
+        """The source of a copy to another block's shared memory, which is read until the mbarrier's phase completes."""
         context = self._context
         self._read_shared(lane, cells)
         barrier = self._mbarriers.named(barrier_address)
@@ -177,13 +177,13 @@ class BulkCopies:
         context.report_unwritten(cells, now)
 
     def wait(self, event: GroupWait) -> None:
-        """cp.async.bulk.wait_group: how many groups of each lane are finished, or have been read."""
+        """cp.async.bulk.wait_group: how many groups of each lane have completed, or have been read."""
         clocks = self._context.clocks
         for kind in (BULK_READ,) if event.only_read else (BULK_READ, BULK_WRITE):
             clocks.complete_own(kind * clocks.lane_count + event.lanes, event.completed)
 
     def _read_memory(self, lane: int, cells: CellNumbers, pending: PendingCopy) -> None:
-        """A copy reads global memory until the phase of its mbarrier ends."""
+        """A copy reads global memory until the phase of its mbarrier completes."""
         if not len(cells):
             return
         context = self._context
@@ -197,7 +197,7 @@ class BulkCopies:
             table.read_by_unit(piece.cells, 0, pending.read_stamp, context.number)
 
     def _read_map(self, address: int, pending: PendingCopy) -> None:
-        """A copy reads its map until the phase of its mbarrier ends."""
+        """A copy reads its map until the phase of its mbarrier completes."""
         context = self._context
         if is_in_window("param", address):
             return  # which no store changes
@@ -231,7 +231,7 @@ class BulkCopies:
         return Unit(clocks, clocks.view(lane), clocks.others[clocks.row_of_lane[lane]], proxy)
 
     def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
-        """A block has ended: what may still thread_access its shared memory."""
+        """Report pending copies that may still access the shared memory of a block that has ended."""
         context = self._context
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:

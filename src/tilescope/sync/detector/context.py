@@ -1,4 +1,4 @@
-"""What all parts of the order share: the clocks and cells of one cluster, and where conflicts are told."""
+"""What all parts of the detector share: the clocks and shadow memory of one cluster, and where conflicts are reported."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tilescope.sync.shadow.shadow_cells import CellTable, Unordered
 
 
 class PublishedColumns(NamedTuple):
-    """Two columns of somebody who uses tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has published."""
+    """Two columns of an actor on tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has released."""
 
-    fenced: int  # and is finished
-    issued: int  # finished or not
+    fenced: int  # of what has completed
+    issued: int  # completed or not
 
 
 class PhaseBytes(NamedTuple):
-    """The bytes of a phase that has ended: expected, and come, late ones included; the instructions that did both."""
+    """The bytes of a completed phase: expected, and arrived, late ones included; the instructions of both."""
 
     expected: int
     came: int
@@ -45,7 +45,7 @@ class PhaseBytes(NamedTuple):
 
 
 class MbarrierUse(NamedTuple):
-    """What a block did with an mbarrier: the arrivals that it counts, and the instructions by which threads used it last."""
+    """How a block used an mbarrier: its expected arrivals, and the last instruction of each thread that used it."""
 
     arrivals: int  # that complete a phase of it
     pcs: frozenset[int]
@@ -80,7 +80,7 @@ class LaunchDetector:
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
         self.flags = SyncWords("global")
-        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
+        self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
@@ -88,7 +88,7 @@ class LaunchDetector:
 
 
 class DetectorContext:
-    """The clocks and cells of one cluster."""
+    """The clocks and shadow memory of one cluster."""
 
     def __init__(self, cluster: ClusterShape, launch: LaunchDetector) -> None:
         launch.clusters += 1
@@ -102,7 +102,7 @@ class DetectorContext:
         self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups)
         self.has_cp_async = False  # whether any thread has issued one
         self.ended_blocks: set[int] = set()  # by rank
-        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
+        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each actor on tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // WARP_LANES
         shared_bytes = cluster.blocks * cluster.shared_stride
@@ -128,7 +128,7 @@ class DetectorContext:
         return self.warpgroups + 1
 
     def published_tensor_work(self, lanes: LaneNumbers) -> VectorClock | None:
-        """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
+        """What fence::before_thread_sync before a relaxed arrival released: the order of execution carries it."""
         if not self.tensor_columns:
             return None
         clocks = self.clocks
@@ -141,7 +141,7 @@ class DetectorContext:
 
     @property
     def tensor_work_columns(self) -> list[int]:
-        """All columns that speak of tensor memory."""
+        """All columns of actors on tensor memory."""
         return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
     def cells_at(self, address: int, size_bytes: int) -> slice:
@@ -154,7 +154,7 @@ class DetectorContext:
         return one_row(address, size_bytes).whole_cells(self.launch.memory.cell_bytes)
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
-        """Who left a stamp."""
+        """The access that left a stamp."""
         kind, lane = divmod(stamp.column, self.clocks.lane_count)
         if stamp.column in self.tensor_columns:
             return self.tensor_side(stamp.pc, None)
@@ -171,11 +171,11 @@ class DetectorContext:
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
-        """Who used tensor memory: what the instruction does is in its name."""
+        """An access to tensor memory: the instruction's name says which."""
         return Side(pc, self.launch.program.tensor_operations[pc], lane)
 
     def foreign(self, unordered: Unordered, index: int) -> dict[str, int]:
-        """The cluster that was unordered, where it is another one."""
+        """The cluster of the earlier access, if it is another one."""
         if unordered.clusters is None or int(unordered.clusters[index]) == self.number:
             return {}
         return {"cluster": int(unordered.clusters[index])}
@@ -183,7 +183,7 @@ class DetectorContext:
     def report_unit(
         self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]
     ) -> None:
-        """Writes that a copy or a product unordered: never finished for its issuer, or not visible to the async proxy.
+        """Report writes that are not ordered before a copy or a tensor core, or not visible to the async proxy.
 
         Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
         """
@@ -201,7 +201,7 @@ class DetectorContext:
             )
 
     def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
-        """One stamp of every instruction: of a thread of another warp than the issuer's, where there is one."""
+        """One stamp of each instruction: of a thread of another warp than the issuer's, if there is one."""
         columns = columns_of(stamps)
         own_warp = -1 if now.lane is None else now.lane // WARP_LANES
         is_far = (columns < self.clocks.lane_count) & (columns // WARP_LANES != own_warp)
@@ -210,7 +210,7 @@ class DetectorContext:
         return indices
 
     def report_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+        """Report bytes of shared memory that a copy or a tensor core reads, and nobody has written.
 
         Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
         """
@@ -241,7 +241,7 @@ class DetectorContext:
 
 
 def classify_conflict(before: How, now: How, *, was_write: bool) -> Mistake:
-    """What two accesses that nothing orders amount to."""
+    """Which mistake two unordered accesses are."""
     if before == "copy" and was_write:
         return "copy wait"
     if before == "cp.async":

@@ -1,8 +1,8 @@
-"""Tensor maps that a kernel changes in global memory: who made the change visible to copies, and who may use it.
+"""Tensor maps that a kernel edits in global memory: their changes are released and acquired by fences of their own proxy.
 
-tensormap.replace or st      a change, by the generic proxy
-fence.proxy.tensormap .release       what the thread knows of may be seen by others …
-fence.proxy.tensormap .acquire [map] … by copies of those who come here, through this map
+tensormap.replace or st                 an edit, by the generic proxy
+fence.proxy.tensormap .release          releases the edits that happen before it …
+fence.proxy.tensormap .acquire [map]    … to copies through this map that happen after it
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MapEdits:
         clocks.advance(event.lanes)
 
     def read(self, event: MapRead) -> None:
-        """A copy goes through a map: what this cluster wrote there was released, and then acquired."""
+        """A copy reads a map: edits by this cluster must have been released, and then acquired."""
         context = self._context
         address = event.address
         lane = event.lane
@@ -67,7 +67,7 @@ class MapEdits:
             context.report("map fence", before, Side(context.pc, "copy", lane), "global", address)
 
     def _covers(self, acquired: _Acquired, known: Vector, edits: Stamps) -> bool:
-        """Whether an acquire happened before, and the release of all edits before it."""
+        """Whether an acquire happens before, and the release of all edits before it."""
         if acquired.released is None or known[acquired.lane] < acquired.epoch:
             return False
         return bool((acquired.released.known[columns_of(edits)] >= epochs_of(edits)).all())

@@ -1,4 +1,4 @@
-"""mbarriers: who made them, what arrivals hand on, and who has seen a phase end."""
+"""mbarriers: who initialised them, what arrivals release into a phase, and which waits acquire it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BARRIER_BYTES = 8
 
 
 class Moments(NamedTuple):
-    """What columns (threads, or their copies) did, each at an epoch of its own: arrivals, or waits that were passed."""
+    """Arrivals or passed waits: columns (threads, or their copies), each with its epoch."""
 
     columns: LaneNumbers
     epochs: Vector
@@ -44,14 +44,14 @@ class Moments(NamedTuple):
         return Moments(np.concatenate([self.columns, more.columns]), np.concatenate([self.epochs, more.epochs]))
 
     def not_over(self, clock: VectorClock) -> Moments:
-        """Those that were not over in time, for all that a clock says."""
+        """Those that, by a clock, have not completed."""
         is_open = clock.vectors[EXECUTED, self.columns] < self.epochs
         return Moments(self.columns[is_open], self.epochs[is_open])
 
 
 @dataclass(slots=True)
 class MbarrierHistory:
-    """One mbarrier. `column` counts its phases that have ended.
+    """One mbarrier. `column` counts its completed phases.
 
     The copies of a phase are finished for those who know that it ended.
     """
@@ -63,15 +63,15 @@ class MbarrierHistory:
     has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
     is_released: bool = False  # by that fence, or by a release of that thread at the cluster's barrier
     is_published: bool = False  # by a barrier of the cluster after that
-    phases: int = 0  # that have ended
-    first_phase: int = 0  # how many had ended at its init
+    phases: int = 0  # completed
+    first_phase: int = 0  # completed before its init
     arriving: VectorClock | None = None
     ended: VectorClock | None = None
     arrived_columns: list[LaneNumbers] = field(default_factory=list)  # in this phase
     arrived_epochs: list[Vector] = field(default_factory=list)
-    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy ended it
+    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy completed it
     ended_before_by: Moments | None = None  # those of the phase before
-    failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
+    failed_lanes: set[int] = field(default_factory=set)  # whose test of the last completed phase failed once
     last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
     last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
@@ -79,10 +79,10 @@ class MbarrierHistory:
     came_bytes: int = 0
     waits: dict[int, Moments] = field(
         default_factory=dict
-    )  # by pc: who saw the last phase end, and nobody has heard of it
+    )  # by pc: waits for the last phase that no arrival of this one is ordered after
     byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
     last_bytes: PhaseBytes | None = None  # of the phase before
-    spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
+    spilled: PhaseBytes | None = None  # of the first phase that completed while one of its copies was pending
     spilled_phase: int | None = None  # its number
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
@@ -91,14 +91,14 @@ class MbarrierHistory:
         self.arrived_epochs.append(epochs)
 
     def note_wait(self, pc: int, waits: Moments) -> None:
-        """Lanes have seen the last phase end: somebody who arrives in this one must know of it."""
+        """Lanes passed a wait for the last phase: an arrival in this one must be ordered after that."""
         held = self.waits.get(pc)
         if held is not None:
             waits = held.without(waits.columns).union(waits)
         self.waits[pc] = waits
 
     def arrive(self, clock: VectorClock) -> None:
-        """An arrival hands on what its threads know; waits that they know of were in time for this phase."""
+        """An arrival releases a clock; waits that happen before it were in time for this phase."""
         self.arriving = join_clocks(self.arriving, clock)
         for pc, waits in list(self.waits.items()):
             left = waits.not_over(clock)
@@ -125,7 +125,7 @@ class MbarrierHistory:
         self.byte_pcs.clear()
 
     def spill(self, size_bytes: int, phase: int) -> None:
-        """A copy of a phase has come when that had ended: too few bytes had been expected. The first such phase is kept."""
+        """A copy of a phase completed after the phase: too few bytes were expected. The first such phase is kept."""
         held = self.spilled
         if held is None:
             held = self.last_bytes
@@ -134,12 +134,12 @@ class MbarrierHistory:
             self.spilled = held._replace(came=held.came + size_bytes)
 
     def expect(self, expected_bytes: int, pc: int) -> None:
-        """An instruction says how many bytes are to come in this phase."""
+        """An instruction adds to the bytes that this phase expects."""
         self.expected_bytes += expected_bytes
         self.byte_pcs.add(pc)
 
     def release_clock(self, clocks: LaneClocks) -> VectorClock:
-        """What the end of the last phase tells those who see it."""
+        """What waits for the last phase acquire."""
         end = clocks.clock_of(np.array([self.column]), np.array([self.phases]))
         return end if self.ended is None else join_clocks(self.ended, end)
 
@@ -151,7 +151,7 @@ class Mbarriers:
         self._context = context
         self._fences = fences
         self.at: dict[int, MbarrierHistory] = {}
-        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
+        self._uses: dict[int, MbarrierUse] = {}  # of mbarriers that were invalidated, or whose block ended
         self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(context.shared.writes), np.bool_)  # by cell
 
     def named(self, address: int) -> MbarrierHistory:
@@ -173,7 +173,7 @@ class Mbarriers:
         self._is_barrier[self._context.cells_at(address, _BARRIER_BYTES)] = True
 
     def inval(self, event: MbarrierInval) -> None:
-        """mbarrier.inval: everybody must be done with it."""
+        """mbarrier.inval: all uses must have completed."""
         address = event.address
         self._require_done(address, event.lane, EXECUTED)
         if address in self.at:
@@ -183,7 +183,7 @@ class Mbarriers:
         self.at[address] = MbarrierHistory(held.column, phases=held.phases)
 
     def overwritten(self, lanes: LaneNumbers, places: npt.NDArray[np.int64]) -> None:
-        """Threads store to shared memory: where an mbarrier lies, everybody must be done with it."""
+        """Threads store to shared memory: all uses of an mbarrier there must happen before."""
         is_barrier = self._is_barrier[places // self._context.cell_bytes]
         if not is_barrier.any():
             return
@@ -193,7 +193,7 @@ class Mbarriers:
                     self._require_done(address, int(lanes[index]), HAPPENS_BEFORE)
 
     def _require_done(self, address: int, lane: int, vector: int) -> None:
-        """A thread that invalidates or overwrites an mbarrier must know that nobody uses it any more.
+        """Report a use of an mbarrier that is not ordered before its invalidation or a store over it.
 
         For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp invalidates the mbarriers; to
         write other data there, they must have happened before.
@@ -246,7 +246,7 @@ class Mbarriers:
         barrier = self.named(address)
         context = self._context
         pc = context.pc
-        if how == "arrival":  # a copy is finished for those who know that the phase has ended
+        if how == "arrival":  # a copy completes with the phase
             epochs = context.clocks.own[lanes].tolist()
             barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
         rank = address >> SHARED_RANK_SHIFT
@@ -268,7 +268,7 @@ class Mbarriers:
         return barrier
 
     def arrive(self, event: MbarrierArrive) -> None:
-        """mbarrier.arrive: what the lanes know is handed on when the phase ends; if .relaxed, what fences before it cover."""
+        """mbarrier.arrive releases the clock of its lanes into the phase; if .relaxed, what fences before it cover."""
         barrier = self.use(event.address, event.lanes)
         self._release_by_arrival(barrier, event)
         if event.expected_bytes:
@@ -300,7 +300,7 @@ class Mbarriers:
             barrier.expect(event.size_bytes, event.pc)
 
     def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierHistory:
-        """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
+        """Lanes issue copies, or expect bytes, in the current phase: it completes later, and orders nothing else."""
         barrier = self.use(address, lanes, how)
         barrier.arrive(self._context.clocks.executed(lanes))
         return barrier
@@ -327,7 +327,7 @@ class Mbarriers:
         return passes
 
     def _passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
-        """For lanes whose phase has ended: who sees that at once.
+        """For lanes whose phase has completed: which tests pass.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
         missing loop around it is found, whichever thread this run lets go first.
@@ -343,7 +343,7 @@ class Mbarriers:
         return np.asarray(passes)
 
     def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
-        """Lanes see a phase end: two phases earlier they would have passed as well, unless that was over for them."""
+        """Report waits that may have passed two phases early: parities of phases n and n + 2 are equal."""
         barrier = self.named(address)
         phase_before = barrier.phases - 1
         if phase_before <= barrier.first_phase:
@@ -356,7 +356,7 @@ class Mbarriers:
             self._context.report("phase skipped", None, now, "shared", self._context.cluster.place(address))
 
     def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
-        """For each lane whether all arrivals of a phase happened before; None: a copy ended that phase."""
+        """For each lane whether all arrivals of a phase happen before; None: a copy completed that phase."""
         if arrivals is None:
             return np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), len(arrivals.columns))
@@ -365,7 +365,7 @@ class Mbarriers:
         return np.asarray(self._context.clocks.is_ordered(lanes, columns, epochs).all(axis=1))
 
     def _wait(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
-        """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
+        """Lanes acquire a completed phase; a relaxed wait does at its next fence."""
         barrier = self.named(address)
         clocks = self._context.clocks
         clocks.note_unshared(lanes)

@@ -1,12 +1,12 @@
-"""Loads of words that other threads write: one that nothing orders after the last write may come before it.
+"""Stale reads: a strong load that nothing orders after the last write may return the value before it.
 
-        block 0    st.release [flag], 1
-        block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first
-                   ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
+    block 0    st.release [flag], 1
+    block 1    ld.acquire [flag]      0: it may execute earlier, whichever block this run executes first
+               ld.acquire [flag]      1: the second load sees the write, as a polling loop does in the end
 
-So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
-went on with the older value; that is told when its block ends, unless the instruction is one that polls: a decoupled look-back
-loads a word again and again until it holds a sum, and then goes on with whichever sum it is.
+So a missing loop, or a mistake in one that this run would never repeat, is found. A thread that read a stale value and did not
+load again went on with it; that is reported when its block ends, unless the instruction is one that polls: a decoupled look-back
+loads a word again and again until it holds a sum, and goes on with whichever sum it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Word(NamedTuple):
 
 
 class _StaleRead(NamedTuple):
-    """A load that got an older value, and the write that it did not see."""
+    """A load that got a stale value, and the write that it did not see."""
 
     flags: SyncWords
     load_pc: int
@@ -40,15 +40,15 @@ class _StaleRead(NamedTuple):
 
 
 class StaleReads:
-    """The early loads of one cluster."""
+    """The stale reads of one cluster."""
 
     def __init__(self, context: DetectorContext) -> None:
         self._context = context
         self.are_possible = any(one is not None and one.is_flag_load for one in context.launch.program.accesses)
-        self._once: dict[_Word, _StaleRead] = {}  # lanes that came early, and have not come again
+        self._once: dict[_Word, _StaleRead] = {}  # lanes that read a stale value, and have not loaded again
 
     def write(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Strong stores or atomics of one instruction begin: what was left at their words is what lay there before."""
+        """Strong stores or atomics begin: keep the releases at their words as they were before."""
         if not self.are_possible:
             return
         epochs = self._context.clocks.own[lanes].tolist()
@@ -56,13 +56,13 @@ class StaleReads:
         for address, lane, epoch in zip(addresses.tolist(), lanes.tolist(), epochs, strict=True):
             before = written.get(address)
             if before is None:
-                left = dict(flags.left.get(address, {}))
-                before = written[address] = Overwritten(left, self._context.number, self._context.pc)
+                releases = dict(flags.release.get(address, {}))
+                before = written[address] = Overwritten(releases, self._context.number, self._context.pc)
             before.writers[lane] = epoch
         flags.before.update(written)
 
     def overwritten(self, flags: SyncWords, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
-        """A store or an atomic has found these values in memory, and changes them."""
+        """A store or an atomic replaces these values."""
         if not self.are_possible:
             return
         for address, value in zip(addresses.tolist(), held, strict=True):
@@ -70,23 +70,23 @@ class StaleReads:
             if before is not None:
                 before.value = value.tobytes()
 
-    def come(self, flags: SyncWords, lane: int, address: int, size_bytes: int) -> Overwritten | None:
-        """A lane loads a word: the write that it does not see yet, where it is early."""
+    def on_load(self, flags: SyncWords, lane: int, address: int, size_bytes: int) -> Overwritten | None:
+        """A lane loads a word: the write that it does not see, if it reads a stale value."""
         word = _Word(id(flags), address, lane)
         before = flags.before.get(address)
         pc = self._context.pc
-        came_before = self._once.get(word)
-        if came_before is not None and came_before.load_pc == pc:
+        last_load = self._once.get(word)
+        if last_load is not None and last_load.load_pc == pc:
             self._context.launch.polling_pcs.add(pc)
-        if before is None or not self._is_early(lane, before, size_bytes):
+        if before is None or not self._may_be_stale(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._context.number, lane))
         self._once[word] = _StaleRead(flags, pc, before)
         return before
 
-    def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may come before the last write: it has not come here since, and the write may not be over.
+    def _may_be_stale(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
+        """Whether a load may execute before the last write: the lane has not loaded since, and the write may not have completed.
 
         A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
         others, needs no fence of its own to read their volatile words.
@@ -106,14 +106,14 @@ class StaleReads:
                 self._once.pop(_Word(id(flags), address, lane), None)
 
     def end(self, rank: int) -> None:
-        """The threads of a block have ended: who went on with an older value."""
+        """The threads of a block have exited: report those that went on with a stale value."""
         context = self._context
-        for word, early in list(self._once.items()):
+        for word, stale_read in list(self._once.items()):
             if context.cluster.block_of_lane[word.lane] != rank:
                 continue
             del self._once[word]
-            write = early.write
+            write = stale_read.write
             facts = {} if write.cluster == context.number else {"cluster": write.cluster}
             before = Side(write.pc, "write", next(iter(write.writers)))
-            now = Side(early.load_pc, "read", word.lane)
-            context.report("stale read", before, now, early.flags.space, word.address, **facts)
+            now = Side(stale_read.load_pc, "read", word.lane)
+            context.report("stale read", before, now, stale_read.flags.space, word.address, **facts)

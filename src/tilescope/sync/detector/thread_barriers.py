@@ -1,4 +1,4 @@
-"""Barriers of threads: of a warp, of a block by its number, of the cluster."""
+"""Barriers of threads: of a warp, of a block by its number, of the cluster. Each joins the clocks of its threads."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ from tilescope.sync.scope import CLUSTER
 
 @dataclass(slots=True)
 class NamedBarrier:
-    """One barrier of one block. `column` counts its phases that have ended."""
+    """One barrier of one block. `column` counts its completed phases."""
 
     column: int
-    came: Vector  # by lane: the phase that it came to last
+    arrived: Vector  # by lane: the phase of its last arrival
     phases: int = 0
     arriving: VectorClock | None = None
-    seen: list[Release] = field(default_factory=list)  # by relaxed loads of those who came, with no fence since
+    seen: list[Release] = field(default_factory=list)  # by relaxed loads of the lanes that arrived, with no fence since
 
 
 class ThreadBarriers:
-    """What the threads of one cluster learn from each other at barriers."""
+    """What the threads of one cluster acquire at barriers."""
 
     def __init__(self, context: DetectorContext, fences: Fences) -> None:
         self._context = context
         self._fences = fences
         self._named: dict[tuple[int, int], NamedBarrier] = {}  # (rank, number)
         self._cluster: dict[int, VectorClock] = {}  # by phase: what arrivals released
-        self._come: dict[int, VectorClock] = {}  # by phase: what had been done when threads came, released or not
-        self._has_come: npt.NDArray[np.bool_] = np.zeros(context.cluster.lane_count, np.bool_)  # and not passed since
+        self._executed: dict[
+            int, VectorClock
+        ] = {}  # by phase: what had been done when threads arrived, released or not
+        self._has_arrived: npt.NDArray[np.bool_] = np.zeros(
+            context.cluster.lane_count, np.bool_
+        )  # and not passed since
         self.before_end: dict[int, VectorClock] = {}  # by rank: what was done when it passed a barrier of the cluster
 
     def sync_warps(self, event: WarpSync) -> None:
-        """bar.warp.sync: the lanes of each warp learn what they know together."""
+        """bar.warp.sync: join the clocks of the lanes of each warp."""
         clocks = self._context.clocks
         lanes = event.lanes
         warps = lanes // WARP_LANES
@@ -69,16 +73,16 @@ class ThreadBarriers:
             barrier = self._named[event.rank, number] = NamedBarrier(
                 clocks.new_column(), np.zeros(clocks.lane_count, np.int32)
             )
-        is_lost = clocks.time_known_to(lanes, barrier.column) < barrier.came[lanes]
+        is_lost = clocks.time_known_to(lanes, barrier.column) < barrier.arrived[lanes]
         if is_lost.any():
             now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
             self._context.report("barrier phase", None, now, "registers", None, number=number)
-        barrier.came[lanes] = barrier.phases + 1
+        barrier.arrived[lanes] = barrier.phases + 1
         barrier.arriving = join_clocks(barrier.arriving, clocks.release(lanes))
         barrier.seen += self._fences.observed_by(lanes)
 
     def complete(self, event: BarrierComplete) -> None:
-        """All have come: the lanes that waited go on, with what all brought."""
+        """The barrier is complete: the lanes that waited acquire the clocks of all."""
         barrier = self._named.get((event.rank, event.number))
         if barrier is None or barrier.arriving is None:
             return
@@ -98,11 +102,11 @@ class ThreadBarriers:
         clocks = self._context.clocks
         lanes = event.lanes
         phase = event.phase
-        if self._has_come[lanes].any():
-            now = Side(self._context.pc, "arrival", int(lanes[np.argmax(self._has_come[lanes])]))
+        if self._has_arrived[lanes].any():
+            now = Side(self._context.pc, "arrival", int(lanes[np.argmax(self._has_arrived[lanes])]))
             self._context.report("cluster phase", None, now, "registers", None)
-        self._has_come[lanes] = True
-        self._come[phase] = join_clocks(self._come.get(phase), clocks.clock(lanes))
+        self._has_arrived[lanes] = True
+        self._executed[phase] = join_clocks(self._executed.get(phase), clocks.clock(lanes))
         if not event.is_relaxed:
             self._cluster[phase] = join_clocks(self._cluster.get(phase), clocks.release(lanes))
             return
@@ -115,11 +119,11 @@ class ThreadBarriers:
         """barrier.cluster.wait."""
         lanes = event.lanes
         phase = event.phase
-        self._has_come[lanes] = False
+        self._has_arrived[lanes] = False
         clock = self._cluster.get(phase)
         if clock is not None:
             self._context.clocks.acquire(lanes, clock)
-        come = self._come.get(phase)
+        come = self._executed.get(phase)
         if come is not None:
             self._context.clocks.acquire(lanes, come.only_executed())
             for rank in np.unique(self._context.cluster.block_of_lane[lanes]).tolist():

@@ -1,6 +1,6 @@
 """cp.async: copies of single threads, waited for by groups or through an mbarrier.
 
-What a thread copies is finished for itself when it has waited for the group, for others when that wait has been handed on.
+A thread's copy happens before what the thread does after waiting for its group, and before others once that is released to them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class CpAsyncOrder:
         self._epochs: npt.NDArray[np.int32] = np.ones(lanes, np.int32)
         self._committed: npt.NDArray[np.int32] = np.zeros((_GROUPS_REMEMBERED, lanes), np.int32)
         self.issued: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last epoch in which each lane copied
-        self._arrived: npt.NDArray[np.int32] = np.zeros(lanes, np.int32)  # the last that an mbarrier was told of
+        self._arrived: npt.NDArray[np.int32] = np.zeros(
+            lanes, np.int32
+        )  # the last one whose arrival at an mbarrier was issued
         self._pcs: npt.NDArray[np.int64] = np.zeros(lanes, np.int64)
         self._epochs_of_arrival: WeakKeyDictionary[CpAsyncArriveIssued, Vector] = WeakKeyDictionary()
 
@@ -64,15 +66,15 @@ class CpAsyncOrder:
         """cp.async.wait_group, wait_all."""
         lanes = event.lanes
         if event.newest is None:
-            self._finished(lanes, self._epochs[lanes])
+            self._complete(lanes, self._epochs[lanes])
             self._epochs[lanes] += 1
             return
         last_groups = event.completed - 1
         is_any = last_groups >= 0
         waiting = lanes[is_any]
-        self._finished(waiting, self._committed[last_groups[is_any] % _GROUPS_REMEMBERED, waiting])
+        self._complete(waiting, self._committed[last_groups[is_any] % _GROUPS_REMEMBERED, waiting])
 
-    def _finished(self, lanes: LaneNumbers, epochs: Vector) -> None:
+    def _complete(self, lanes: LaneNumbers, epochs: Vector) -> None:
         self._context.clocks.complete_own(self._first_column + lanes, epochs)
 
     def issue_arrival(self, event: CpAsyncArriveIssued) -> None:
@@ -85,7 +87,7 @@ class CpAsyncOrder:
         self._epochs_of_arrival[event] = epochs
 
     def arrive(self, event: CpAsyncArrived) -> None:
-        """The copies of the lanes are done, and their arrival is counted."""
+        """The copies of the lanes have completed, and their arrival is counted."""
         issue = event.issue
         lanes = event.lanes
         epochs = self._epochs_of_arrival[issue][np.isin(issue.lanes, lanes)]
@@ -96,7 +98,7 @@ class CpAsyncOrder:
         barrier.arrive(self._context.clocks.clock_of(columns, epochs))
 
     def end(self, lanes: LaneNumbers, rank: int) -> None:
-        """The lanes of a block have ended: copies that nobody waited for may still write."""
+        """Report pending copies of the lanes of a block that has ended."""
         done = np.maximum(self._context.clocks.own[self._first_column + lanes], self._arrived[lanes])
         is_left = self.issued[lanes] > done
         if is_left.any():

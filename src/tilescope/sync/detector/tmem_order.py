@@ -1,13 +1,13 @@
-"""Tensor memory has an order of its own: what finishes when, and who knows it.
+"""Tensor memory: when its accesses complete, and what they happen before.
 
-    tcgen05.ld, st           of a warp; finished at its wait::ld, wait::st, and then known to those whom a barrier tells
-    tcgen05.mma, cp, shift   of a thread; in order among themselves, finished for those who saw a commit's mbarrier end its phase
+    tcgen05.ld, st           of a warp; complete at its wait::ld, wait::st, and are then released by ordinary barriers
+    tcgen05.mma, cp, shift   of a thread; ordered among themselves, complete for waits on the mbarrier of a later commit
     fence::before_thread_sync, fence::after_thread_sync
-                             stand before the barrier in the one thread, behind it in the other. The documents have them in every
-                             example, and say that ordinary barriers work too; Triton's kernels have none. So a missing fence is a note.
+                             before the barrier in one thread, after it in the other. The documents have them in every example,
+                             and say that ordinary barriers work too; Triton's kernels have none. So a missing fence is a note.
 
-Who loads, stores or issues has a column of the clocks (see clocks.py), and a second one that counts what a fence has published.
-A cell is 16 lanes of one column: no instruction but cp.4x256b touches less.
+Each actor that loads, stores or issues has a column of the clocks (see lane_clocks), and two more for what a fence has released.
+A cell is 16 lanes of one column: no instruction but cp.4x256b accesses less.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ PLACE_RANK_SHIFT = 32  # of the address of a conflict: rank, lane, column
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """A warp that loads or stores, or a thread that lets the tensor core work: it does one thing after another."""
+    """A warp that loads or stores, or a thread that issues tensor-core work: it does one thing after another."""
 
     how: ActorHow
     number: int  # of the warp, or of the thread, in its cluster
-    column: int  # what is finished
-    fenced: int  # what is finished and published by fence::before_thread_sync, or by a commit
-    issued: int  # what is published, finished or not
+    column: int  # what has completed
+    fenced: int  # what has completed and was released by fence::before_thread_sync, or by a commit
+    issued: int  # what was released, completed or not
     epoch: int = 0
     last_pc: int = 0
     ranks: set[int] = field(default_factory=set)  # the blocks whose shared memory it has read
 
     @property
     def warp(self) -> int:
-        """The warp that it is, or belongs to."""
+        """The warp that it is, or is part of."""
         return self.number // WARP_LANES if self.how == "core" else self.number
 
 
 class Committed(NamedTuple):
-    """A commit under way: the mbarrier, and what its arrival will hand on."""
+    """A pending commit: the mbarrier, and what its arrival will release."""
 
     barrier: MbarrierHistory
     clock: VectorClock
@@ -85,7 +85,7 @@ class Committed(NamedTuple):
 
 
 class _Allocation(NamedTuple):
-    """Columns that a block has, and who asked for them."""
+    """Columns that a block has allocated, and by which access."""
 
     rank: int
     first: int
@@ -94,7 +94,7 @@ class _Allocation(NamedTuple):
 
 
 class _Access(NamedTuple):
-    """Whoever touches tensor memory now."""
+    """The access to tensor memory that is judged."""
 
     now: Side
     lanes: LaneNumbers  # the thread, or the warp
@@ -110,9 +110,11 @@ class TmemOrder:
         self._mbarriers = mbarriers
         self._actors: dict[tuple[str, int], Actor] = {}
         self._by_column: dict[int, Actor] = {}
-        self._behind_fence: dict[int, npt.NDArray[np.int32]] = {}  # by column `fenced`, then by lane: at its last fence
+        self._behind_fence: dict[
+            int, npt.NDArray[np.int32]
+        ] = {}  # by column `fenced`, then by lane: its clock at its last fence
         self._allocations: list[_Allocation] = []
-        self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that brings it
+        self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that writes it
         self._shapes: dict[Shape, int] = {}
         self._commits: WeakKeyDictionary[TmemCommit, dict[int, Committed]] = WeakKeyDictionary()
         self._writes: Stamps = np.zeros(0, np.int64)
@@ -154,7 +156,7 @@ class TmemOrder:
         return found
 
     def _begin(self, actor: Actor) -> int:
-        """The stamp of the next thing that somebody does."""
+        """The stamp of the next access of an actor."""
         actor.epoch += 1
         actor.last_pc = self._context.pc
         return int(pack_stamps(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
@@ -184,7 +186,7 @@ class TmemOrder:
             self._write(cells, self._begin(actor), _NO_SHAPE)
 
     def wait(self, event: TmemWait) -> None:
-        """tcgen05.wait::ld, wait::st: what the warps have begun is finished."""
+        """tcgen05.wait::ld, wait::st: what the warps have issued has completed."""
         how: Literal["ld", "st"] = "ld" if event.is_load else "st"
         lanes = event.lanes
         warps = lanes // WARP_LANES
@@ -196,7 +198,7 @@ class TmemOrder:
                 self._loading.pop(warp, None)
 
     def access_registers(self, event: LoadedRegisterAccess) -> None:
-        """Threads read or write registers that a load brings: it is finished, whether or not they have waited for it."""
+        """Threads access registers that a load writes: it has completed, whether or not they waited for it."""
         if not self._loading:
             return
         lanes = event.lanes
@@ -222,7 +224,7 @@ class TmemOrder:
             self._change(event.kind, event.lane, [(rank, event.written) for rank in event.ranks])
 
     def _change(self, how: UnitHow, lane: int, uses: list[tuple[int, Places]]) -> None:
-        """tcgen05.cp and shift: cells that a thread lets the tensor core write, by block."""
+        """tcgen05.cp and shift: cells that the tensor core writes, by block."""
         actor = self._actor("core", lane)
         stamp = self._begin(actor)
         for rank, places in uses:
@@ -264,7 +266,7 @@ class TmemOrder:
         self._reads[cells] = 0
 
     def _meet_writes(self, access: _Access, cells: Cells, in_order: CellFlags | None = None) -> None:
-        """Writes that must be finished; `in_order`: cells where those of the same thread's tensor core are anyway."""
+        """Report writes that have not completed; `in_order`: cells where work of the same thread is pipelined."""
         stamps = self._writes[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
             is_met = stamps == stamp
@@ -272,7 +274,7 @@ class TmemOrder:
             self._require_finished(access, unpack_stamp(stamp), int(cells[np.argmax(is_met)]), is_piped=is_piped)
 
     def _meet_reads(self, access: _Access, cells: Cells) -> None:
-        """Reads that must be over before the cells are written."""
+        """Report reads that are not ordered before a write of the cells."""
         stamps = self._reads[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
             is_met = (stamps == stamp).any(axis=1)
@@ -283,7 +285,7 @@ class TmemOrder:
                 self._require_finished(access, unpack_stamp(stamp), cell, is_piped=True)
 
     def _require_not_early(self, access: _Access, read: Stamp, cell: int) -> None:
-        """A load of cells that nobody had written, and that nothing orders before this write, should have come behind it."""
+        """Report a load of unwritten cells that is unordered with this write: it should have come after it."""
         reader = self._by_column[read.column]
         if (
             reader.how == "core"
@@ -293,7 +295,7 @@ class TmemOrder:
         self._context.report("tensor memory", access.now, self._side(reader, read.pc), "tensor", self._address(cell))
 
     def _require_finished(self, access: _Access, before: Stamp, cell: int, *, is_piped: bool) -> None:
-        """An error unless the accessor knows that something is finished; a note where fences are missing."""
+        """Report an access that has not completed; if it has, a missing fence."""
         other = self._by_column[before.column]
         if is_piped and other.how == "core" and self._is_issued_before(access, other, before.epoch):
             return
@@ -305,7 +307,7 @@ class TmemOrder:
             self._report("tensor fence", self._side(other, before.pc), access, cell)
 
     def _is_issued_before(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether two works of tensor cores are in order: of one thread, or of two that fences and a barrier order."""
+        """Whether tensor-core work is in issue order: of one thread, or of two that fences and a barrier order."""
         if access.actor is other:
             return True
         if access.actor.how != "core":
@@ -314,7 +316,7 @@ class TmemOrder:
         return known >= epoch
 
     def _is_fenced(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether the fences of the documents stand on the way; a warp that waited for its own needs none."""
+        """Whether the documented fences lie between; a warp that waited for its own access needs none."""
         if other.how != "core" and other.warp == int(access.lanes[0]) // WARP_LANES:
             return True
         at_fence = self._behind_fence.get(other.fenced)
@@ -356,7 +358,7 @@ class TmemOrder:
             self._context.report("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
 
     def _read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
-        """Operands in a block's shared memory, which the tensor core reads until a commit says that it is done."""
+        """Operands in a block's shared memory, which the tensor core reads until a commit completes."""
         context = self._context
         first_byte = rank * context.cluster.shared_stride
         starts = (addresses.ravel() + first_byte) // context.cell_bytes
@@ -377,7 +379,7 @@ class TmemOrder:
         context.shared.read_by_unit(cells, context.tensor_unit, stamp)
 
     def commit(self, event: TmemCommit) -> None:
-        """tcgen05.commit: the arrivals will tell that all that the thread has issued is finished."""
+        """tcgen05.commit: its arrivals release all tensor-core work that the thread has issued."""
         for address in event.addresses:
             self._commits.setdefault(event, {})[address] = self._commit(event.lane, address)
 
@@ -409,7 +411,7 @@ class TmemOrder:
             self._fence_after(event.lanes)
 
     def _fence_before(self, lanes: LaneNumbers) -> None:
-        """tcgen05.fence::before_thread_sync: what these lanes have finished, and issued, is published."""
+        """tcgen05.fence::before_thread_sync: release what these lanes have completed, and issued."""
         clocks = self._context.clocks
         warps = lanes // WARP_LANES
         is_of_warp = {warp: warps == warp for warp in np.unique(warps).tolist()}
@@ -425,7 +427,7 @@ class TmemOrder:
                 clocks.learn(own, actor.fenced, int(clocks.time_known_to(own, actor.column).max()))
 
     def _fence_after(self, lanes: LaneNumbers) -> None:
-        """tcgen05.fence::after_thread_sync: what these lanes know by now is in order with what they issue from now on."""
+        """tcgen05.fence::after_thread_sync: what happens before these lanes is ordered before their later work."""
         clocks = self._context.clocks
         for actor in self._actors.values():
             known = clocks.time_known_to(lanes, actor.fenced)
@@ -458,7 +460,7 @@ class TmemOrder:
             self._context.report("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
 
     def deallocate(self, event: TmemDealloc) -> None:
-        """tcgen05.dealloc: nothing may still thread_access the columns."""
+        """tcgen05.dealloc: report accesses to the columns that have not completed."""
         lane = event.lane
         rank = event.rank
         first = event.first_column
@@ -479,7 +481,7 @@ class TmemOrder:
         self._write(cells, 0, _NO_SHAPE)
 
     def end(self, rank: int, clock: VectorClock) -> None:
-        """A block has ended: what may still read its shared memory or come to its mbarriers, and columns not freed."""
+        """Report pending work on a block that has ended, and columns that were not deallocated."""
         context = self._context
         for actor in self._actors.values():
             if rank in actor.ranks and clock.known[actor.column] < actor.epoch:

@@ -1,4 +1,4 @@
-"""wgmma: operands in shared memory that it reads until it is waited for, and registers that belong to it meanwhile."""
+"""wgmma: until its group is waited for, it reads its operands in shared memory, and its registers belong to it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class WgmmaOrder:
     def __init__(self, context: DetectorContext) -> None:
         self._context = context
         self._last: dict[int, Product] = {}
-        self._under_way: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
+        self._pending: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
         self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
-        self._fenced: set[int] = set()  # warpgroups that have come to a wgmma.fence
+        self._fenced: set[int] = set()  # warpgroups that have executed a wgmma.fence
 
     def issue(self, event: WgmmaIssued) -> None:
         """A wgmma of one warpgroup reads its operands, and uses registers, until wait_group."""
@@ -61,7 +61,7 @@ class WgmmaOrder:
         self._last[warpgroup] = Product(group + 1, context.pc)
 
     def _note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
-        """Operands that cp.async wrote, and no proxy fence since: documents ask for one, public kernels have none."""
+        """Report operands that cp.async wrote without a proxy fence since: the documents ask for one, public kernels have none."""
         if not self._context.has_cp_async:
             return
         context = self._context
@@ -84,7 +84,7 @@ class WgmmaOrder:
             clocks.learn(event.lanes[is_own], clocks.first_warpgroup + warpgroup, completed)
 
     def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
-        """A block has ended: wgmma that nobody waited for may still read its shared memory."""
+        """Report pending wgmma of a block that has ended."""
         first = self._context.clocks.first_warpgroup
         for warpgroup in self._context.warpgroups_of(lanes):
             last = self._last.get(warpgroup)
@@ -98,7 +98,7 @@ class WgmmaOrder:
             self._fenced.add(warpgroup)
 
     def _use_registers(self, event: WgmmaIssued) -> None:
-        """A fence must come after what wrote the registers, and before the first wgmma."""
+        """Report a missing fence between writes of registers, or the start, and wgmma."""
         lanes = event.lanes
         warpgroup = int(self._context.warpgroup_of_lane[lanes[0]])
         pc = event.pc
@@ -106,7 +106,7 @@ class WgmmaOrder:
         if is_dirty or warpgroup not in self._fenced:
             now = Side(pc, "wgmma", int(lanes[0]))
             self._context.report("accumulator fence", None, now, "registers", None)
-        self._under_way.setdefault(warpgroup, {}).update(
+        self._pending.setdefault(warpgroup, {}).update(
             dict.fromkeys(event.used_registers, Product(event.group + 1, pc))
         )
 
@@ -114,40 +114,40 @@ class WgmmaOrder:
         """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
         lanes = use.lanes
         for warpgroup in self._context.warpgroups_of(lanes):
-            under_way = self._under_way.get(warpgroup, {})
+            pending = self._pending.get(warpgroup, {})
             dirty = self._dirty.setdefault(warpgroup, set())
             if use.is_move:
-                _move(under_way, dirty, use)
+                _move(pending, dirty, use)
                 continue
             dirty.update(use.written)
-            if under_way:
+            if pending:
                 own = lanes[self._context.warpgroup_of_lane[lanes] == warpgroup]
-                self._require_finished(warpgroup, own, under_way, use)
+                self._require_finished(warpgroup, own, pending, use)
 
     def _require_finished(
-        self, warpgroup: int, lanes: LaneNumbers, under_way: dict[int, Product], use: RegisterAccess
+        self, warpgroup: int, lanes: LaneNumbers, pending: dict[int, Product], use: RegisterAccess
     ) -> None:
-        """Registers of a product may be touched when its group has been waited for."""
+        """Report an access to registers of a pending wgmma."""
         clocks = self._context.clocks
         column = clocks.first_warpgroup + warpgroup
         done = int(clocks.time_known_to(lanes, column).min())
         for number in (*use.read, *use.written):
-            product = under_way.pop(number, None)
+            product = pending.pop(number, None)
             if product is not None and product.epoch > done:
                 how = "read" if number in use.read else "write"
                 now = Side(self._context.pc, how, int(lanes[0]))  # type: ignore[arg-type]
                 self._context.report("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
 
 
-def _move(under_way: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:
-    """A mov gives a value another name: what holds for the one holds for the other."""
+def _move(pending: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:
+    """A mov gives a value another register: what holds for the one holds for the other."""
     if dirty.isdisjoint(use.read):
         dirty.difference_update(use.written)
     else:
         dirty.update(use.written)
-    product = next((under_way[number] for number in use.read if number in under_way), None)
+    product = next((pending[number] for number in use.read if number in pending), None)
     for number in use.written:
         if product is None:
-            under_way.pop(number, None)
+            pending.pop(number, None)
         else:
-            under_way[number] = product
+            pending[number] = product

@@ -1,4 +1,4 @@
-"""Those who thread_access memory, and what they know: threads, one for each cell, or a unit of the chip for all of them."""
+"""Who accesses shadow memory now, and what happens before that: threads, one for each cell, or one unit for all cells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads, as many cells of an access for each of them."""
+    """Threads, each with the same number of cells."""
 
     clocks: LaneClocks
     lanes: LaneNumbers
@@ -31,20 +31,20 @@ class Threads:
 
     @property
     def settled(self) -> int:
-        """All of them know all accesses of their cluster whose stamps are smaller."""
+        """All accesses of their cluster with smaller stamps happen before each of them."""
         return self.clocks.settled(self.lanes)
 
     @property
     def is_whole_cluster(self) -> bool:
-        """Whether all threads of the cluster know the same."""
+        """Whether all threads of the cluster have this clock."""
         return self.clocks.is_common(self.lanes)
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:
-        """Whether all of them know what a unit did up to an epoch; their own copies are not asked for."""
+        """Whether a unit, up to an epoch, happens before all of them; their own copies do not count."""
         return self.clocks.is_ordered_for_all(self.lanes, column, epoch)
 
     def are_ordered(self, seen: Seen, places: CellNumbers | None) -> Flags:
-        """Whether each access was finished before that of its thread."""
+        """Whether each access happens before that of its thread."""
         if places is not None:
             lanes = self.lanes[places // self.cells_of_lane]
         else:
@@ -66,7 +66,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A copy or a product, with what its issuer knows, and what is visible to it.
+    """A copy or a tensor core, with the clock of its issuer, and what is visible to it.
 
     By the async proxy it sees of threads what was fenced (`proxy` says where), of everything else what is known.
     """
@@ -83,21 +83,21 @@ class Unit:
 
     @property
     def settled(self) -> int:
-        """Of what threads did it cannot say more than `knows` does."""
+        """No bound: ask `are_ordered`."""
         return settled_end(0)
 
     @property
     def is_whole_cluster(self) -> bool:
-        """Its issuer alone knows what it knows."""
+        """False: the clock is its issuer's alone."""
         return False
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:
-        """Whether its issuer knows what a unit did up to an epoch."""
+        """Whether another unit, up to an epoch, happens before it."""
         return column < self.vectors.shape[1] and bool(self.vectors[HAPPENS_BEFORE, column] >= epoch)
 
     @property
     def visible(self) -> Vector:
-        """By column: the last epoch that it sees."""
+        """By column: the last epoch that is visible to it."""
         if self.proxy == HAPPENS_BEFORE:
             return np.asarray(self.vectors[HAPPENS_BEFORE])
         visible = np.array(self.vectors[HAPPENS_BEFORE])
@@ -106,14 +106,14 @@ class Unit:
         return visible
 
     def happens_after(self, stamp: Stamp, cluster: int | None) -> bool:
-        """Whether an access happened before, visible or not; `cluster`: that of another cluster."""
+        """Whether it happens after an access, visible or not; `cluster`: of another cluster."""
         vectors = self.vectors if cluster is None else self.others.get(cluster)
         if vectors is None or stamp.column >= vectors.shape[1]:
             return False
         return bool(vectors[HAPPENS_BEFORE, stamp.column] >= stamp.epoch)
 
     def are_ordered(self, seen: Seen, places: CellNumbers | None) -> Flags:
-        """Whether each access was finished, and is visible, when the unit began."""
+        """Whether each access happens before it, and is visible to it."""
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
         visible = self.visible
@@ -127,7 +127,7 @@ class Unit:
 
 
 def _are_others_ordered(others: dict[int, Vectors], which: int, seen: Seen, chosen: Flags) -> Flags:
-    """Whether accesses of other clusters are known, or fenced."""
+    """Whether accesses of other clusters happen before, in one of the clock's vectors."""
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]
