@@ -352,7 +352,7 @@ def test_a_lone_warp_knows_what_it_copied(touch):
 
 def test_the_remedy_is_a_sync_after_the_wait_for_the_copies():
     found = ts.simulate(copied_and_touched([], TOUCHES["read"])).mistake
-    assert found.found == "p fills a by cp.async with 4 warps, and p reads it (threads) before these have met"
+    assert found.found == "p fills a by cp.async with 4 warps, and p reads it (threads) before these have synchronized"
     assert found.fix == "Put a sync of the 128 threads of p after cp.async.wait_group."
 
 
