@@ -28,7 +28,7 @@ from tilescope.symptoms import CAUSE, SEEN, SYMPTOM, TERMS, Diagnosis, symptom_d
 from tilescope.symptoms.ranking import closeness, is_about_a_fault
 from tilescope.symptoms.symptom_diagnosis import question_words
 from tilescope.symptoms.tables import table
-from tilescope.symptoms.word_forms import SAME, folded, words_of
+from tilescope.symptoms.word_forms import SAME, fold_word, words_of
 
 TABLE = Path(__file__).with_name("titles_and_error_lines.tsv")
 LINES = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
@@ -170,7 +170,7 @@ def test_words_that_are_no_misspellings_are_like_a_known_word():
     """Others have no place in that list: they would be left as they are anyway."""
     listed = table("words")["unlike"]["words"].split()
     known = {*symptom_diagnosis._weights(), *SAME}
-    alike = {word for word in listed if get_close_matches(folded(word), known, n=1, cutoff=word_forms._ALIKE)}
+    alike = {word for word in listed if get_close_matches(fold_word(word), known, n=1, cutoff=word_forms._ALIKE)}
     assert set(listed) - alike == set()
 
 

@@ -5,7 +5,7 @@ import pytest
 import tilescope as ts
 from tilescope import view
 from tilescope.pipeline.description import Pipeline
-from tilescope.view.grid import placed
+from tilescope.view.grid import place_items
 
 A, B = (ts.plan((mn, 64), "bf16").best for mn in (128, 256))
 PIPELINES = {
@@ -35,7 +35,7 @@ def spans(grid, kind):
     """(name, first tick, the one behind the last, text) of the cells of a kind of lanes."""
     for row in grid.rows:
         if row.labels[0] == kind:
-            for first, cell in placed(row.cells):
+            for first, cell in place_items(row.cells):
                 if cell.text:
                     yield row.labels[1], first, first + cell.span, cell.text
 

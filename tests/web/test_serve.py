@@ -84,7 +84,7 @@ def test_help_imports_no_server(monkeypatch):
 def running(monkeypatch):
     """A server in a thread that gives a request a second; the port it listens on."""
     monkeypatch.setattr(serving, "HEADER_SECONDS", 1)
-    with serving.listening("127.0.0.1", 0) as listener:
+    with serving.open_listener("127.0.0.1", 0) as listener:
         explorer = serving.server()
         thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -114,7 +114,7 @@ def test_a_second_request_on_a_connection_is_hurried_too(running):
 
 
 def test_the_listener_is_tcp_by_name():
-    with serving.listening("127.0.0.1", 0) as listener:  # asyncio sets TCP_NODELAY on such sockets alone
+    with serving.open_listener("127.0.0.1", 0) as listener:  # asyncio sets TCP_NODELAY on such sockets alone
         assert listener.proto == socket.IPPROTO_TCP
 
 
