@@ -102,6 +102,15 @@ def test_every_entry_is_asked_for(golden, pytestconfig):
             assert sorted(texts.keys() - asked.keys()) == [], package
 
 
+def test_every_name_has_an_entry(golden, pytestconfig):
+    """Also that of a test that takes long, and of one that needs a program that is missing here."""
+    if pytestconfig.getoption("--update-wording"):
+        pytest.skip("entries are written by the tests that follow")
+    for package, names in names_in_tests().items():
+        texts = golden.golden_texts(package)
+        assert [name for name in names if not any(re.fullmatch(name, entry) for entry in texts)] == [], package
+
+
 def test_a_name_stands_in_one_test_alone():
     twice = [
         (package, name) for package, names in names_in_tests().items() for name in set(names) if names.count(name) > 1
@@ -113,7 +122,7 @@ def test_golden_files_are_written_as_they_are_read(golden, tmp_path, monkeypatch
     monkeypatch.setattr(golden, "FOLDER", tmp_path)
     texts = {"b": "first line\n\nthird line", "a": "one line"}
     golden.write_golden_texts("machine", texts)
-    assert golden.golden_file("machine").read_text("utf-8") == "[a]\none line\n\n[b]\nfirst line\n\nthird line\n"
+    assert golden.golden_file("machine").read_text("utf-8") == "## a\none line\n\n## b\nfirst line\n\nthird line\n"
     assert golden.golden_texts("machine") == texts
 
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-HEADER = re.compile(r"\[([^\[\]\n]+)\]")
+HEADER = re.compile(r"## (.+)")
 
 
 def golden_file(package):
@@ -34,7 +34,7 @@ def write_golden_texts(package, texts):
     if not texts:
         path.unlink(missing_ok=True)
         return
-    path.write_text("\n\n".join(f"[{name}]\n{texts[name]}" for name in sorted(texts)) + "\n", "utf-8")
+    path.write_text("\n\n".join(f"## {name}\n{texts[name]}" for name in sorted(texts)) + "\n", "utf-8")
 
 
 def stored(text):
