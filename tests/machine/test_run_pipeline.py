@@ -495,7 +495,7 @@ def test_prove_says_the_verdict(tmp_path, capsys, wording):
     status, out = asked(tmp_path, capsys, RING, "--prove")
     assert status == 0
     assert "43 actions" in out
-    wording("a proof", next(line for line in out.splitlines() if "as a pipeline" in line))
+    wording("a proof", re.search(r"ring as a pipeline: .*?\.", out)[0])
 
 
 def test_prove_names_the_mistake_with_its_lines_and_exits_with_1(tmp_path, capsys):
