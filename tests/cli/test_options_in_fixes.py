@@ -60,9 +60,7 @@ def test_python_says_python():
 def test_a_page_says_its_fields():
     form = form_at("/plan?tile=64x64&data_type=bf16&consumer=wgmma&arch=sm_80")
     answer = form.answer_shown(form.asked())
-    assert [violation.fix for violation in answer.violations] == [
-        "Use Read by = ldmatrix, or Architecture = sm_90.",
-    ]
+    assert [violation.fix for violation in answer.violations] == ["Use Read by = ldmatrix, or Architecture = sm_90."]
 
 
 def test_json_says_python_whoever_asks_for_it(capsys):

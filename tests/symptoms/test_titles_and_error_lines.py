@@ -14,6 +14,7 @@ titles) and 65 of 80 in round 12 (28 of 40 titles). So of lines that nobody has 
 they speak of tensor maps, barriers and tensor cores than where they speak of compilers and libraries.
 """
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -329,7 +330,7 @@ def test_what_is_slow_or_off_for_other_reasons_than_tma_has_its_cause(typed, cau
 
 def test_where_two_topics_fit_the_first_line_names_both(capsys):
     run(["explain", "-q", "fix TMA load with multicast."])
-    assert capsys.readouterr().out.startswith('Two topics fit, "TMA" and "multicast". TMA: ')
+    assert re.match(r'[^"]*"TMA" and "multicast"\. TMA: ', capsys.readouterr().out)
 
 
 def test_where_one_topic_fits_the_first_line_names_it_alone(capsys):
