@@ -20,7 +20,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.float_adds import FloatAdds, float_swaps
+from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
@@ -71,9 +71,9 @@ class Launch:
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # executed opcodes whose result bits are not specified
     costs: Costs | None = None  # costs of memory accesses; None: not counted
-    float_adds: FloatAdds = field(init=False)
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
     float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
+    float_adds: FloatAdds | None = field(init=False)  # None: the kernel adds no floats atomically
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     recorder: Recorder | None = None  # of the first cluster that runs
@@ -92,8 +92,10 @@ class Launch:
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
-        self.float_swaps = float_swaps(self.program)
-        self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
+        self.float_swaps = self.program.fact(float_swaps)
+        self.float_adds = None
+        if self.program.fact(adds_floats):
+            self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
 
     @property
     def block_threads(self) -> int:

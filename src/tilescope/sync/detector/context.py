@@ -63,6 +63,7 @@ class ProgramFacts(NamedTuple):
     """What the detector must know of the program text; lists are by instruction."""
 
     accesses: Sequence[AccessSemantics | None]
+    has_flag_loads: bool  # strong loads, through which threads may synchronize
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access

@@ -28,7 +28,6 @@ from tilescope.sync.cluster_shape import ClusterShape
 from tilescope.sync.detector.accesses import Accesses
 from tilescope.sync.detector.context import BarrierBytes, DetectorContext, LaunchDetector
 from tilescope.sync.detector.fences import Fences
-from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.thread_barriers import ThreadBarriers
 from tilescope.sync.epoch import unpack_stamp
@@ -84,6 +83,7 @@ from tilescope.sync.shadow.accessor import Unit
 if TYPE_CHECKING:
     from tilescope.sync.detector.bulk_copies import BulkCopies
     from tilescope.sync.detector.map_edits import MapEdits
+    from tilescope.sync.detector.mbarrier_order import Mbarriers
     from tilescope.sync.detector.thread_copies import CpAsyncOrder
     from tilescope.sync.detector.tmem_order import TmemOrder
     from tilescope.sync.detector.wgmma_order import WgmmaOrder
@@ -99,8 +99,14 @@ class ClusterDetector:
         self.fences = Fences(self.context)
         self.accesses = Accesses(self.context, self.fences)
         self.barriers = ThreadBarriers(self.context, self.fences)
-        self.mbarriers = Mbarriers(self.context, self.fences)
         launch.running[cluster.first_block] = self
+
+    @cached_property
+    def mbarriers(self) -> Mbarriers:
+        """Mbarriers."""
+        from tilescope.sync.detector.mbarrier_order import Mbarriers
+
+        return Mbarriers(self.context, self.fences)
 
     @cached_property
     def cp_async(self) -> CpAsyncOrder:
@@ -153,11 +159,11 @@ class ClusterDetector:
             MapRead: lambda event: self.maps.read(event),
             TensormapRelease: lambda event: self.maps.release(event),
             TensormapAcquire: lambda event: self.maps.acquire(event),
-            MbarrierInit: self.mbarriers.init,
-            MbarrierInval: self.mbarriers.inval,
-            MbarrierArrive: self.mbarriers.arrive,
-            MbarrierExpect: self.mbarriers.expect,
-            MbarrierPhaseCompleted: self.mbarriers.complete_phase,
+            MbarrierInit: lambda event: self.mbarriers.init(event),
+            MbarrierInval: lambda event: self.mbarriers.inval(event),
+            MbarrierArrive: lambda event: self.mbarriers.arrive(event),
+            MbarrierExpect: lambda event: self.mbarriers.expect(event),
+            MbarrierPhaseCompleted: lambda event: self.mbarriers.complete_phase(event),
             MbarrierInitFence: lambda event: self.mbarriers.fence_init(event.lanes),
             MemoryFence: lambda event: self.fences.fence(event.lanes, event.scope),
             ProxyFence: self._fence_proxy,
@@ -207,13 +213,17 @@ class ClusterDetector:
 
     def _store(self, event: Store) -> None:
         self.accesses.store(event)
-        if event.space == "shared":
+        if event.space == "shared" and self._has_mbarriers:
             self.mbarriers.overwritten(event.lanes, event.places)
 
     def _atomic(self, event: Atomic) -> None:
         self.accesses.atomic(event)
-        if event.space == "shared" and len(event.written_lanes):
+        if event.space == "shared" and len(event.written_lanes) and self._has_mbarriers:
             self.mbarriers.overwritten(event.written_lanes, event.written_places)
+
+    @property
+    def _has_mbarriers(self) -> bool:
+        return "mbarriers" in vars(self)
 
     def _commit_group(self, event: GroupCommit) -> None:
         if event.unit == "cp.async":
@@ -241,9 +251,10 @@ class ClusterDetector:
         self.context.clocks.fence(event.lanes, fenced)
 
     def _arrive_at_cluster(self, event: ClusterArrive) -> None:
-        if not event.is_relaxed:
-            self.mbarriers.release_inits(event.lanes)
-        self.mbarriers.publish(event.lanes)
+        if self._has_mbarriers:
+            if not event.is_relaxed:
+                self.mbarriers.release_inits(event.lanes)
+            self.mbarriers.publish(event.lanes)
         self.barriers.arrive_at_cluster(event)
 
     def _end_block(self, event: BlockEnd) -> None:
@@ -251,7 +262,7 @@ class ClusterDetector:
         rank = event.rank
         context = self.context
         context.ended_blocks.add(rank)
-        if not context.launch.mbarrier_uses:
+        if self._has_mbarriers and not context.launch.mbarrier_uses:
             context.launch.mbarrier_uses = self.mbarriers.uses(rank)
         lanes = np.flatnonzero(context.cluster.block_of_lane == rank)
         clock = context.clocks.clock(lanes)
@@ -265,17 +276,19 @@ class ClusterDetector:
             self.wgmma.end(lanes, rank, clock)
         if "cp_async" in parts:
             self.cp_async.end(lanes, rank)
-        self.fences.stale.end(rank)
+        self.fences.end_block(rank)
         if "tmem" in parts:
             self.tmem.end(rank, clock)
-        self._end_of_remote_arrivals(rank, clock)
+        if self._has_mbarriers:
+            self._end_of_remote_arrivals(rank, clock)
         if rank in self.accesses.reached_blocks:
             self._end_of_remote_accesses(rank, clock)
 
     def _end_cluster(self, event: ClusterEnd) -> None:
         """All blocks have ended, and all copies have landed: keep the phases that completed before all their bytes came."""
         context = self.context
-        for address, barrier in self.mbarriers.at.items():
+        barriers = self.mbarriers.at if self._has_mbarriers else {}
+        for address, barrier in barriers.items():
             if barrier.spilled is not None:
                 block = context.cluster.block_index(address >> SHARED_RANK_SHIFT)
                 context.launch.spilled.append(BarrierBytes(address & SHARED_OFFSET_MASK, block, barrier.spilled))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,9 +14,11 @@ from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.releases import Release, SyncWords
-from tilescope.sync.detector.stale_reads import StaleReads
 from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.scope import GPU
+
+if TYPE_CHECKING:
+    from tilescope.sync.detector.stale_reads import StaleReads
 
 
 class Fences:
@@ -28,7 +33,18 @@ class Fences:
         self._seen: dict[
             int, list[Release]
         ] = {}  # releases that relaxed loads observed: acquired at the next fence of the lane
-        self.stale = StaleReads(context)
+
+    @cached_property
+    def stale(self) -> StaleReads:
+        """Loads that may return the value before the last write."""
+        from tilescope.sync.detector.stale_reads import StaleReads
+
+        return StaleReads(self._context)
+
+    def end_block(self, rank: int) -> None:
+        """The threads of a block have exited."""
+        if "stale" in vars(self):
+            self.stale.end(rank)
 
     def synchronize_by_load(
         self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int

@@ -44,7 +44,7 @@ class StaleReads:
 
     def __init__(self, context: DetectorContext) -> None:
         self._context = context
-        self.are_possible = any(one is not None and one.is_flag_load for one in context.launch.program.accesses)
+        self.are_possible = context.launch.program.has_flag_loads
         self._once: dict[_Word, _StaleRead] = {}  # lanes that read a stale value, and have not loaded again
 
     def write(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
