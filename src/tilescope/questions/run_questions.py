@@ -21,7 +21,7 @@ from tilescope.machine.launch.launch_template import build_launch_template
 from tilescope.machine.launch.recorded_memory import MemoryOutcome
 from tilescope.machine.program import Program
 from tilescope.machine.report.line_count import line_counts
-from tilescope.machine.report.outcome import error_sentence, outcome_sentence, what_ran
+from tilescope.machine.report.outcome import describe_work, error_sentence, outcome_sentence
 from tilescope.machine.report.run import KernelRun
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_line import FirstLine, make_line
@@ -95,7 +95,7 @@ def answer(asked: Asked) -> Answer:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
     told_of = (
-        what_ran(run, seconds) if errors else "",
+        describe_work(run, seconds) if errors else "",
         asked.get("compiled", ""),
         run.printed.rstrip(),
         _replayed(done),
