@@ -1,6 +1,7 @@
-"""What all tests share: how hypothesis draws, which tests are quick, `require`, and a folder for `cards`."""
+"""What all tests share: how hypothesis draws, which tests are quick, `require`, `wording`, and a folder for `cards`."""
 
 import collections
+import difflib
 import faulthandler
 import gc
 import importlib.util
@@ -72,6 +73,8 @@ def pytest_configure(config):
         settings.load_profile("thorough")
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
+    if config.getoption("--update-wording") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--update-wording writes files: add -n 0, so that one process does")
 
 
 gc.disable()  # nothing that is made while tests are collected goes away again
@@ -87,6 +90,7 @@ def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
     parser.addoption("--thinned", action="store_true", help=f"every fourth case of tests with {MANY_CASES} and more")
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
+    parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
@@ -181,6 +185,38 @@ def require():
         return path
 
     return program
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """The module that reads and writes tests/wording."""
+    spec = importlib.util.spec_from_file_location("wording_golden", Path(__file__).parent / "wording" / "golden.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def wording(request, golden):
+    """`wording(name, text)` compares a text with the entry `name` of the package's golden file in tests/wording; the
+    package is the folder of the test. --update-wording writes the entry instead.
+    """
+    parts = request.path.relative_to(Path(__file__).parent).parts
+    folder = parts[0] if len(parts) > 1 else "tilescope"
+
+    def compare(name, text, package=folder):
+        told = golden.stored(str(text))
+        texts = golden.golden_texts(package)
+        if request.config.getoption("--update-wording"):
+            if texts.get(name) != told:
+                golden.write_golden_texts(package, texts | {name: told})
+        elif name not in texts:
+            pytest.fail(f"tests/wording/{package}.txt has no {name}: add it with --update-wording", pytrace=False)
+        elif texts[name] != told:
+            lines = difflib.ndiff(texts[name].splitlines(), told.splitlines())
+            pytest.fail(f"{name} of tests/wording/{package}.txt:\n" + "\n".join(lines), pytrace=False)
+
+    return compare
 
 
 def cute_headers():

@@ -41,7 +41,7 @@ def test_tree_of_exceptions():
 def test_error_prints_one_violation_a_line():
     error = RuleError(iter([SPAN, NOTE]))
     assert error.violations == (SPAN, NOTE)
-    assert str(error) == "span: 256 bytes; at most 128. Halve it.\nl2: none; 128B is quicker. Use 128B."
+    assert str(error).splitlines() == [str(SPAN), str(NOTE)]
 
 
 @pytest.mark.parametrize("violation", [SPAN, NOTE, unknown_name("swizzle", "swizzle", "128", ["128B"])])
@@ -72,8 +72,8 @@ def test_revived_change_cannot_be_changed():
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (SPAN.to_dict() | {"rul": "x"}, "field of violation rul; known: rule"),
-        ({"rule": "x"}, "a violation without severity, argument, found, limit, fix"),
+        (SPAN.to_dict() | {"rul": "x"}, "violation rul; known: rule"),
+        ({"rule": "x"}, "severity, argument, found, limit, fix"),
         ({}, "without rule"),
         (None, "without rule"),
         ([1], "without rule"),
@@ -152,25 +152,26 @@ def test_known_name_is_nearest_to_itself(known):
             assert nearest_name(name, known) == name
 
 
-def test_unknown_name_shows_what_was_given_and_what_is_known():
+def test_unknown_name_shows_what_was_given_and_what_is_known(wording):
     violation = unknown_name("swizzle", "mode", "128b_atm_32b", KNOWN)
-    assert str(violation) == (
-        "unknown-name: swizzle 128b_atm_32b; known: none, 32B, 64B, 128B, 128B_ATOM_32B, 128B_ATOM_64B. "
-        "Did you mean 128B_ATOM_32B?"
-    )
+    assert (violation.rule, violation.found) == ("unknown-name", "swizzle 128b_atm_32b")
+    assert violation.fix == "Did you mean 128B_ATOM_32B?"
+    wording("an unknown name", violation)
     assert violation.change == {"mode": "128B_ATOM_32B"}
 
 
 def test_unknown_thing_that_is_no_name_shows_its_type():
     violation = unknown_name("swizzle", "mode", 3, KNOWN)
     assert violation.found == "swizzle 3 (int)"
-    assert violation.fix == "Use one of them, such as none."
+    assert violation.fix.endswith(" none.")
     assert violation.change is None
 
 
-def test_missing_name_and_empty_table_are_said_in_words():
+def test_missing_name_and_empty_table_are_said_in_words(wording):
     assert unknown_name("operand", "operand", None, ("A", "B")).found == "operand is missing"
-    assert str(unknown_name("slot", "at", "a", ())) == "unknown-name: slot a; none is known. Add it, or leave this out."
+    nothing_known = unknown_name("slot", "at", "a", ())
+    assert (nothing_known.rule, nothing_known.found) == ("unknown-name", "slot a")
+    wording("an unknown name where none is known", nothing_known)
 
 
 @given(st.text(), st.integers(2, 100))

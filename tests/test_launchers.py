@@ -72,7 +72,7 @@ def sets_up(process, launcher):
     assert LAUNCHERS[launcher][1] in output
     lines = [line for line in errors.splitlines() if "waiting for the set-up" not in line]
     assert len(lines) <= 1
-    assert all(line.startswith("tilescope: setting up .venv with what") for line in lines)
+    assert all(line.startswith("tilescope: setting up .venv") for line in lines)
     return bool(lines)
 
 
@@ -107,19 +107,23 @@ WITHOUT_ENSUREPIP = "sys.modules['ensurepip'] = None"
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_an_old_python_is_refused_in_one_sentence(tmp_path, launcher):
+def test_an_old_python_is_refused_in_one_sentence(tmp_path, launcher, wording):
     checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)
     line = refusal(checkout / launcher, PYTHONPATH=python_that(tmp_path / "old", OLD))
-    assert line == "tilescope: Python 3.11 or later is needed, and python3 is 3.10.12."
+    assert line.startswith("tilescope: Python 3.11 ")
+    assert line.endswith("python3 is 3.10.12.")
+    wording("an old Python", line)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher):
+def test_a_missing_python_is_refused_in_one_sentence(tmp_path, launcher, wording):
     checkout = copy_of_the_checkout(tmp_path / "checkout", LAUNCHED)
     tools = ["sh", "dirname", "readlink", "tail", "cksum"]
     path = programs(tmp_path / "bin", **{name: f'exec {shutil.which(name)} "$@"' for name in tools})
     line = refusal(checkout / launcher, PATH=str(path))
-    assert line == "tilescope: Python 3.11 or later is needed, and there is no python3 on the PATH."
+    assert line.startswith("tilescope: Python 3.11 ")
+    assert "no python3" in line
+    wording("no Python", line)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -128,7 +132,7 @@ def test_without_ensurepip_the_command_that_brings_it_is_named(tmp_path, launche
     path = programs(tmp_path / "bin", id="echo 1000", apt_get="echo called >&2")
     python = python_that(tmp_path / "python", WITHOUT_ENSUREPIP)
     line = refusal(checkout / launcher, PATH=f"{path}:{ENVIRONMENT['PATH']}", PYTHONPATH=python)
-    assert line.startswith("tilescope: Python cannot make environments here")
+    assert line.startswith("tilescope: Python cannot make environments")
     assert line.endswith(": sudo apt-get install -y python3-venv")
 
 

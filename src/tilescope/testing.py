@@ -61,7 +61,7 @@ def assert_conflict_free(run: KernelRun, place: int | str | None = None) -> None
     conflicts.sort(key=lambda row: row.least_wavefronts - row.wavefronts)
     lines = [f"{counted(len(conflicts), 'access', 'accesses')} of shared memory with bank conflicts:"]
     lines += [f"  {row.place}: {row.wavefronts} wavefronts, {row.least_wavefronts} would do" for row in conflicts]
-    raise AssertionError("\n".join(_cut(lines)))
+    raise AssertionError("\n".join(_cut_lines(lines)))
 
 
 def assert_equal_to(
@@ -86,7 +86,7 @@ def assert_equal_to(
     __tracebackhide__ = True
     if run.outcome != "finished":
         raise AssertionError(outcome_sentence(run))
-    name, held = _held(run, argument)
+    name, held = _array_of(run, argument)
     found = held.array
     expected = np.asarray(reference)
     if found.shape != expected.shape:
@@ -134,13 +134,13 @@ def _is_at(row: InstructionCount, place: int | str | None) -> bool:
     return place in row.ptx_text or re.search(rf"{re.escape(place)}(?!\d)", source) is not None
 
 
-def _cut(lines: Sequence[str]) -> list[str]:
+def _cut_lines(lines: Sequence[str]) -> list[str]:
     if len(lines) <= _ROWS_TOLD + 1:
         return [*lines]
     return [*lines[: _ROWS_TOLD + 1], f"  … and {len(lines) - _ROWS_TOLD - 1} more"]
 
 
-def _held(run: KernelRun, argument: int | Array) -> tuple[str, ArgumentArray]:
+def _array_of(run: KernelRun, argument: int | Array) -> tuple[str, ArgumentArray]:
     """The array of an argument, and how a message names it."""
     if isinstance(argument, int):
         held = run.arrays[argument] if 0 <= argument < len(run.arrays) else None

@@ -163,7 +163,7 @@ class Value:
         parameters = inspect.signature(chosen).parameters
         needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
         check_fields(chosen.kind, told, known, needed)
-        return chosen(**{name: _revived(value, known[name]) for name, value in told.items()})
+        return chosen(**{name: _revive(value, known[name]) for name, value in told.items()})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -181,7 +181,7 @@ class Value:
         shown = [field for field in said if not _is_default(self, field, parameters[field.name].default)]
         whole = ""
         for room in _REPR_BUDGETS:
-            parts = (f"{field.name}={_cut(getattr(self, field.name), field, room)}" for field in shown)
+            parts = (f"{field.name}={_cut_repr(getattr(self, field.name), field, room)}" for field in shown)
             whole = f"{type(self).__name__}({', '.join(parts)})"
             if len(whole) <= _REPR_BUDGETS[0]:
                 break
@@ -335,7 +335,7 @@ def _cell_text(held: object, described: _Field, room: int) -> str:
         return held.name
     if isinstance(held, tuple) and not held:
         return "-"
-    return _cut(held, described, room)
+    return _cut_repr(held, described, room)
 
 
 def _is_default(value: Value, described: _Field, default: object) -> bool:
@@ -347,7 +347,7 @@ def _is_default(value: Value, described: _Field, default: object) -> bool:
     return _same(held, default)
 
 
-def _cut(value: object, described: _Field, room: int) -> str:
+def _cut_repr(value: object, described: _Field, room: int) -> str:
     """`value` in about `room` characters: whole, or its first entries and a count, or what it is."""
     if isinstance(value, Row):
         return repr(value.name)
@@ -356,7 +356,7 @@ def _cut(value: object, described: _Field, room: int) -> str:
     if isinstance(value, tuple | list):
         return _cut_sequence(value, described, room)
     if isinstance(value, Mapping):
-        entries = [f"{key!r}: {_cut(entry, described, room)}" for key, entry in value.items()]
+        entries = [f"{key!r}: {_cut_repr(entry, described, room)}" for key, entry in value.items()]
         whole = f"{{{', '.join(entries)}}}"
         return whole if len(whole) <= room else f"{{… {len(value)} entries}}"
     whole = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
@@ -370,12 +370,12 @@ def _cut(value: object, described: _Field, room: int) -> str:
 def _cut_array(array: _Array, described: _Field, room: int) -> str:
     if array.size <= _ENTRIES_SHOWN:
         return f"{array.tolist()}"
-    first = [_cut(entry, described, room) for entry in array.ravel()[:_ENTRIES_SHOWN].tolist()]
+    first = [_cut_repr(entry, described, room) for entry in array.ravel()[:_ENTRIES_SHOWN].tolist()]
     return f"<{by(array.shape)} {array.dtype}: {', '.join(first)}, …>"
 
 
 def _cut_sequence(value: tuple[object, ...] | list[object], described: _Field, room: int) -> str:
-    entries = [_cut(entry, described, room // _ENTRIES_SHOWN) for entry in value[:_ENTRIES_READ]]
+    entries = [_cut_repr(entry, described, room // _ENTRIES_SHOWN) for entry in value[:_ENTRIES_READ]]
     whole = f"({entries[0]},)" if len(value) == 1 else f"({', '.join(entries)})"
     is_cut = len(whole) > room or "…" in whole or len(value) > len(entries)
     if len(value) > _ENTRIES_SHOWN and is_cut:
@@ -403,13 +403,13 @@ def _plain(value: object, described: _Field) -> object:
     return value
 
 
-def _revived(value: object, described: _Field) -> object:
+def _revive(value: object, described: _Field) -> object:
     if "dtype" in described.metadata:
         return None if value is None else _revived_array(value, described)
     if isinstance(value, Mapping) and isinstance(value.get("kind"), str):
         return Value.from_dict(value)
     if isinstance(value, tuple | list):
-        return tuple(_revived(item, described) for item in value)
+        return tuple(_revive(item, described) for item in value)
     if isinstance(value, str) and described.metadata.get("hex"):
         try:
             return int(value, 0)

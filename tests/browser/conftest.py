@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tilescope.web.serving import listening, server
+from tilescope.web.serving import open_listener, server
 
 sys.path.insert(0, str(Path(__file__).parent))
 from browser_page import PATIENCE_MS
@@ -17,7 +17,7 @@ from browser_page import PATIENCE_MS
 @pytest.fixture(scope="session")
 def address():
     """Where the explorer answers."""
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         explorer = server()
         thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

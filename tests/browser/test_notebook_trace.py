@@ -7,7 +7,7 @@ import tilescope as ts
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_the_mouse_and_the_slider_light_up_a_row(chromium, tmp_path):
+def test_the_mouse_and_the_slider_light_up_a_row(chromium, tmp_path, wording):
     trace = ts.trace(ts.TensorMap("bf16", (64, 16), (128,), (64, 8), swizzle="128B"), (0, 4))
     shown = trace.html()
     path = tmp_path / "notebook.html"
@@ -18,17 +18,17 @@ def test_the_mouse_and_the_slider_light_up_a_row(chromium, tmp_path):
     page.goto(path.as_uri())
     drawn = page.locator(".tilescope-walk").first
     said = drawn.locator(".said")
-    assert said.inner_text() == "Point at a cell, or move the slider."
+    wording("the mouse and the slider light up a row", said.inner_text())
 
     drawn.locator('rect[data-link="3.2"]').first.hover()
     assert drawn.locator("rect.near").count() == 2  # in the tensor, and in shared memory
-    assert said.inner_text() == "dim 0: 16 to 23, dim 1: 7: row 3 of the copy"
+    wording("the mouse and the slider light up a row, 2", said.inner_text())
 
     page.mouse.move(1, 1)
     drawn.locator("input").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert said.inner_text() == "Step 2 of 8: row 1 of the copy: coordinates (0, 5)"
+    wording("the mouse and the slider light up a row, 3", said.inner_text())
     assert drawn.locator("rect.near").count() == 16
     assert page.locator("rect.near").count() == 16  # the other cell of the notebook is left alone
     assert errors == []

@@ -5,7 +5,7 @@ import re
 import pytest
 from browser_page import PATIENCE_MS, address_of, settled
 
-from tilescope.web.serving import listening, server
+from tilescope.web.serving import open_listener, server
 
 pytestmark = pytest.mark.browser
 
@@ -126,7 +126,7 @@ def test_a_server_that_stopped_is_said_on_the_page(chromium):
     import threading
     import time
 
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         explorer = server()
         thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
         "16",
     ]
     assert run(arguments) == 1
-    assert "layouts tried serves every pattern without a conflict" in " ".join(capsys.readouterr().out.split())
+    assert "layouts tried serves every pattern" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -100,24 +101,20 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
     [
         (
             ["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "1"],
-            (
-                "--pad 1 makes a row 128 + 1 bytes; ldmatrix.x4 takes addresses that are multiples of 16. "
-                "Use --pad 16, 8 elements: --pad counts bytes."
-            ),
+            ("multiples of 16. Use --pad 16, 8 elements"),
         ),
         (
             ["32x32", "f32", "--pattern", "transpose", "--pad", "1"],
-            (
-                "--pad 1 makes a row 128 + 1 bytes; ld.b32 takes addresses that are multiples of 4. "
-                "Use --pad 4, 1 element: --pad counts bytes."
-            ),
+            ("multiples of 4. Use --pad 4, 1 element"),
         ),
     ],
 )
-def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, capsys):
+def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, capsys, wording):
     """It said "lane 1 of access 0 at address 129 (and 767 more)"."""
     assert run(["banks", *arguments]) == 1
-    assert said in " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert said in printed
+    wording(f"padding: {' '.join(arguments)}", printed)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +194,10 @@ def test_where_nothing_can_help_the_bound_and_other_lanes_are_named(capsys):
     arguments = ["32x32", "f32", "--pattern", "st.b128 rows", "--pattern", "transpose"]
     assert run(["banks", *arguments, "--fix"]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "No layout can: 16-byte stores leave a column 8 banks" in said
-    assert "ld.b32 lanes 8x4 in place of ld.b32 columns (rows x pieces), swizzle 128B leaves no conflict" in said
+    assert "16-byte stores leave a column 8" in said
+    assert "ld.b32 lanes 8x4 in place" in said
+    assert "ld.b32 columns (rows x pieces)" in said
+    assert "swizzle 128B leaves no conflict" in said
     assert run(["banks", *arguments[:4], "--pattern", "ld.b32 lanes 8x4", "--swizzle", "128B"]) == 0
     assert "conflict" in capsys.readouterr().out
     assert run(["banks", "32x32", "f32", "--pattern", "ld.b32 lanes 5x4"]) == 2
@@ -245,21 +244,24 @@ def test_cp_async_is_a_pattern(capsys):
     [
         (
             ["32x32", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows"],
-            "Best hardware mode: swizzle 128B, ld.b32 columns 4 wavefronts per access instead of 32, st.b32 rows 1 wavefront per",
+            "ld.b32 columns 4 wavefronts per access",
         ),
         (
             ["32x32", "f32", "--pattern", "transpose", "--pattern", "st.b128 rows"],
-            "Best hardware mode: swizzle 128B, ld.b32 columns 4 wavefronts per access instead of 32, st.b128 rows 4 wavefronts per",
+            "ld.b32 columns 4 wavefronts per access",
         ),
         (
             ["5x7", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows", "--pad", "4"],
-            "No swizzle mode of the hardware fits this tile.",
+            "hardware fits this tile.",
         ),
     ],
 )
-def test_fix_says_what_the_best_hardware_mode_costs_where_none_cures(capsys, arguments, said):
+def test_fix_says_what_the_best_hardware_mode_costs_where_none_cures(capsys, arguments, said, wording):
     assert run(["banks", *arguments, "--fix"]) in (0, 1)
-    assert said in " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert said in printed
+    sentence = re.search(r"(Best hardware mode|No swizzle mode)[^.]*(\.b[^.]*)*\.", printed)[0]
+    wording(f"hardware mode: {' '.join(arguments)}", sentence)
 
 
 def test_fix_does_not_repeat_a_hardware_mode_that_cures(capsys):
@@ -276,7 +278,7 @@ TEXT = ["--layout", "(64,64):(64,1)", "--bits", "16"]
         (["64x64", "bf16", "--bits", "8"], "--bits is for a --layout"),
         (["64x64", "bf16", "--shape", "32x32"], "--shape is for a --layout"),
         (["64x64", "bf16", "--unit", "elements"], "--unit is for a --layout"),
-        (["64x64", "bf16", "--op", "ld.b32"], "--op is what --tv loads or stores with"),
+        (["64x64", "bf16", "--op", "ld.b32"], "--op is what --tv loads"),
         (["64x64", "bf16", "--max-padding", "16"], "--max-padding is for --fix"),
         ([*TEXT, "--swizzle", "128B"], "--swizzle describes a TILE"),
         ([*TEXT, "--pad", "16"], "--pad describes a TILE"),
@@ -284,9 +286,11 @@ TEXT = ["--layout", "(64,64):(64,1)", "--bits", "16"]
         ([*TEXT, "--atom-order", "row"], "--atom-order describes a TILE"),
     ],
 )
-def test_an_option_that_would_count_for_nothing_is_refused(capsys, arguments, said):
+def test_an_option_that_would_count_for_nothing_is_refused(capsys, arguments, said, wording):
     assert run(["banks", *arguments, "--pattern", "ldmatrix.x4"]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    printed = " ".join(capsys.readouterr().err.split())
+    assert said in printed
+    wording(f"banks option: {' '.join(arguments)}", printed)
 
 
 @pytest.mark.parametrize("option", [["--major", "MN"], ["--smem-address", "64"], ["--swizzle", "128B"]])

@@ -84,7 +84,7 @@ def test_the_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["swizle"], "No such command 'swizle'. Did you mean swizzle?"),
+        (["swizle"], "Did you mean swizzle?"),
         (["zzz"], "No such command 'zzz'. Commands: "),
         (["swizzle", "128B", "--jsno"], "--json"),
         (["--nope"], "--nope"),
@@ -101,26 +101,21 @@ def test_a_command_line_not_understood(arguments, said, capsys):
 
 
 @pytest.mark.parametrize("error_type", [RuleError, TensorMapError])
-def test_broken_rules_of_the_hardware_are_the_answer_no(failing, capsys, error_type):
+def test_broken_rules_of_the_hardware_are_the_answer_no(failing, capsys, error_type, wording):
     assert failing(error_type([violation("span"), violation("rank")])) == 1
     shown = capsys.readouterr()
     assert shown.err == ""
-    assert shown.out.splitlines() == [
-        "Refused: 256 bytes; at most 128; and 1 more reason.",
-        "",
-        "error: span: 256 bytes; at most 128. Halve it.",
-        "error: rank: 256 bytes; at most 128. Halve it.",
-    ]
+    refusal, _, *errors = shown.out.splitlines()
+    assert refusal.startswith("Refused: 256 bytes")
+    assert [line.split(": ")[:2] for line in errors] == [["error", "span"], ["error", "rank"]]
+    wording(f"two broken rules of a {error_type.__name__}", shown.out)
 
 
 def test_input_that_is_not_understood_is_said_on_stderr(failing, capsys):
     assert failing(RuleError([violation("span"), violation("unknown-name")])) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.splitlines() == [
-        "error: span: 256 bytes; at most 128. Halve it.",
-        "error: unknown-name: 256 bytes; at most 128. Halve it.",
-    ]
+    assert [line.split(": ")[:2] for line in shown.err.splitlines()] == [["error", "span"], ["error", "unknown-name"]]
 
 
 def test_rules_of_input_exist():
@@ -134,15 +129,15 @@ def test_rules_of_input_exist():
         (
             ModuleNotFoundError("No module", name="uvicorn"),
             3,
-            "This needs the package uvicorn: pip install 'tilescope[web]'.",
+            "pip install 'tilescope[web]'.",
         ),
         (
             ModuleNotFoundError("No module", name="cuda.core"),
             3,
-            "This needs the package cuda.core: pip install 'tilescope[gpu]'.",
+            "pip install 'tilescope[gpu]'.",
         ),
         (TilescopeError("It cannot be."), 2, "error: It cannot be."),
-        (click.FileError("a.txt", "gone"), 2, "Error: Could not open file 'a.txt': gone"),
+        (click.FileError("a.txt", "gone"), 2, "file 'a.txt': gone"),
         (PermissionError(13, "Permission denied", "a.svg"), 2, "error: a.svg: Permission denied."),
         (KeyboardInterrupt(), 130, ""),
         (click.Abort(), 130, ""),
@@ -152,7 +147,8 @@ def test_rules_of_input_exist():
 def test_what_went_wrong_decides_the_status(failing, capsys, error, status, said):
     assert failing(error) == status
     shown = capsys.readouterr()
-    assert shown.err.strip() == said
+    assert shown.err.strip().endswith(said)
+    assert bool(shown.err) == bool(said)
     assert shown.out == ""
 
 
@@ -302,7 +298,7 @@ def test_a_shared_address_has_one_name(command, capsys):
 def test_an_option_that_takes_one_value_is_refused_when_it_is_given_twice(capsys):
     status = run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,8", "--box", "64,16"])
     assert status == 2
-    assert "--box is given twice; it takes one value." in capsys.readouterr().err
+    assert "--box is given twice" in capsys.readouterr().err
 
 
 def test_options_that_may_be_repeated_and_flags_are_taken(capsys):

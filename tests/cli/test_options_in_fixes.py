@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.cli import run
-from tilescope.questions.plain_argument import said_plainly
+from tilescope.questions.plain_argument import describe_argument
 from tilescope.questions.refusal import broken_rules
 from tilescope.rule import RULES
 from tilescope.sentence import saying_arguments
@@ -43,7 +43,7 @@ def test_a_command_says_options(name, capsys):
 def test_no_rule_speaks_python_on_the_command_line():
     """What a command prints of every rule's failing example."""
     spoken = {}
-    with saying_arguments(said_plainly):
+    with saying_arguments(describe_argument):
         for row in SPOKEN_TO_COMMANDS:
             printed = broken_rules(ts.RuleError(demonstrated(row, row.failing)))
             if KEYWORD.search(printed):
@@ -60,9 +60,7 @@ def test_python_says_python():
 def test_a_page_says_its_fields():
     form = form_at("/plan?tile=64x64&data_type=bf16&consumer=wgmma&arch=sm_80")
     answer = form.answer_shown(form.asked())
-    assert [violation.fix for violation in answer.violations] == [
-        "Use Read by = ldmatrix, or Architecture = sm_90.",
-    ]
+    assert [violation.fix for violation in answer.violations] == ["Use Read by = ldmatrix, or Architecture = sm_90."]
 
 
 def test_json_says_python_whoever_asks_for_it(capsys):

@@ -41,19 +41,21 @@ def test_a_copy_by_threads_says_which_chunk_lies_where(capsys):
 def test_a_card_has_its_architecture_and_says_what_is_not_known_of_it(capsys):
     shown = " ".join(printed(capsys, "128x64", "bf16", "--card", "RTX 5090").split())
     assert "for ldmatrix on sm_120" in shown
-    assert "Not weighed: TMA's rates, which are not known for an RTX 5090." in shown
+    assert "Not weighed: TMA's rates" in shown
+    assert "RTX 5090." in shown
     assert "H200, the fastest measured" in printed(capsys, "128x64", "bf16").replace("\n   ", " ")
 
 
 def test_why_names_the_reasons_of_what_was_refused(capsys):
-    assert "2 candidates refused; --why names the reasons." in printed(capsys, "64x32", "bf16")
+    assert "2 candidates refused" in printed(capsys, "64x32", "bf16")
+    assert "--why names the reasons." in printed(capsys, "64x32", "bf16")
     assert "tile-atoms: a tile of 64 x 32 (mn x k)" in printed(capsys, "64x32", "bf16", "--why")
 
 
 def test_a_reason_says_which_swizzles_it_refuses_where_that_is_not_told_yet(capsys):
     assert run(["plan", "60x64", "bf16", "--arch", "sm_100"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
-    assert "with zeros. This refuses swizzle none, 32B, 64B, 128B." in shown
+    assert "refuses swizzle none, 32B, 64B, 128B." in shown
     assert "swizzle 128B_ATOM_64B; tensor cores read" in shown
     assert shown.count("This refuses") == 1
     assert run(["plan", "100x64", "bf16"]) == 1

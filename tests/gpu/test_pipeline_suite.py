@@ -131,7 +131,7 @@ def cluster_meeting(*others):
 
 
 # what a byte of every seed is
-KNOWN = {
+HAPPENS_BEFORE = {
     "ring": (ring(), 0),
     "ring of four warps": (ring(threads=128, release=4), 0),
     "multicast": (multicast(), 0),
@@ -151,16 +151,16 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def outcomes(card):  # noqa: ARG001  skips without a card
-    cases = [{"pipeline": data} for data, _ in KNOWN.values()]
+    cases = [{"pipeline": data} for data, _ in HAPPENS_BEFORE.values()]
     with card_in_children() as children:
         children.compile(("pipelines",))
         found = list(children.outcomes("pipelines", cases, together=len(cases), seconds=60))
-    return dict(zip(KNOWN, zip(cases, found, strict=True), strict=True))
+    return dict(zip(HAPPENS_BEFORE, zip(cases, found, strict=True), strict=True))
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", HAPPENS_BEFORE)
 def test_a_known_pipeline_does_what_is_known_of_it(outcomes, name):
     case, outcome = outcomes[name]
     assert outcome.ended == ""
     seeds = np.frombuffer(outcome.data[:SEEDS], np.uint8)
-    assert set(seeds.tolist()) == {KNOWN[name][1]}, describe_outcome(case, outcome)
+    assert set(seeds.tolist()) == {HAPPENS_BEFORE[name][1]}, describe_outcome(case, outcome)

@@ -47,7 +47,7 @@ def test_a_launch_of_triton_replays_to_the_byte(record, kernel, tmp_path, capsys
     pytest.importorskip("triton")
     path = record(kernel, sys.executable, PROGRAMS / "matmul_triton.py", tmp_path)
     status, out = replayed(path, tmp_path / f"{kernel}.ptx", capsys)
-    assert "all bytes equal the card's after the launch" in out
+    assert "all bytes equal the card's" in out
     assert status == 0
 
 
@@ -63,5 +63,5 @@ def test_a_launch_of_an_emitted_gemm_replays_to_the_byte(record, tmp_path, capsy
         ["nvcc", "-std=c++17", "-lineinfo", "-ptx", "-arch=sm_90a", "-o", ptx, source.name], cwd=tmp_path, check=True
     )
     status, out = replayed(record("gemm_kernel", tmp_path / "gemm"), ptx, capsys)
-    assert "all bytes equal the card's after the launch" in out
+    assert "all bytes equal the card's" in out
     assert status == 0

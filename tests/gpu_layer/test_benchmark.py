@@ -22,11 +22,10 @@ def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert Value.from_dict(printed).to_dict() == own_data(printed)
     assert run(["bench", "plain", "plans", "--tiles", "1"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(
-        "stand-in: at most 4000 GB/s (plain kernels, copy, read and written); the planner's first choice was good for 1 of 1 "
-        "tiles.\n"
-    )
-    assert "stand-in, 132 SMs, 1980 MHz at most, memory 3201 MHz, driver 0.0" in shown
+    assert shown.startswith("stand-in: at most 4000 GB/s (plain")
+    assert "good for 1 of 1 tiles." in shown
+    assert "stand-in, 132 SMs, 1980 MHz at most" in shown
+    assert "memory 3201 MHz, driver 0.0" in shown
     assert "copy, read and written  4000  █" in shown
     assert "1 of 1 tiles" in shown
 
@@ -47,15 +46,15 @@ def test_a_measured_card_is_kept_and_used_where_it_is_named(cards, capsys):
     assert best.costs.gb_per_s == 4000
     assert ts.Value.from_dict(best.to_dict()) == best
     assert run(["plan", "128x64", "bf16", "--card", "my card"]) == 0
-    assert "4000 GB/s on the card my card" in capsys.readouterr().out
+    assert "4000 GB/s on the card my" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("predicting", "cards")
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("H200", "H200 is a card of the table"),
-        ("nvidia h100 pcie", "H100 PCIe is a card of the table"),
+        ("H200", "H200 is a card"),
+        ("nvidia h100 pcie", "H100 PCIe is a card"),
         *((name, "a name has 1 to 61 letters, digits,") for name in ("../escape", "", "a/b")),
     ],
 )
@@ -71,12 +70,9 @@ def test_a_card_is_saved_from_loads_and_stores(capsys):
 
 
 @pytest.mark.usefixtures("predicting")
-def test_without_platformdirs_there_is_one_sentence_and_status_3(monkeypatch, capsys):
+def test_without_platformdirs_there_is_one_sentence_and_status_3(monkeypatch, capsys, wording):
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert run(["bench", "loads", "stores", "--save-card", "mine"]) == 3
-    assert (
-        capsys.readouterr().err.strip()
-        == "A card of your own needs the package platformdirs: pip install platformdirs."
-    )
+    wording("without platformdirs there is one sentence and status 3", capsys.readouterr().err.strip())
     assert run(["plan", "128x64", "bf16", "--card", "mine"]) == 2
     assert "known: H200" in capsys.readouterr().err

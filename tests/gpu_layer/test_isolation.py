@@ -106,8 +106,8 @@ except IndexError:  # it asks for its folder last: by then all of it is defined
 try:
     Value.from_dict({"kind": "not yet seen"})
 except RuleError:
-    print("every module was asked for it")
+    print("every module was asked")
 """
     command = [isolation.COMMAND[0], "-c", reads_plain_data, isolation.COMMAND[-1]]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.stdout, ended.stderr) == ("every module was asked for it\n", "")
+    assert (ended.stdout, ended.stderr) == ("every module was asked\n", "")

@@ -221,7 +221,7 @@ def test_index_outside_the_tile_is_refused(row, column):
 
 @pytest.mark.parametrize("strange", [-1, 1.0, "0", None, [0]])
 def test_strange_address_is_refused(strange):
-    with pytest.raises(RuleError, match=r"address (= -1; at least 0|is an integer)"):
+    with pytest.raises(RuleError, match=r"address (= -1|is an integer)"):
         Layout((8, 64), 16).locate(strange)
 
 

@@ -436,27 +436,28 @@ def test_a_nan_is_unequal_to_everything_only_in_unordered_comparisons():
     ("opcode", "reason"),
     [
         ("add.rn.sat.f64", "add.f64 has no .sat"),
-        ("add.wide.u32", "add has no modifier .wide here"),
+        ("add.wide.u32", "no modifier .wide"),
         ("mul.wide.u64", ".wide has no type .u64"),
         ("min.relu.u32", "min.relu has no type .u32"),
         ("setp.lo.s32", ".lo does not compare .s32"),
         ("setp.lt.b32", ".lt does not compare .b32"),
-        ("div.f32", "div.f32 needs a rounding mode, or .approx"),
+        ("div.f32", "div.f32 needs a rounding mode"),
         ("cvt.s32.f32", "cvt.s32.f32 needs .rni, .rzi, .rmi or .rpi"),
         ("cvt.rn.f16.e4m3x2", "cvt has no form .f16.e4m3x2"),
-        ("cvt.rn.s8x4.f32", "cvt has no type .s8x4 here"),
-        ("shf.l.b32", "shf needs .l or .r, and .clamp or .wrap"),
-        ("fma.rn.relu.f32", "fma.f32 has no .relu and no .oob"),
+        ("cvt.rn.s8x4.f32", "no type .s8x4"),
+        ("shf.l.b32", ".clamp or .wrap"),
+        ("fma.rn.relu.f32", "fma.f32 has no .relu"),
         ("rsqrt.rn.f32", "rsqrt.rn.f32 has no such type"),
         ("add", "add has no type"),
-        ("frobnicate.u32", "the machine has no instruction frobnicate"),
+        ("frobnicate.u32", "no instruction frobnicate"),
     ],
 )
-def test_unknown_forms_say_what_is_not_understood(opcode, reason):
+def test_unknown_forms_say_what_is_not_understood(opcode, reason, wording):
     name, *modifiers = opcode.split(".")
     with pytest.raises(UnknownForm) as refused:
         operation(name, tuple(modifiers))
-    assert str(refused.value) == reason
+    assert reason in str(refused.value)
+    wording(f"unknown form {opcode}", refused.value)
 
 
 def test_a_wrong_number_of_operands_is_refused():

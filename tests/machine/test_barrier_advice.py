@@ -43,10 +43,11 @@ def test_barriers_that_order_something_are_not_named():
     assert advice_of(WRITE, "bar.sync 0;", READ, "bar.sync 0;") == []
 
 
-def test_a_barrier_behind_another_one_is_named_with_its_line():
+def test_a_barrier_behind_another_one_is_named_with_its_line(wording):
     (note,) = advice_of(WRITE, "bar.sync 0;", ".loc 1 7 0", "bar.sync 0;", READ, ".loc 1 9 0", "bar.sync 0;")
     assert note.severity == "note"
-    assert note.found == "1 of the 3 bar.sync that ran ordered nothing: PTX line 15"
+    assert (note.values["idle"], note.values["barriers"]) == (1, 3)
+    wording("a barrier that orders nothing", note)
     assert note.values["ptx_lines"] == (15,)
 
 
@@ -77,9 +78,12 @@ def test_a_barrier_that_only_one_thread_pair_needs_is_not_named():
     assert advice_of(meet, "bar.sync 0;", see, "bar.sync 0;") == []
 
 
-def test_barriers_of_a_run_with_errors_are_not_tried():
+def test_barriers_of_a_run_with_errors_are_not_tried(wording):
     (note,) = advice_of(WRITE, READ, "bar.sync 0;", remedies=False)
-    assert note.found == "which barriers order nothing was not tried: the run has errors"
+    assert (note.rule, note.severity) == ("run-idle-barrier", "note")
+    assert "barriers" not in note.values
+    assert "errors" in note.values["reason"]
+    wording("barriers of a run with errors", note)
 
 
 def test_nothing_is_said_about_barriers_that_never_ran():
@@ -92,7 +96,7 @@ def test_a_ring_that_never_wrapped_says_nothing_of_its_barriers():
     run, _ = run_with(recorded_kernel("mm_tma_f16"), "mm_tma_f16", advice=True)
     rules = [finding.rule for finding in run.findings]
     assert rules == ["run-ring-not-wrapped", "run-idle-barrier"]
-    assert "a ring of slots never wrapped" in run.findings[1].found
+    assert "never wrapped" in run.findings[1].found
 
 
 def test_tritons_transposition_keeps_the_barriers_that_it_needs():

@@ -107,9 +107,11 @@ def test_the_corrected_kernel_computes_what_the_right_one_does(name):
     np.testing.assert_array_equal(sums, right_sums)
 
 
-def test_of_several_blocks_the_first_that_hangs_is_tried_alone():
+def test_of_several_blocks_the_first_that_hangs_is_tried_alone(wording):
     result, _ = run(wrong_ring("the producer starts with parity 0"), grid=3)
-    assert errors(result)[0].fix.endswith(": tried with block (0, 0, 0), and the kernel finishes.")
+    assert errors(result)[0].values["tried_block"] == (0, 0, 0)
+    assert "block (0, 0, 0)" in errors(result)[0].fix
+    wording("a remedy tried with one block", errors(result)[0].fix)
 
 
 def test_a_copy_that_is_missing_is_not_cured_by_fewer_bytes():
@@ -132,16 +134,19 @@ def test_a_hang_says_that_not_everything_was_tried(monkeypatch):
     steps = errors(result)[0].values["trial_steps"]
     for finding in errors(result):
         assert finding.change is None
-        assert finding.fix.endswith(f" Not all remedies were tried: their runs end after {steps} steps.")
+        assert f"{steps} steps" in finding.fix
 
 
-def test_a_wait_that_passes_too_early_is_cured_by_its_parity():
+def test_a_wait_that_passes_too_early_is_cured_by_its_parity(wording):
     load = next(pairs for pairs in TABLE if pairs.name == "tma_load")
     result, _ = run_pair(load, ts.Kernel(variant(load.text, "wrong-parity")), None, remedies=True)
     finding = errors(result)[0]
     assert finding.rule == "run-copy-wait"
-    assert finding.fix.startswith("Use the other parity at PTX line ")
-    assert ", [full], 1): tried, and this finding is gone" in finding.fix
+    wording("a wait of the wrong parity", finding)
+    (replaced,) = finding.change["replace_ptx"]
+    assert replaced["text"].endswith(", [full], 0;")
+    assert ", [full], 1)" in replaced["where"]
+    assert replaced["where"] in finding.fix
 
 
 @pytest.mark.sampled(2)

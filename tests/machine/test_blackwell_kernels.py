@@ -43,7 +43,7 @@ def test_recorded_texts_compute_a_plain_product(name):
     assert_equal_to_a_plain_product(name, (GOLDEN / f"{name}.ptx").read_text(), RECORDED[name])
 
 
-def test_a_map_of_another_swizzle_than_the_descriptors_is_told():
+def test_a_map_of_another_swizzle_than_the_descriptors_is_told(wording):
     """The product is wrong, and nothing but the swizzle says why."""
     launch = product(swizzle="128B_ATOM_32B")
     launched = RECORDED["product"]
@@ -58,7 +58,10 @@ def test_a_map_of_another_swizzle_than_the_descriptors_is_told():
     )
     mismatches = [finding for finding in run.findings if finding.rule == "run-swizzle-mismatch"]
     assert [finding.severity for finding in mismatches] == ["error"] * 2  # A and B
-    assert "Use swizzle 128B_ATOM_32B in the descriptor (code 1 in bits 61-63)" in mismatches[0].fix
+    assert [finding.values["operand"] for finding in mismatches] == ["A", "B"]
+    assert "128B_ATOM_32B" in mismatches[0].fix
+    assert "code 1 in bits 61-63" in mismatches[0].fix
+    wording("a map of another swizzle than the descriptor", mismatches[0])
 
 
 @pytest.mark.slow

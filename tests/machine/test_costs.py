@@ -340,14 +340,14 @@ def transposed(pitch_bytes):
     )
 
 
-def test_a_conflict_is_told_with_its_line_its_lanes_and_a_padding():
+def test_a_conflict_is_told_with_its_line_its_lanes_and_a_padding(wording):
     run = finished(transposed(128), 1024, [])
     (finding,) = run.findings
     assert (finding.rule, finding.severity) == ("run-bank-conflict", "warning")
     told = ("wavefronts", "least", "lanes", "degree", "bank", "row_bytes", "padding_bytes")
     assert [finding.values[name] for name in told] == [1024, 32, tuple(range(32)), 32, 0, 128, 4]
     assert finding.argument.startswith(f"turn.cu:9, PTX line {finding.values['ptx_lines'][0]} ")
-    assert "Leave 4 bytes free after every 128" in finding.fix
+    wording("a conflict that padding removes", finding)
     assert finished(transposed(132), 1024, []).findings == ()
 
 
@@ -533,7 +533,7 @@ def test_what_threads_wrote_over_is_theirs():
     assert "run-swizzle-mismatch" not in rules(read_tile("128B", "64B", before=over))
 
 
-def test_the_map_is_to_swizzle_a_tile_that_tma_brings():
+def test_the_map_is_to_swizzle_a_tile_that_tma_brings(wording):
     memory = ts.Memory()
     a = memory.map(np.zeros((64, 64), np.float16), (64, 64))
     rows = """
@@ -543,10 +543,11 @@ def test_the_map_is_to_swizzle_a_tile_that_tma_brings():
         ret;
     """
     (finding,) = finished(kernel(loaded(8192) + rows, MAP), 32, [a], memory=memory).findings
-    assert finding.fix.startswith("Use swizzle 128B in the tensor map")
+    assert (finding.rule, finding.values["cure_swizzle"]) == ("run-bank-conflict", "128B")
+    wording("a conflict that a swizzle removes", finding.fix)
 
 
-def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise():
+def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise(wording):
     """Threads write columns of the tile that wgmma reads then: only they can change."""
     column = """
         mad.lo.u32 %r12, %r1, 128, %r2;
@@ -556,7 +557,8 @@ def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise():
     """
     (finding,) = read_tile("128B", "128B", before=column).findings
     assert (finding.rule, finding.values["wavefronts"], finding.values["least"]) == ("run-bank-conflict", 128, 4)
-    assert finding.fix.startswith("Assign the elements to lanes differently")
+    assert (finding.values["cure_swizzle"], finding.values["padding_bytes"]) == (None, None)
+    wording("a conflict at the operand of a tensor core", finding.fix)
 
 
 @pytest.mark.parametrize(

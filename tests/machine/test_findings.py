@@ -1,5 +1,7 @@
 """Findings of a run: faults with the card's number, hangs with everybody who waits, runs that do not end."""
 
+import re
+
 import numpy as np
 import pytest
 from ptx_texts import kernel
@@ -79,32 +81,33 @@ THREADS = """
 """
 
 
-def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
+def test_a_fault_names_the_line_the_thread_and_the_nearest_array(wording):
     finding = only_finding(
         THREADS, [np.zeros(100, np.uint32)], block=(8, 8), grid=2, before='.file 1 "/home/me/scale.cu"'
     )
     assert finding.rule == "run-out-of-bounds"
     assert finding.argument.startswith("scale.cu:14, PTX line ")
-    assert finding.found == (
-        f"{finding.argument}: thread (4, 4, 0) of block (1, 0, 0): an access of 4 bytes at 0x7f0000000190, where no array "
-        "lies, directly past the end of the array of 400 bytes at 0x7f0000000000, args[0]"
-    )
+    assert finding.values["who"] == "thread (4, 4, 0) of block (1, 0, 0)"
+    assert finding.values["address"] == 0x7F0000000190
+    assert "0x7f0000000000, args[0]" in finding.values["lies"]
+    wording("an access past the end of an array", finding)
 
 
 @pytest.mark.parametrize(
-    ("offset", "said"),
+    ("offset", "distances"),
     [
-        (-12, "12 bytes before the array of 16 bytes"),
-        (24, "8 bytes past the end of the array of 16 bytes"),
-        (1 << 40, "far from every array"),
+        (-12, ["12 bytes", "16 bytes", "0x7f0000000000"]),
+        (24, ["8 bytes", "16 bytes", "0x7f0000000000"]),
+        (1 << 40, []),
     ],
 )
-def test_the_distance_to_the_nearest_array_is_told(offset, said):
+def test_the_distance_to_the_nearest_array_is_told(offset, distances, wording):
     memory = Memory()
     array = np.zeros(4, np.uint32)
     address = memory.place(array) + offset
     finding = only_finding("ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [address], memory=memory)
-    assert said in finding.found
+    assert re.findall(r"\d+ bytes|0x7f0000000000", finding.values["lies"]) == distances
+    wording(f"an address {offset} bytes from an array", finding.found)
 
 
 def test_of_two_arrays_the_nearer_one_is_named():
@@ -115,20 +118,22 @@ def test_of_two_arrays_the_nearer_one_is_named():
     finding = only_finding(
         "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
     )
-    assert "8 bytes past the end of the array of 32 bytes" in finding.found
+    assert re.findall(r"\d+ bytes", finding.values["lies"]) == ["8 bytes", "32 bytes"]
 
 
-def test_an_access_across_the_end_of_an_array_is_told_as_such():
+def test_an_access_across_the_end_of_an_array_is_told_as_such(wording):
     body = "ld.param.u64 %d1, [out]; ld.global.u64 %d2, [%d1+8];"
     finding = only_finding(body, [np.zeros(3, np.uint32)])
-    assert "4 bytes before the end of the array of 12 bytes" in finding.found
+    assert re.findall(r"\d+ bytes", finding.values["lies"]) == ["4 bytes", "12 bytes"]
+    wording("an access across the end of an array", finding.found)
 
 
 def test_a_variable_of_the_text_has_its_name():
     finding = only_finding(
         "mov.u64 %d1, table; ld.global.u32 %r1, [%d1+16];", [], before=".global .align 4 .b32 table[4];"
     )
-    assert "directly past the end of the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
+    assert "16 bytes" in finding.values["lies"]
+    assert finding.values["lies"].endswith("0x7f0000000000, variable table")
 
 
 def test_a_long_instruction_is_shortened():
@@ -156,24 +161,29 @@ WAIT:
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
-def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed):
+def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed, wording):
     bytes_missing, finding = kernel(WAIT.replace("PARITY", "0"), POINTER).run(4, 128, [0], seed=seed).findings
-    assert "and of 3 others was told to expect 4096 bytes, and 0 bytes came" in bytes_missing.found
+    assert bytes_missing.rule == "run-expected-bytes"
+    assert [bytes_missing.values[name] for name in ("expected", "came", "others")] == [4096, 0, 3]
     assert finding.rule == "run-hang"
     assert "mbarrier.try_wait" in finding.argument
     assert "threads 0-127 of block" in finding.found
-    assert "and of 3 other blocks cannot pass the mbarrier at 0x408 (full+8) with parity 0" in finding.found
-    assert "phase 0 (parity 1 passes, parity 0 waits): 1 of 2 arrivals and 4096 bytes are missing" in finding.found
-    assert finding.fix.startswith("Compare the count of mbarrier.init with the arrivals, and the bytes")
+    assert "3 other blocks" in finding.found
+    assert "0x408 (full+8) with parity 0" in finding.found
+    assert "1 of 2 arrivals and 4096 bytes" in finding.values["state"]
+    wording("a phase that never ends", str(finding).replace(str(finding.values["who"]), "THREADS"))
 
 
 def test_the_other_parity_passes():
     assert kernel(WAIT.replace("PARITY", "1")).run(1, 128, [0]).outcome == "finished"
 
 
-def test_an_mbarrier_without_init_is_told():
+def test_an_mbarrier_without_init_is_told(wording):
     body = ".shared .align 8 .b64 full; A: mbarrier.try_wait.parity.shared.b64 %p1, [full], 0; @!%p1 bra A;"
-    assert "the mbarrier at 0x400 (full), which nobody initialised" in only_finding(body, []).found
+    finding = only_finding(body, [])
+    assert (finding.rule, finding.values["address"], finding.values["variable"]) == ("run-hang", 0x400, "full")
+    assert "state" not in finding.values
+    wording("a wait at an mbarrier without init", finding)
 
 
 TWO_BARRIERS = """
@@ -189,24 +199,30 @@ END:
 """
 
 
-def test_threads_at_two_barriers_are_told_of_each_other():
+def test_threads_at_two_barriers_are_told_of_each_other(wording):
     run = kernel(TWO_BARRIERS, "").run(1, 96)
     assert run.outcome == "hang"
-    first, second = (finding.found for finding in run.findings)
-    assert "threads 32-95 of block (0, 0, 0) cannot pass barrier 1, which 64 of 96 threads have reached" in first
-    assert "; threads 0-31 are at PTX line" in first
-    assert "(bar.sync 2)" in first
-    assert "threads 0-31 of block (0, 0, 0) cannot pass barrier 2, which 32 of 96 threads have reached" in second
+    first, second = run.findings
+    told = ("who", "number", "arrived", "expected")
+    assert [first.values[name] for name in told] == ["threads 32-95 of block (0, 0, 0)", 1, 64, 96]
+    assert first.values["others"].startswith("threads 0-31 ")
+    assert "(bar.sync 2)" in first.values["others"]
+    assert [second.values[name] for name in told] == ["threads 0-31 of block (0, 0, 0)", 2, 32, 96]
+    wording("threads at two barriers", first)
 
 
-def test_threads_that_ended_are_missing_at_a_barrier_with_a_number():
+def test_threads_that_ended_are_missing_at_a_barrier_with_a_number(wording):
     body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 3, 64;"
-    assert "which 32 of 64 threads have reached; threads 32-63 have ended" in only_finding(body, [], block=64).found
+    finding = only_finding(body, [], block=64)
+    assert [finding.values[name] for name in ("number", "arrived", "expected")] == [3, 32, 64]
+    assert "threads 32-63" in finding.values["others"]
+    wording("a barrier that ended threads do not reach", finding.found)
 
 
-def test_a_barrier_for_more_threads_than_there_are():
-    found = only_finding("bar.sync 0, 64;", [], block=32).found
-    assert "which 32 of 64 threads have reached; the block has no other threads" in found
+def test_a_barrier_for_more_threads_than_there_are(wording):
+    finding = only_finding("bar.sync 0, 64;", [], block=32)
+    assert [finding.values[name] for name in ("number", "arrived", "expected")] == [0, 32, 64]
+    wording("a barrier for more threads than there are", finding.found)
 
 
 PARTLY_SERVED = """
@@ -235,16 +251,16 @@ WAIT:
 """
 
 
-def test_an_mbarrier_that_got_some_of_its_arrivals_comes_before_one_to_which_nobody_came():
+def test_an_mbarrier_that_got_some_of_its_arrivals_comes_before_one_to_which_nobody_came(wording):
     run = kernel(PARTLY_SERVED, "").run(1, 64, remedies=False)
     first, second = run.findings
-    assert "(empty) with parity 0, which is in phase 0" in first.found
+    assert (first.values["variable"], first.values["parity"]) == ("empty", "parity 0")
     assert "2 of 3 arrivals" in first.found
-    assert first.fix == "Compare the count of mbarrier.init with the arrivals."
-    assert "(full) with parity 0" in second.found
+    wording("an mbarrier that lacks arrivals", first)
+    assert (second.values["variable"], second.values["parity"]) == ("full", "parity 0")
 
 
-def test_lanes_that_wait_for_their_warp():
+def test_lanes_that_wait_for_their_warp(wording):
     body = """
         mov.u32 %r1, %tid.x;
         and.b32 %r2, %r1, 31;
@@ -261,11 +277,12 @@ def test_lanes_that_wait_for_their_warp():
     run = kernel(body, "").run(1, 64)
     assert run.outcome == "hang"
     told = "\n".join(finding.found for finding in run.findings)
-    assert "threads 16-31 and 48-63 of block (0, 0, 0) cannot go on without the other lanes of the instruction" in told
-    assert "threads 0-15 and 32-47 are at PTX line" in told
+    assert "threads 16-31 and 48-63 of block" in told
+    assert "threads 0-15 and 32-47 " in told
+    wording("lanes that wait for their warp", told)
 
 
-def test_a_barrier_of_the_cluster_that_one_block_does_not_reach():
+def test_a_barrier_of_the_cluster_that_one_block_does_not_reach(wording):
     body = """
         mov.u32 %r1, %cluster_ctarank;
         setp.eq.u32 %p1, %r1, 1;
@@ -278,46 +295,48 @@ def test_a_barrier_of_the_cluster_that_one_block_does_not_reach():
     """
     run = kernel(body, "").run(2, 64, cluster=2)
     told = "\n".join(finding.found for finding in run.findings)
-    assert "threads 0-63 of block (0, 0, 0) cannot pass the barrier of the cluster" in told
-    assert "threads 0-63 of block (1, 0, 0) are at PTX line" in told
+    assert "threads 0-63 of block (0, 0, 0)" in told
+    assert "threads 0-63 of block (1, 0, 0)" in told
+    wording("a barrier of the cluster", told)
 
 
 POLL = "ld.param.u64 %d1, [out]; W: ld.acquire.gpu.global.u32 %r1, [%d1+4]; setp.eq.u32 %p1, %r1, 5; @%p1 bra W;"
 
 
-def test_blocks_that_wait_for_a_word_of_global_memory():
+def test_blocks_that_wait_for_a_word_of_global_memory(wording):
     finding = only_finding(POLL, [np.full(4, 5, np.uint32)], grid=6)
-    assert "threads 0-31 of block (0, 0, 0) and of 5 other blocks cannot leave a loop" in finding.found
-    assert "that polls the word at 0x7f0000000004 (the array of 16 bytes at 0x7f0000000000, args[0])" in finding.found
-    assert "which stays 0x5" in finding.found
+    assert finding.values["who"] == "threads 0-31 of block (0, 0, 0) and of 5 other blocks"
+    assert (finding.values["address"], finding.values["word"]) == (0x7F0000000004, 5)
+    assert finding.values["owner"].endswith(", args[0]")
+    wording("a loop that polls a word", finding)
 
 
 def test_a_word_of_shared_memory():
     body = ".shared .align 4 .b32 flag; W: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;"
-    assert "that polls the word at 0x400 (flag), which stays 0x0" in only_finding(body, []).found
+    finding = only_finding(body, [])
+    assert [finding.values[name] for name in ("address", "owner", "word")] == [0x400, "flag", 0]
 
 
-def test_a_loop_that_waits_for_nothing():
+def test_a_loop_that_waits_for_nothing(wording):
     finding = only_finding("A: bra A;", [], grid=2)
-    assert (
-        "and of another block cannot leave a loop that reads nothing that another thread could change" in finding.found
-    )
-    assert finding.fix == "Give the loop an exit that its own threads can reach."
+    assert "another block" in finding.values["who"]
+    wording("a loop that waits for nothing", finding)
 
 
 def test_one_thread_that_waits_is_named_alone():
     body = "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 7; @%p1 exit; A: bra A;"
-    assert "thread 7 of block (0, 0, 0) cannot leave" in only_finding(body, []).found
+    assert only_finding(body, []).values["who"] == "thread 7 of block (0, 0, 0)"
 
 
-def test_many_different_waits_are_counted():
+def test_many_different_waits_are_counted(wording):
     """Every thread spins at an instruction of its own."""
     labels = ", ".join(f"L{number}" for number in range(32))
     loops = "\n".join(f"L{number}: bra L{number};" for number in range(32))
     run = kernel(f"mov.u32 %r1, %tid.x; T: .branchtargets {labels}; brx.idx %r1, T; {loops}", "").run(1, 32)
     assert run.outcome == "hang"
     assert len(run.findings) == 21
-    assert run.findings[-1].found == "12 more groups of threads wait"
+    assert run.findings[-1].values["groups"] == 12
+    wording("many different waits", run.findings[-1])
 
 
 # Runs that do not end
@@ -325,11 +344,12 @@ def test_many_different_waits_are_counted():
 COUNTING = "mov.u32 %r2, %tid.x; setp.ge.u32 %p1, %r2, 20; @%p1 exit; AGAIN: add.u32 %r1, %r1, 1; bra AGAIN;"
 
 
-def test_a_run_that_does_not_end_says_where_its_threads_are():
+def test_a_run_that_does_not_end_says_where_its_threads_are(wording):
     finding = only_finding(COUNTING, [], max_steps=2000)
     assert finding.rule == "run-stopped"
     assert finding.limit == "max_steps = 2000"
-    assert "steps threads still run: threads 0-19 of block (0, 0, 0) at PTX line" in finding.found
+    assert "threads 0-19 of block (0, 0, 0)" in finding.values["standing"]
+    wording("a run that does not end", finding)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +480,7 @@ UNROLLED = """
 """
 
 
-def test_what_two_source_lines_do_alike_is_told_once():
+def test_what_two_source_lines_do_alike_is_told_once(wording):
     run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [])
     races = [finding for finding in run.findings if finding.rule == "run-race"]
     assert [finding.values["source_lines"] for finding in races] == [
@@ -468,12 +488,16 @@ def test_what_two_source_lines_do_alike_is_told_once():
         ("turn.cu:8", "turn.cu:5"),
     ]
     first, second = races
-    assert first.found.startswith(
-        "at turn.cu:7 thread (0, 0, 0) of block (0, 0, 0) reads shared address 0x4fc (tile+252)"
-    )
-    assert first.found.endswith("seen 2 times by 2 pairs of instructions of these lines")
+    assert [first.values[name] for name in ("at", "who", "does")] == [
+        "turn.cu:7",
+        "thread (0, 0, 0) of block (0, 0, 0)",
+        "reads",
+    ]
+    assert "0x4fc (tile+252)" in first.values["what"]
+    assert first.values["times"] == 2
+    wording("a race seen by several instructions of a line", first.found)
     assert (first.values["conflicts"], len(first.values["ptx_lines"])) == (2, 4)
-    assert first.fix.endswith("tried, and this finding is gone, and 1 other with it.")
+    assert first.values["others_gone"] == 1
     assert second.values["conflicts"] == 1
 
 
@@ -543,13 +567,14 @@ WAIT:
 """
 
 
-def test_bytes_of_a_second_copy_that_nobody_expects_are_the_first_thing_told():
+def test_bytes_of_a_second_copy_that_nobody_expects_are_the_first_thing_told(wording):
     """The second copy lands when the block has ended: nobody waits for it, though the kernel waits."""
     run = kernel(TWO_COPIES, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)])
     assert run.outcome == "finished"
     assert [finding.rule for finding in run.findings[:2]] == ["run-expected-bytes", "run-copy-wait"]
-    assert "was told to expect 16 bytes, and the copies of the phase bring 32 bytes" in run.findings[0].found
-    assert run.findings[0].fix.startswith("Use 32 bytes at PTX line")
+    assert (run.findings[0].values["expected"], run.findings[0].values["came"]) == (16, 32)
+    assert "32 bytes" in run.findings[0].fix
+    wording("bytes that nobody expects", run.findings[0])
 
 
 def ring_findings(**changed):
@@ -564,16 +589,17 @@ def test_a_right_ring_has_no_finding():
 def test_a_phase_that_ends_before_its_bytes_have_come_says_how_many_to_expect():
     _, findings = ring_findings(bytes="32")
     assert findings[0].rule == "run-expected-bytes"
-    assert "was told to expect 32 bytes, and the copies of the phase bring 64 bytes" in findings[0].found
+    assert (findings[0].values["expected"], findings[0].values["came"]) == (32, 64)
     assert findings[0].fix == "Expect 64 bytes."
 
 
-def test_an_mbarrier_that_is_armed_again_is_named_with_what_it_waits_for():
+def test_an_mbarrier_that_is_armed_again_is_named_with_what_it_waits_for(wording):
     outcome, findings = ring_findings(wait_empty="")
     assert outcome == "fault"
     assert findings[0].rule == "run-launch-failure"
     assert "(full)" in findings[0].found
-    assert findings[0].limit.startswith("its phase still waits for 64 bytes of copies")
+    assert "64 bytes" in findings[0].limit
+    wording("an mbarrier that is armed again", findings[0])
 
 
 def test_a_read_that_does_not_wait_is_told_before_those_who_cannot_go_on():
@@ -605,8 +631,8 @@ def test_a_race_names_a_thread_of_another_warp_where_there_is_one():
     """
     run = kernel(body, "", before=".shared .align 4 .b32 maximum;").run(1, 64, [], remedies=False)
     (finding,) = run.findings
-    assert ", which thread (32, 0, 0) reads" in finding.found
-    assert finding.fix == "Put bar.sync (__syncthreads) between them."
+    assert (finding.values["before_who"], finding.values["did"]) == ("thread (32, 0, 0)", "reads")
+    assert finding.values["remedy"] == "bar.sync (__syncthreads)"
 
 
 def test_a_race_names_another_block_where_there_is_one():
@@ -622,11 +648,12 @@ def test_a_race_names_another_block_where_there_is_one():
     """
     run = kernel(body).run(2, 64, [np.zeros(1, np.uint32)], remedies=False)
     (finding,) = run.findings
-    assert "thread (0, 0, 0) of block (1, 0, 0) changes" in finding.found
-    assert ", which another block writes" in finding.found
+    assert finding.values["who"] == "thread (0, 0, 0) of block (1, 0, 0)"
+    assert (finding.values["does"], finding.values["did"]) == ("changes", "writes")
+    assert finding.values["before_who"] == "another block"
 
 
-def test_an_operand_beyond_shared_memory_is_a_matter_of_its_descriptor():
+def test_an_operand_beyond_shared_memory_is_a_matter_of_its_descriptor(wording):
     body = """
         .shared .align 1024 .b8 tile[1024];
         mov.u32 %r1, tile;
@@ -641,6 +668,5 @@ def test_an_operand_beyond_shared_memory_is_a_matter_of_its_descriptor():
     """
     finding = kernel(body, "").run(1, 128).findings[0]
     assert finding.rule == "run-out-of-bounds"
-    assert finding.fix.startswith(
-        "Check the start and the leading and stride byte offsets (LBO, SBO) of the descriptor"
-    )
+    assert "(LBO, SBO)" in finding.fix
+    wording("an operand beyond shared memory", finding)

@@ -156,13 +156,14 @@ def test_an_entry_is_found_as_the_source_writes_it(asked, entry):
     assert Kernel(INSTANCES, entry=asked).entry == entry
 
 
-def test_entries_are_told_as_the_source_writes_them():
+def test_entries_are_told_as_the_source_writes_them(wording):
     with pytest.raises(RuleError) as caught:
         Kernel(INSTANCES, entry="gemm")
-    assert str(caught.value) == (
-        "kernel-entry: entry = 'gemm'; the text has ns::gemm<128, true, float>, ns::gemm<64, false, float>. Name one of "
-        'them, or a part of only one name: entry="ns::gemm<128, true, float>".'
-    )
+    (violation,) = caught.value.violations
+    assert violation.rule == "kernel-entry"
+    assert violation.values["known"] == ("ns::gemm<128, true, float>", "ns::gemm<64, false, float>")
+    assert 'entry="ns::gemm<128, true, float>"' in violation.fix
+    wording("an entry that several names have", violation)
 
 
 def test_two_entries_of_one_name_are_told_as_ptx_writes_them():

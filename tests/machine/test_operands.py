@@ -10,46 +10,51 @@ import tilescope as ts
 
 SHARED = ".shared .align 128 .b8 s[256]; .shared .align 8 .b64 m;"
 REFUSED = [
-    ("bar.sync 16;", "a block has barriers 0 to 15, not 16"),
-    ("bar.sync 0, 33;", "the threads of a barrier are a multiple of 32, not 33"),
-    ("bar.arrive 1;", "bar.arrive needs the number of threads"),
-    ("bar.red.popc.u32 %r2, 0;", "bar.red takes a result, a barrier"),
-    ("mov.b64 {%r1, %r2, %r3}, %d1;", "a mov joins or splits 2 or 4 equal parts, not 3 of 64 bits"),
-    ("mov.b32 %r1, {%h1, %h2, %h3};", "a mov joins or splits 2 or 4 equal parts, not 3 of 32 bits"),
-    ("mov.b64 {%h1, %h2}, %d1;", "%h1 has 16 bits, and a part 32"),
-    ("ld.shared.b128 %r1, [s];", "%r1 has 32 bits, and an element 128"),
-    ("ld.shared.u64 %r1, [s];", "%r1 has 32 bits, and an element 64"),
-    ("st.shared.v2.u64 [s], {%d1, %r2};", "%r2 has 32 bits, and an element 64"),
+    ("bar.sync 16;", "0 to 15, not 16"),
+    ("bar.sync 0, 33;", "multiple of 32, not 33"),
+    ("bar.arrive 1;", "bar.arrive needs"),
+    ("bar.red.popc.u32 %r2, 0;", "bar.red takes a result"),
+    ("mov.b64 {%r1, %r2, %r3}, %d1;", "not 3 of 64 bits"),
+    ("mov.b32 %r1, {%h1, %h2, %h3};", "not 3 of 32 bits"),
+    ("mov.b64 {%h1, %h2}, %d1;", "%h1 has 16 bits"),
+    ("ld.shared.b128 %r1, [s];", "element 128"),
+    ("ld.shared.u64 %r1, [s];", "%r1 has 32 bits"),
+    ("st.shared.v2.u64 [s], {%d1, %r2};", "%r2 has 32 bits"),
     ("ld.shared.v2.u32 {%r1}, [s];", "2 registers expected, not 1"),
-    ("atom.shared.add.u32 %r2, [s];", "atom.add takes an address and 1 value, not 0"),
-    ("atom.shared.cas.b32 %r2, [s], %r1;", "atom.cas takes an address and 2 values, not 1"),
-    ("red.shared.add.u32 %r2, [%d1+8], %r1;", "a value is expected, not [%d1+8]"),
-    ("ld.shared.u32 %r1, {%r2, _};", "an address in brackets is expected, not {%r2, _}"),
+    ("atom.shared.add.u32 %r2, [s];", "1 value, not 0"),
+    ("atom.shared.cas.b32 %r2, [s], %r1;", "2 values, not 1"),
+    ("red.shared.add.u32 %r2, [%d1+8], %r1;", "not [%d1+8]"),
+    ("ld.shared.u32 %r1, {%r2, _};", "not {%r2, _}"),
     ("add.u32 %r1, %r2;", "add.u32 takes 2 source operands, not 1"),
     ("call nothing;", "nothing is no function"),
-    ("min.f32 %r1, %r2;", "min takes 2 or 3 source operands, not 1"),
-    ("setp.eq.u32 %r1, %r2, %r3;", "%r1 is a .b32, where a .pred is expected"),
-    ("selp.b32 %r1, %r2, %r3, %r4;", "%r4 is a .b32, where a .pred is expected"),
-    ("add.u32 %r1, %r2, %p1;", "%p1 is a .pred, where a .u32 is expected"),
-    ("div.s64 %d1, !%p1, %d3;", "%p1 is a .pred, where a .s64 is expected"),
-    ("mov.b32 {%h1, %h2}, %p1;", "%p1 is a .pred, where a .b32 is expected"),
-    ("mov.b64 {%r1, %r2}, %r3;", "%r3 has 32 bits, where 64 are split"),
-    (".reg .b128 %q; sub.u32 %r1, %q, %r3;", "%q has 128 bits, and sub.u32 is not of type .b128"),
-    (".reg .b128 %q; mov.b128 %d1, %q;", "%d1 has 64 bits, where 128 are expected"),
+    ("min.f32 %r1, %r2;", "2 or 3 source operands"),
+    ("setp.eq.u32 %r1, %r2, %r3;", "%r1 is a .b32"),
+    ("selp.b32 %r1, %r2, %r3, %r4;", "%r4 is a .b32"),
+    ("add.u32 %r1, %r2, %p1;", "where a .u32"),
+    ("div.s64 %d1, !%p1, %d3;", "where a .s64"),
+    ("mov.b32 {%h1, %h2}, %p1;", "where a .b32"),
+    ("mov.b64 {%r1, %r2}, %r3;", "32 bits, where 64"),
+    (".reg .b128 %q; sub.u32 %r1, %q, %r3;", "%q has 128 bits"),
+    (".reg .b128 %q; mov.b128 %d1, %q;", "64 bits, where 128"),
 ]
 
 
 @pytest.mark.parametrize(("instruction", "reason"), REFUSED)
-def test_operands_that_an_instruction_does_not_take_are_refused(instruction, reason):
+def test_operands_that_an_instruction_does_not_take_are_refused(instruction, reason, wording):
     with pytest.raises(ts.RuleError) as refused:
         kernel(f"{SHARED} {instruction} ret;", "")
-    assert reason in str(refused.value)
+    (violation,) = refused.value.violations
+    assert violation.argument.startswith("line 12")
+    assert reason in str(violation)
+    wording(f"operands of {instruction}", violation)
 
 
 def test_a_constant_of_128_bits_is_refused():
     """ptxas takes it; no document says what its upper half is."""
-    with pytest.raises(ts.RuleError, match="a register of 128 bits is expected, not 1"):
+    with pytest.raises(ts.RuleError) as refused:
         kernel(f"{SHARED} st.shared.b128 [s], 1; ret;", "")
+    assert refused.value.violations[0].rule == "ptx-unsupported"
+    assert "128 bits" in refused.value.violations[0].limit
 
 
 @pytest.mark.parametrize("instruction", [instruction for instruction, _ in REFUSED])
@@ -81,16 +86,20 @@ def test_a_named_mbarrier_is_in_shared_memory_without_its_state_space_too(shared
     assert [(phase.arrivals, phase.address) for phase in run.barriers] == [(32, 0x500)]
 
 
-def test_an_mbarrier_at_a_generic_address_of_global_memory_is_named_by_that_address():
+def test_an_mbarrier_at_a_generic_address_of_global_memory_is_named_by_that_address(wording):
     made = kernel("ld.param.u64 %d1, [out]; mbarrier.init.b64 [%d1], 1; ret;")
     (finding,) = made.run(1, 1, [0x7F0000000000]).findings
-    assert "generic address 0x7f0000000000, which is not in shared memory" in finding.found
+    assert (finding.rule, finding.values["address"]) == ("run-illegal-instruction", 0x7F0000000000)
+    wording("an mbarrier in global memory", finding)
 
 
-def test_an_index_beyond_its_table_is_told_of_the_thread_that_has_it():
+def test_an_index_beyond_its_table_is_told_of_the_thread_that_has_it(wording):
     body = "mov.u32 %r1, %tid.x; brx.idx %r1, TABLE; TABLE: .branchtargets END; END: ret;"
     (finding,) = kernel(body, "").run(1, 32, []).findings
-    assert "thread (1, 0, 0) of block (0, 0, 0): brx.idx with index 1, but its table has 1 target" in finding.found
+    assert finding.values["who"] == "thread (1, 0, 0) of block (0, 0, 0)"
+    assert "index 1" in finding.values["reason"]
+    assert "1 target" in finding.values["reason"]
+    wording("an index beyond its table", finding)
 
 
 # What an H200 (driver 580.159.04, CUDA 13.0) does with numbers and counts that come from registers.

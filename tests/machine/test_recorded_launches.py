@@ -96,18 +96,30 @@ def test_memory_in_a_window_of_the_machine_is_refused(address):
         run_launch(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
 
 
-def test_memory_that_overlaps_is_refused():
+def test_memory_that_overlaps_is_refused(wording):
     both = tuple(MemoryDescription(address=POINTER + offset, file="a") for offset in (0, 63))
     launch = LaunchDescription(grid=(1,), block=(1,), arguments=(BytesArgument(content="00" * 8),), memory=both)
-    with pytest.raises(ts.RuleError, match=r"launch-memory: 64 bytes at .*; other memory of the launch lies there"):
+    with pytest.raises(ts.RuleError) as refused:
         run_launch(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
+    assert [(violation.rule, violation.values["size_bytes"]) for violation in refused.value.violations] == [
+        ("launch-memory", 64)
+    ]
+    assert refused.value.violations[0].values["address"] == POINTER + 63
+    wording("memory that overlaps", refused.value)
 
 
-def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused():
+def test_bytes_after_the_launch_that_are_more_or_fewer_than_before_are_refused(wording):
     launch, arrays = chained(after=42)
     arrays["after1.npy"] = np.zeros(7, np.uint8)
-    with pytest.raises(ts.RuleError, match=r"after1\.npy has 7 bytes; the memory at 0x7f5dc6000000 has 4 bytes"):
+    with pytest.raises(ts.RuleError) as refused:
         run_launch(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+    assert refused.value.violations[0].values == {
+        "file": "after1.npy",
+        "after_bytes": 7,
+        "address": 0x7F5DC6000000,
+        "size_bytes": 4,
+    }
+    wording("memory of another size after the launch", refused.value)
 
 
 @pytest.mark.parametrize("address", ['"-0x10"', "-16", '"0x200000000000000"', '"here"', "[]"])

@@ -56,17 +56,19 @@ def test_a_ring_of_four_slots_with_at_most_four_tiles_never_wrapped(tiles):
     assert note.values["source_lines"] == ("ring.cu:12",)
 
 
-def test_the_note_says_how_far_to_raise_the_tensor():
+def test_the_note_says_how_far_to_raise_the_tensor(wording):
     (note,) = notes_of(3)
-    assert note.found == (
-        "a ring of 4 slots, whose copies report to the mbarriers at 0x1400 to 0x1418 (full), never wrapped: a block filled it 3 times"
-    )
-    assert note.fix == "Give a block at least 8 tiles: raise dims[1] of args[0] from 24 to 64."
+    assert [note.values[name] for name in ("slots", "fills", "wanted")] == [4, 3, 8]
+    assert note.values["addresses"] == (0x1400, 0x1408, 0x1410, 0x1418)
+    assert "(full)" in note.found
+    assert [note.values[name] for name in ("axis_named", "extent_now", "extent")] == ["dims[1] of args[0]", 24, 64]
+    wording("a ring that never wrapped", note)
 
 
-def test_a_tensor_that_is_large_enough_need_not_grow():
+def test_a_tensor_that_is_large_enough_need_not_grow(wording):
     (note,) = notes_of(3, rows=64)
-    assert note.fix == "Give a block at least 8 tiles."
+    assert (note.values["wanted"], note.values["extent"]) == (8, None)
+    wording("a ring that never wrapped, of a large tensor", note.fix)
 
 
 @pytest.mark.parametrize("tiles", [5, 8])
@@ -99,4 +101,4 @@ def test_tritons_pipeline_of_three_stages_and_three_tiles_never_wrapped():
     run, _ = run_with(recorded_kernel("mm_tma_f16"), "mm_tma_f16")
     (note,) = run.findings
     assert (note.values["slots"], note.values["fills"]) == (3, 3)
-    assert note.fix.endswith("raise dims[0] of args[0] from 192 to 384.")
+    assert [note.values[name] for name in ("axis_named", "extent_now", "extent")] == ["dims[0] of args[0]", 192, 384]

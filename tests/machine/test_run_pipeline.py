@@ -185,7 +185,9 @@ def test_a_mistake_in_the_ring_is_named(changes, outcome, rule, subject):
 
 def test_the_way_into_a_mistake_has_source_lines():
     mistake = ts.simulate(run_ring(*EARLY_RELEASE).pipeline()).mistake
-    assert mistake.way[-1] == "warp 1: copy into tile[0], 128 bytes on full[0] (ring.cu:19)"
+    assert mistake.way[-1].startswith("warp 1: copy into tile[0]")
+    assert "128 bytes" in mistake.way[-1]
+    assert mistake.way[-1].endswith("(ring.cu:19)")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -372,9 +374,9 @@ def test_lanes_that_read_what_another_lane_waited_for_are_never_proven():
         try:
             told.add(ts.simulate(run_one_lane_waits("", seed).pipeline()).mistake.rule)
         except ts.RuleError as error:
-            told.add(error.violations[0].found.partition(": ")[2])
-    refusal = "threads read what others of their warp have waited for, without bar.warp.sync"
-    assert told == {"pipeline-race", "pipeline-unfilled", refusal}  # by who comes first
+            told.add(error.violations[0].rule)
+    # by who comes first
+    assert told == {"pipeline-race", "pipeline-unfilled", "run-no-step"}
 
 
 @pytest.mark.parametrize(("barrier", "verdict"), [("bar.sync 0;", "proven"), ("", "mistake")])
@@ -489,10 +491,11 @@ def asked(tmp_path, capsys, text, *words):
     return status, capsys.readouterr().out
 
 
-def test_prove_says_the_verdict(tmp_path, capsys):
+def test_prove_says_the_verdict(tmp_path, capsys, wording):
     status, out = asked(tmp_path, capsys, RING, "--prove")
     assert status == 0
-    assert "ring as a pipeline: Proven for every order: 43 actions, no hang, no race." in out
+    assert "43 actions" in out
+    wording("a proof", re.search(r"ring as a pipeline: .*?\.", out)[0])
 
 
 def test_prove_names_the_mistake_with_its_lines_and_exits_with_1(tmp_path, capsys):
@@ -502,14 +505,16 @@ def test_prove_names_the_mistake_with_its_lines_and_exits_with_1(tmp_path, capsy
     assert asked(tmp_path, capsys, wrong)[0] == 1  # the run itself has found it
     status, out = asked(tmp_path, capsys, wrong, "--prove")
     assert status == 1
-    assert "tile[0] is written by warp 1 (bulk copy) while warp 0 (threads) reads it" in out
+    assert "tile[0]" in out
+    assert "warp 1 (bulk copy)" in out
+    assert "warp 0 (threads)" in out
     assert "warp 0: read tile[0] (ring.cu:12)" in out
 
 
 def test_prove_says_why_there_is_no_pipeline(tmp_path, capsys):
     status, out = asked(tmp_path, capsys, RING.replace("ld.shared.f32", "ld.volatile.shared.f32"), "--prove")
     assert status == 1
-    assert "Not proven: run-no-step: ring.cu:11: a flag or lock in shared memory" in out
+    assert "run-no-step: ring.cu:11:" in out
 
 
 def test_the_timeline_stands_in_place_of_the_lines(tmp_path, capsys):

@@ -118,11 +118,14 @@ def test_what_names_no_moment_is_refused(at):
         written(smem_at=at)
 
 
-def test_a_file_that_no_instruction_comes_from_is_named_with_what_to_do():
-    with pytest.raises(
-        ts.RuleError, match=r"no instruction comes from other\.cu; .*Use a PTX line such as \d+, or compile"
-    ):
+def test_a_file_that_no_instruction_comes_from_is_named_with_what_to_do(wording):
+    with pytest.raises(ts.RuleError) as refused:
         written(smem_at="other.cu:5")
+    (violation,) = refused.value.violations
+    assert (violation.rule, violation.argument) == ("smem-moment", "smem_at")
+    assert violation.values["file"] == "other.cu"
+    assert f"PTX line such as {violation.values['first_line']}" in violation.fix
+    wording("a picture of a file without lines", violation)
 
 
 @pytest.mark.parametrize("at", ["a:1" * 1_000_000, "a:1" * 1650 + "x"], ids=["too long", "just not too long"])

@@ -55,32 +55,33 @@ FOUR = "{%f, %f, %f, %f}"
 REGISTERS = "{%r, %r, %r, %r}"
 REFUSED = {
     f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {FOUR}, {REGISTERS}, {REGISTERS}, {FOUR}, %r, 2": (
-        "the sparsity selector of mma.sp.m16n8k32 with A of float16 is the constant 0 or 1"
+        "float16 is the constant 0"
     ),
     f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {FOUR}, {REGISTERS}, {REGISTERS}, {FOUR}, %r, %r": (
-        "the sparsity selector of mma.sp.m16n8k32 with A of float16 is the constant 0 or 1"
+        "float16 is the constant 0"
     ),
     f"mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {FOUR}, {REGISTERS}, {REGISTERS}, {FOUR}": (
-        "takes D, A, B, C, the metadata and the sparsity selector, not 4 operands"
+        "not 4 operands"
     ),
     f"mma.sp.sync.aligned.m16n8k64.row.col.f16.e4m3.e4m3.f16 {{%r, %r}}, {REGISTERS}, {REGISTERS}, {{%r, %r}}, %r, 0": (
-        "does not multiply e4m3 by e4m3"
+        "e4m3 by e4m3"
     ),
     f"wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e4m3 {FOUR}, %d, %d, %r, 1, 1, 1, 1": (
-        "the sparsity selector of wgmma.sp.m64n8k64 with A of e4m3 is the constant 0"
+        "e4m3 is the constant 0"
     ),
-    f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {FOUR}, %d, %d, 0": (
-        "after B come the metadata and the sparsity selector"
-    ),
+    f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {FOUR}, %d, %d, 0": ("after B come the metadata"),
 }
 
 
 @pytest.mark.parametrize("instruction", REFUSED)
-def test_what_no_card_has_is_refused_with_its_reason(instruction):
+def test_what_no_card_has_is_refused_with_its_reason(instruction, wording):
     body = f".reg .f32 %f; .reg .b32 %r; .reg .b64 %d; {instruction}; ret;"
     with pytest.raises(RuleError) as refused:
         Kernel(f"{HEADER}.visible .entry k() {{ {body} }}")
-    assert REFUSED[instruction] in refused.value.violations[0].limit
+    (violation,) = refused.value.violations
+    assert (violation.rule, violation.argument) == ("ptx-unsupported", "line 4")
+    assert REFUSED[instruction] in violation.limit
+    wording(f"sparse product: {instruction}", violation.limit)
 
 
 @pytest.mark.parametrize(

@@ -29,16 +29,17 @@ def test_a_register_holds_what_the_card_gave(register):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("add.u32 %r1, %envreg3, 1;", "the special register %envreg3 has no value here"),
-        ("add.u32 %r1, %clock, 1;", "%clock changes while the kernel runs"),
+        ("add.u32 %r1, %envreg3, 1;", "%envreg3"),
+        ("add.u32 %r1, %clock, 1;", "%clock changes"),
         ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];", "textures, surfaces and samplers"),
-        ("alloca.u64 %d1, 16;", "the size of a thread's stack frame is fixed"),
+        ("alloca.u64 %d1, 16;", "stack frame"),
     ],
 )
-def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason):
+def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason, wording):
     with pytest.raises(ts.RuleError, match="ptx-unsupported") as caught:
         kernel(body)
-    assert reason in str(caught.value)
+    assert reason in caught.value.violations[0].limit
+    wording(f"not in the machine: {body}", caught.value.violations[0].limit)
 
 
 def test_grid_sync_of_cooperative_groups_has_its_word():

@@ -176,7 +176,7 @@ def test_fences_of_tcgen05_need_no_more_than_the_order_of_execution(name):
     assert ("error", "run-tmem-order") in found(right.replace("tcgen05.fence::before_thread_sync;", ""))
 
 
-def test_a_load_that_should_wait_for_a_product_is_told_so():
+def test_a_load_that_should_wait_for_a_product_is_told_so(wording):
     """Columns that nobody has written are loaded, and then a product writes them: the load came too early."""
     body = f"mov.b32 %r8, {WORD.encode():#x}; tcgen05.mma.cta_group::1.kind::f16 [%r1], %a0, %a1, %r8, %p7;"
     early = text(body, COLUMNS, blocks=1, arguments=2, target="sm_100a")
@@ -191,10 +191,11 @@ def test_a_load_that_should_wait_for_a_product_is_told_so():
     run = ts.Kernel(early).run(1, 128, [*arrays, A.word, B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False)
     finding = next(one for one in run.findings if one.rule == "run-tmem-order" and "tcgen05.ld" in one.argument)
     assert "loads lanes" in finding.found
-    assert finding.fix.startswith("Use tcgen05.commit in the thread that issues it")
+    assert "tcgen05.commit" in finding.fix
+    wording("a load that does not wait for a product", finding)
 
 
-def test_exchanged_strides_of_a_descriptor_are_told():
+def test_exchanged_strides_of_a_descriptor_are_told(wording):
     held = A.descriptor
     swapped = ts.Tcgen05Descriptor(
         held.start_address, leading_bytes=held.stride_bytes, stride_bytes=16, swizzle=held.swizzle.name
@@ -204,4 +205,5 @@ def test_exchanged_strides_of_a_descriptor_are_told():
         1, 128, [*arrays, swapped.encode(), B.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False
     )
     finding = next(one for one in run.findings if one.rule == "run-operand-overlap")
-    assert finding.fix == "Exchange them: leading dimension 16 bytes (bits 16-29), stride 256 bytes (bits 32-45)."
+    assert (finding.values["leading_bytes"], finding.values["stride_bytes"]) == (256, 16)
+    wording("exchanged strides of a descriptor", finding)

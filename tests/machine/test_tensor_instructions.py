@@ -351,38 +351,37 @@ REFUSED = {
         "takes .row.col, not .row.row"
     ),
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
-        "does not multiply f16 by bf16"
+        "f16 by bf16"
     ),
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f16 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%r, %r}": (
-        "added to f16 with a result of f32"
+        "f16 with a result of"
     ),
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f, %f, %f, %f}, {%r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
-        "operand A takes 4 registers, not 2"
+        "4 registers, not 2"
     ),
-    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%f, %f}, {%f}, {%f}, {%f, %f}": (
-        "operand D takes registers of 64 bits, unlike %f"
-    ),
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%f, %f}, {%f}, {%f}, {%f, %f}": ("64 bits, unlike %f"),
     "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
-        "kind::f8f6f4 exists on sm_120, and the text is for sm_90a"
+        "kind::f8f6f4 exists on sm_120"
     ),
     "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r, %r, %r}, [%r]": ".x1, .x2 or .x4",
     "movmatrix.sync.aligned.m8n8.b16 %r, %r": "has no .trans",
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, 1, 2, 1, 0, 0": (
-        "imm-scale-a is the constant -1 or 1"
+        "the constant -1 or 1"
     ),
-    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, 1, 1, 1": (
-        "scale-d, imm-scale-a, imm-scale-b, imm-trans-a, imm-trans-b, not 3 of these"
-    ),
-    "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%f, %f, %f, %f}, %d, %d, 1": "does not multiply s8 by s8",
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, 1, 1, 1": ("imm-trans-b, not 3"),
+    "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%f, %f, %f, %f}, %d, %d, 1": "s8 by s8",
 }
 
 
 @pytest.mark.parametrize("instruction", REFUSED)
-def test_what_no_card_has_is_refused_with_its_reason(instruction):
+def test_what_no_card_has_is_refused_with_its_reason(instruction, wording):
     text = f"{HEADER}.visible .entry k() {{ .reg .f32 %f; .reg .b32 %r; .reg .b64 %d; {instruction}; ret; }}"
     with pytest.raises(RuleError) as refused:
         Kernel(text)
-    assert REFUSED[instruction] in refused.value.violations[0].limit
+    (violation,) = refused.value.violations
+    assert (violation.rule, violation.argument) == ("ptx-unsupported", "line 5")
+    assert REFUSED[instruction] in violation.limit
+    wording(f"tensor instruction: {instruction}", violation.limit)
 
 
 SMEM_BYTES = 40960

@@ -72,10 +72,10 @@ def test_products_commits_and_fences_become_steps():
     assert '{fence = "tcgen05.before"' in steps
 
 
-def test_a_right_kernel_is_proven_and_says_that_tcgen05_is_documented():
+def test_a_right_kernel_is_proven_and_says_that_tcgen05_is_documented(wording):
     result = ts.simulate(pipeline_of(RIGHT))
     assert result.verdict == "proven"
-    assert "What tcgen05 does follows the documents; it was not measured on a card." in str(result)
+    wording("a proof with tcgen05", result)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_load_before_the_commit_is_done_is_a_race():
 def test_a_commit_that_is_missing_is_an_arrival_too_few():
     rule, words = mistake(RIGHT.replace(COMMIT, ""))
     assert rule == "pipeline-arrivals"
-    assert "waits for phase 0 of done" in " ".join(words.split())
+    assert "phase 0 of done" in " ".join(words.split())
 
 
 def test_columns_that_others_still_load_are_not_freed():
@@ -123,14 +123,17 @@ def test_a_kernel_without_any_fence_of_tcgen05_needs_none():
 def test_a_move_that_is_still_under_way_at_a_barrier_is_refused(move):
     with pytest.raises(ts.RuleError) as raised:
         pipeline_of(RIGHT.replace(f"tcgen05.wait::{move}.sync.aligned;", ""))
-    assert f"tcgen05.{move}, and no tcgen05.wait::{move} before the next barrier" in str(raised.value)
+    (violation,) = raised.value.violations
+    assert violation.rule == "run-no-step"
+    assert f"tcgen05.{move}," in violation.values["what"]
+    assert f"tcgen05.wait::{move}" in violation.values["what"]
 
 
 def test_a_shift_is_refused_by_its_name():
     shift = "tcgen05.shift.cta_group::1.down [%r1];"
     with pytest.raises(ts.RuleError) as raised:
         pipeline_of(RIGHT.replace(COMMIT, f"{shift} {COMMIT}"))
-    assert "tcgen05.shift; a pipeline has no step for that" in str(raised.value)
+    assert [violation.values["what"] for violation in raised.value.violations] == ["tcgen05.shift"]
 
 
 CLUSTER = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k()"

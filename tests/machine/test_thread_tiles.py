@@ -85,7 +85,7 @@ def read(swizzle):
 
 @pytest.mark.parametrize("by_map", ["none", "128B"])
 @pytest.mark.parametrize("by_threads", LINES)
-def test_a_box_that_threads_write_has_the_swizzle_of_the_map(by_threads, by_map):
+def test_a_box_that_threads_write_has_the_swizzle_of_the_map(by_threads, by_map, wording):
     found = told(written(by_threads), stored=by_map)
     if by_threads == by_map:
         assert found == []
@@ -94,9 +94,9 @@ def test_a_box_that_threads_write_has_the_swizzle_of_the_map(by_threads, by_map)
     assert finding.rule == ("run-swizzle-doubt" if by_threads == "none" else "run-swizzle-mismatch")
     assert (finding.values["said"], finding.values["fitting"]) == (by_map, (by_threads,))
     assert "st.shared.v4.u32" in finding.found
-    assert finding.fix.startswith(
-        f"Use swizzle {by_threads} in the tensor map, or write the tile with swizzle {by_map}."
-    )
+    assert f"swizzle {by_threads} " in finding.fix
+    assert f"swizzle {by_map}." in finding.fix
+    wording(f"a box written with {by_threads} and stored with {by_map}", finding)
     assert len(finding.values["ptx_lines"]) == 2
 
 
@@ -113,10 +113,10 @@ def test_threads_read_a_box_under_the_swizzle_of_the_map(by_threads, by_map):
     assert "cp.async.bulk.tensor" in finding.found
 
 
-def test_the_first_sentence_of_a_run_names_the_warnings_about_its_result():
+def test_the_first_sentence_of_a_run_names_the_warnings_about_its_result(wording):
     doubtful = ts.RULES["run-swizzle-doubt"].failing
     run = eval(doubtful.replace(").findings)(", "))("), {"ts": ts, "np": np})
-    assert outcome_sentence(run).startswith("k finished, with 1 warning (run-swizzle-doubt): 1 block of 32 threads")
+    wording("outcome of a run with a doubt", outcome_sentence(run))
     slow = eval(ts.RULES["run-bank-conflict"].failing.removesuffix(".findings"), {"ts": ts, "np": np})
     assert [finding.rule for finding in slow.findings] == ["run-bank-conflict"]
     assert outcome_sentence(slow).startswith("k finished: 1 block")
@@ -128,11 +128,12 @@ def test_rows_that_follow_each_other_in_global_memory_may_be_an_image_of_a_swizz
     assert rules(told(written("32B"), stored="128B", words=32)) == ["run-swizzle-mismatch"]
 
 
-def test_a_box_goes_through_maps_of_one_swizzle():
+def test_a_box_goes_through_maps_of_one_swizzle(wording):
     assert told(LOAD + STORE, "128B", "128B") == []
     (finding,) = told(LOAD + STORE, "128B", "none")
     assert finding.rule == "run-swizzle-mismatch"
-    assert finding.fix == "Use one swizzle in both tensor maps."
+    assert (finding.values["said"], finding.values["lies"]) == ("none", "128B")
+    wording("a box through maps of two swizzles", finding)
     assert rules(told(LOAD + STORE, "128B", "none", words=32)) == ["run-swizzle-doubt"]
 
 

@@ -178,25 +178,27 @@ def test_a_load_from_global_memory_costs_its_sectors():
 
 
 @pytest.mark.parametrize(
-    ("stride", "space", "reason"),
+    ("stride", "space", "word"),
     [
         (
             17,
             "global",
-            "a stride of 17 elements of 16 bits, which is no multiple of the 4 bytes that a lane takes at once",
+            "4 bytes",
         ),
         (
             20,
             "shared",
-            "a stride of 20 elements of 16 bits, which is no multiple of the 16 bytes that a lane takes at once",
+            "16 bytes",
         ),
     ],
 )
-def test_a_stride_that_tears_words_apart_is_misaligned(stride, space, reason):
+def test_a_stride_that_tears_words_apart_is_misaligned(stride, space, word, wording):
     run = load(stride, space).run(1, 32, [np.zeros(4096, np.uint8)])
     assert run.outcome == "fault"
     assert [finding.rule for finding in run.findings] == ["run-misaligned"]
-    assert reason in run.findings[0].found
+    assert f"{stride} elements of 16 bits" in run.findings[0].found
+    assert f"the {word} " in run.findings[0].found
+    wording(f"a stride of {stride} elements", run.findings[0])
 
 
 def test_a_matrix_that_ends_behind_its_array_is_out_of_bounds():
@@ -296,23 +298,26 @@ def test_every_type_of_cuda_is_compiled_and_right(require):
 
 FLOATS = "{%f, %f, %f, %f, %f, %f, %f, %f}"
 REFUSED = {
-    f"wmma.load.a.sync.aligned.row.m16n8k16.f16 {EIGHT}, [%d]": "has no shape that wmma has",
-    f"wmma.load.a.sync.aligned.row.m16n16k8.f16 {EIGHT}, [%d]": "wmma.m16n16k8 has no operand A of f16",
-    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r}, [%d]": "operand A takes 8 registers, not 1",
-    f"wmma.load.a.sync.aligned.m16n16k16.f16 {EIGHT}, [%d]": "has no layout: .row or .col",
-    "wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r}, [%d]": "operand A of s4 is .row, not .col",
-    f"wmma.load.d.sync.aligned.row.m16n16k16.f32 {EIGHT}, [%d]": "has no operand: .a or .b or .c",
-    f"wmma.store.d.sync.aligned.row.m16n16k16.bf16 [%d], {EIGHT}": "has no operand D of bf16",
+    f"wmma.load.a.sync.aligned.row.m16n8k16.f16 {EIGHT}, [%d]": "has no shape",
+    f"wmma.load.a.sync.aligned.row.m16n16k8.f16 {EIGHT}, [%d]": "no operand A of f16",
+    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r}, [%d]": "8 registers, not 1",
+    f"wmma.load.a.sync.aligned.m16n16k16.f16 {EIGHT}, [%d]": "layout: .row or .col",
+    "wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r}, [%d]": "is .row, not .col",
+    f"wmma.load.d.sync.aligned.row.m16n16k16.f32 {EIGHT}, [%d]": ".a or .b or .c",
+    f"wmma.store.d.sync.aligned.row.m16n16k16.bf16 [%d], {EIGHT}": "operand D of bf16",
     f"wmma.mma.sync.aligned.row.col.m16n16k16.f32.satfinite.f32 {FLOATS}, {EIGHT}, {EIGHT}, {FLOATS}": "does not multiply f16",
-    f"wmma.mma.sync.aligned.row.col.m16n16k16.f32 {FLOATS}, {EIGHT}, {EIGHT}, {FLOATS}": "names the types of D and C",
+    f"wmma.mma.sync.aligned.row.col.m16n16k16.f32 {FLOATS}, {EIGHT}, {EIGHT}, {FLOATS}": "types of D and C",
     "wmma.mma.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%r, %r}, {%r}, {%r}, {%r, %r}": "is .xor.popc or .and.popc",
-    "wmma.fill.sync.aligned {%r}": "wmma is wmma.load, wmma.mma or wmma.store",
+    "wmma.fill.sync.aligned {%r}": "wmma.mma or wmma.store",
 }
 
 
 @pytest.mark.parametrize("instruction", REFUSED)
-def test_what_no_card_has_is_refused_with_its_reason(instruction):
+def test_what_no_card_has_is_refused_with_its_reason(instruction, wording):
     body = f".reg .f32 %f; .reg .b32 %r; .reg .b64 %d; {instruction}; ret;"
     with pytest.raises(RuleError) as refused:
         Kernel(f"{HEADER}.visible .entry k() {{ {body} }}")
-    assert REFUSED[instruction] in refused.value.violations[0].limit
+    (violation,) = refused.value.violations
+    assert (violation.rule, violation.argument) == ("ptx-unsupported", "line 4")
+    assert REFUSED[instruction] in violation.limit
+    wording(f"matrix in fragments: {instruction}", violation.limit)

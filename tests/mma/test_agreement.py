@@ -216,7 +216,7 @@ def test_majorness_is_suspected_where_nobody_says_how_the_tile_lies():
     right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     found = compatible(a, right, major="MN", rows=128, k=16)
     assert found.cause == "not-written"
-    assert 'pass major="K" if the tile is K-major' in found.sentence
+    assert 'pass major="K" if the tile' in found.sentence
     assert compatible(a, right, major="MN", rows=128, k=16, tile_major="K").cause == "majorness"
 
 
@@ -258,7 +258,7 @@ def test_plain_rows_under_a_swizzled_descriptor_are_named(mode):
     a = TensorMap("bf16", (columns, 64), (2 * columns,), (columns, 64))
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=8 * SPAN[mode], swizzle=mode))
     assert found.cause == "swizzle-mode"
-    assert f"Use swizzle {mode} in the tensor map" in found.sentence
+    assert f"Use swizzle {mode}" in found.sentence
 
 
 @pytest.mark.parametrize("mode", ["128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"])
@@ -275,7 +275,7 @@ def test_a_misplaced_copy_may_look_like_the_other_majorness_and_is_told_so():
     copies = [((0, 0), 0), ((0, 32), 8192)]  # the second belongs at 4096
     guessed = compatible(a, reader, rows=64, copies=copies)
     assert guessed.cause == "majorness"
-    assert 'If the map\'s innermost dimension is k, pass tile_major="K"' in guessed.sentence
+    assert 'k, pass tile_major="K"' in guessed.sentence
     told = compatible(a, reader, rows=64, copies=copies, tile_major="K")
     assert told.cause != "majorness"
     assert "tile_major" not in told.sentence
@@ -286,14 +286,15 @@ def test_elements_that_no_copy_brings_are_named():
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B"), rows=64)
     assert found.cause == "not-written"
     assert (found.difference.mn, found.difference.k, found.difference.written_address) == (32, 0, None)
-    assert "is read at 0x1000, where nothing of the tile lies, but no copy brings it" in found.sentence
+    assert "read at 0x1000" in found.sentence
 
 
 def test_what_lies_in_place_of_an_element_that_no_copy_brings_is_named():
     a = TensorMap("bf16", (32, 32), (64,), (32, 32), swizzle="64B")
     reader = WgmmaDescriptor(1536, leading_bytes=16, stride_bytes=0, swizzle="64B")
     found = compatible(a, reader, rows=64, origin=(24, 0), tile_major="K")
-    assert "Element (mn 32, k 0) is read at 0x600, where (mn 24, k 0) lies, but no copy brings it" in found.sentence
+    assert "Element (mn 32, k 0) is read at 0x600" in found.sentence
+    assert "where (mn 24, k 0) lies" in found.sentence
 
 
 def test_a_copy_that_overwrites_another_is_seen():
@@ -356,9 +357,9 @@ def test_48_byte_steps_agree():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"tensor_map_or_plan": "a map"}, "a tensor map, a plan or a layout"),
+        ({"tensor_map_or_plan": "a map"}, "plan or a layout"),
         ({"descriptor": 0x4000004000010040}, "Decode the word first"),
-        ({"descriptor": None}, "Pass the descriptor that reads the tile"),
+        ({"descriptor": None}, "Pass the descriptor that reads"),
         ({"smem_address": 64}, "128"),
         ({"copies": 5}, "pairs of coordinates"),
         ({"copies": [(0, 0)]}, "pairs of coordinates"),
@@ -396,13 +397,14 @@ def test_a_layout_stands_for_the_tile_that_lies_there(major, swizzle):
     assert ts.compatible(tile, tile.with_start(0x4000), smem_address=0x4000)
 
 
-def test_a_layout_names_what_is_wrong_with_it():
+def test_a_layout_names_what_is_wrong_with_it(wording):
     tile = ts.Layout((64, 64), 16, swizzle="128B")
     a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
-    assert str(ts.compatible(a, tile)) == "All 64 x 64 elements (mn x k) lie where the layout has them."
+    wording("a layout names what is wrong with it", str(ts.compatible(a, tile)))
     plain = ts.compatible(a, ts.Layout((64, 64), 16))
     assert (plain.cause, plain.correction) == ("swizzle-mode", tile)
-    assert plain.sentence.endswith("Swizzle mode: the tile was written with 128B, the layout has none.")
+    assert plain.sentence.endswith("the layout has none.")
+    assert "tile was written with 128B" in plain.sentence
     mn_major = ts.canonical_layout("MN", "128B", "bf16").tile((64, 64))
     assert ts.compatible(tile, mn_major).cause == "majorness"
     assert ts.compatible(a, ts.Layout((128, 64), 16, swizzle="128B")).cause == "not-written"
@@ -417,7 +419,7 @@ def test_a_layout_names_what_is_wrong_with_it():
     assert draw_agreement(plain).title == "The layout is another: swizzle-mode"
     with pytest.raises(ts.RuleError, match="a layout of shared memory"):
         ts.compatible(tile, ts.tmem_layout((128, 64)))
-    with pytest.raises(ts.RuleError, match="a layout, which names no coordinates"):
+    with pytest.raises(ts.RuleError, match="names no coordinates"):
         ts.compatible(tile, tile, cta_rank=0)
 
 
@@ -443,8 +445,9 @@ def test_a_layout_of_the_other_majorness_is_told_its_atom_order_only_where_that_
     """One column of atoms has one order; of two, the order that was written is part of the cure."""
     k_major, mn_major = (ts.canonical_layout(major, "128B", "bf16") for major in ("K", "MN"))
     narrow = ts.compatible(mn_major.tile((64, 64)), k_major.tile((64, 64), atom_order="row"))
-    assert narrow.sentence.endswith("Majorness: the tile was written with MN-major, the layout has K-major.")
+    assert narrow.sentence.endswith("the layout has K-major.")
+    assert "MN-major" in narrow.sentence
     wide = ts.compatible(mn_major.tile((128, 128), atom_order="row"), k_major.tile((128, 128)))
     assert wide.cause == "majorness"
-    assert wide.sentence.endswith("Atom order: the tile was written with row, the layout has column.")
+    assert wide.sentence.endswith("row, the layout has column.")
     assert wide.correction == mn_major.tile((128, 128), atom_order="row")

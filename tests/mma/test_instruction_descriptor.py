@@ -121,7 +121,7 @@ def test_the_sparsity_selector_is_0_where_all_metadata_columns_are_taken(kind, a
     """PTX ISA, "Sparsity selector": it must be 0 for .kind::i8 and .kind::f8f6f4."""
     word = InstructionDescriptor(kind, 128, 64, a_type=a_type, sparse=True).encode()
     for selector in (1, 2, 3):
-        with pytest.raises(ts.RuleError, match=f"sparsity_selector of kind {kind} is 0: one instruction takes all"):
+        with pytest.raises(ts.RuleError, match=f"sparsity_selector.*{kind}.*0"):
             InstructionDescriptor(kind, 128, 64, a_type=a_type, sparse=True, sparsity_selector=selector)
         with pytest.raises(ts.RuleError, match="sparsity_selector"):
             InstructionDescriptor.decode(word | selector, kind)
@@ -257,7 +257,7 @@ def test_every_word_is_explained_or_refused_by_name(word, kind):
         ("f16", {}, "takes float16, bfloat16"),
         ("f16", {"a_type": "tf32"}, "Use kind tf32"),
         ("f16", {"a_type": "bf16", "d_type": "f16"}, "summed in float32"),
-        ("tf32", {"d_type": "f16"}, "d_type of kind tf32 is float32"),
+        ("tf32", {"d_type": "f16"}, "d_type.*tf32.*float32"),
         ("i8", {"a_type": "s8", "negate_a": True}, "only the other kinds negate"),
         ("f16", {"a_type": "f16", "saturate": True}, "only i8 saturates"),
         ("f16", {"a_type": "f16", "sparse": 1}, "True or False"),
@@ -265,14 +265,14 @@ def test_every_word_is_explained_or_refused_by_name(word, kind):
         (
             "f8f6f4",
             {"a_type": "e2m3", "a_major": "MN"},
-            "a_major of kind f8f6f4 with a_type = e2m3 is K: MN-major operands are of float16",
+            "a_major.*f8f6f4.*a_type = e2m3.*MN-major.*float16",
         ),
         ("mxf4", {"b_major": "MN"}, 'Use b_major="K"'),
-        ("mxf4", {"scale_type": "ue4m3"}, "scale_type of kind mxf4 is ue8m0"),
-        ("mxf4", {"a_scale_id": 1}, "a_scale_id of kind mxf4 is 0 or 2"),
+        ("mxf4", {"scale_type": "ue4m3"}, "scale_type.*mxf4.*ue8m0"),
+        ("mxf4", {"a_scale_id": 1}, "a_scale_id.*mxf4.*0.*2"),
         ("mxf4", {"k": 96, "sparse": True}, "k of kind mxf4 is 64"),
         ("f16", {"a_type": "f16", "k": 32}, "k of kind f16 is 16"),
-        ("f16", {"a_type": "f16", "max_shift": 7}, "max_shift of kind f16 with m = 128, n = 128 is 0 or 8 or 16 or 32"),
+        ("f16", {"a_type": "f16", "max_shift": 7}, "max_shift.*f16.*= 128.*= 128.*0.*8.*16.*32"),
         ("f16", {"a_type": "f16", "scale_type": "ue8m0"}, "scale_type = 'ue8m0'"),
         ("int8", {"a_type": "s8"}, "known: f16, tf32"),
         (None, {"a_type": "s8"}, "known: f16, tf32"),

@@ -133,7 +133,7 @@ def good(**changes):
         ({"count": True}, "1, 2 or 4"),
         ({"count": [4]}, "1, 2 or 4"),
         ({"lane_address": np.arange(32) * 16 + 8}, "multiples of 16.*"),
-        ({"lane_address": np.arange(32) * 64}, r"lane 16 passes 0x400 \(16 of 32 row addresses are wrong\)"),
+        ({"lane_address": np.arange(32) * 64}, r"16 passes 0x400 \(16.*32 row.*wrong\)"),
         ({"lane_address": np.arange(32) * 16 - 16}, "lane 0 passes -0x10"),
         ({"lane_address": np.arange(16) * 16}, "32 integer addresses"),
         ({"lane_address": 0}, "32 integer addresses"),

@@ -86,7 +86,7 @@ def test_what_no_document_says_is_refused(ask):
 
 def test_bytes_of_the_other_layout_are_refused_by_their_number():
     packed = ts.pack_scales(np.ones((8, 16), np.uint8), atom="8x4")
-    with pytest.raises(RuleError, match="4 atoms of 512 bytes, 2048 bytes in all"):
+    with pytest.raises(RuleError, match=r"4 atoms.*512 bytes, 2048 bytes"):
         ts.unpack_scales(packed, (8, 16))
 
 

@@ -179,7 +179,7 @@ def test_a_leading_address_needs_128b_and_no_base_offset(change):
 
 def test_a_leading_address_is_k_major():
     descriptor = Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=1024, swizzle="128B", leading_is_address=True)
-    with pytest.raises(ts.RuleError, match="only K-major operands have a leading address"):
+    with pytest.raises(ts.RuleError, match=r"K-major.*leading address"):
         descriptor.addresses("MN")
 
 
@@ -213,13 +213,11 @@ def test_refuses_what_the_fields_cannot_hold(name, field):
         build(fields)
 
 
-def test_explains_every_field():
+def test_explains_every_field(wording):
     found = inspect_descriptor(0x2000404000200040, instruction="tcgen05", major="MN", element_bits=32)
     words = {field.name: field.meaning for field in found.fields}
-    assert (
-        words["leading_bytes"] == "512 bytes from the atom at (mn 0, k 0) to the next 128 bytes of mn, at (mn 32, k 0)"
-    )
-    assert words["stride_bytes"] == "1024 bytes from the atom at (mn 0, k 0) to the next 4 k, at (mn 0, k 4)"
+    wording("explains every field", words["leading_bytes"])
+    wording("explains every field, 2", words["stride_bytes"])
     assert words["swizzle"] == "128B_ATOM_32B: atoms of 32 x 4 (mn x k), 512 bytes"
     assert words["version"] == "1 in every tcgen05 descriptor"
     assert found.descriptor.basis == "documented"

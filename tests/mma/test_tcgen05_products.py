@@ -315,8 +315,8 @@ def test_a_pair_shares_rows_and_columns_out():
     ("options", "sentence"),
     [
         ({"disable_output_lane": (1, 2)}, "Use disable_output_lane=(1, 2, 0, 0)."),
-        ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group = 2; only tcgen05 has that."),
-        ({"consumer": "wgmma", "scale_kind": "mxfp8"}, "wgmma with scale_kind; only tcgen05 has that."),
+        ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group = 2"),
+        ({"consumer": "wgmma", "scale_kind": "mxfp8"}, "only tcgen05"),
     ],
 )
 def test_a_refusal_names_what_was_asked_for(options, sentence):
@@ -358,7 +358,7 @@ def test_what_no_instruction_does_is_refused(options, rule):
 
 def test_a_that_does_not_fit_beside_d_is_refused():
     a, b = np.ones((128, 832)), np.ones((832, 128))
-    with pytest.raises(RuleError, match="A needs 416 columns after 128 taken ones"):
+    with pytest.raises(RuleError, match=r"416 columns.*128 taken"):
         emulate_mma(a, b, data_type="bf16", consumer="tcgen05", a_in_tensor_memory=True)
 
 

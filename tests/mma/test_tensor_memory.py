@@ -262,7 +262,7 @@ def test_a_range_starts_at_a_multiple_of_its_size():
     assert memory.alloc(32).last_address.column == 32
 
 
-def test_a_budget_says_what_does_not_fit_and_why():
+def test_a_budget_says_what_does_not_fit_and_why(wording):
     d = tmem_layout((128, 256))
     scales = scale_layout(256, 512, "nvfp4").tensor_memory("B")
     fits = tmem_budget({"D": d, "SFA": scale_layout(128, 512, "nvfp4").tensor_memory("A"), "SFB": scales})
@@ -272,7 +272,8 @@ def test_a_budget_says_what_does_not_fit_and_why():
     full = tmem_budget({"D": (d, 2), "SFB": scales})
     assert not full.fits
     assert full.alloc_columns is None
-    assert full.violations[0].found == "SFB needs 64 columns after 512 taken ones"
+    assert "SFB needs 64 columns after 512 taken" in full.violations[0].found
+    wording("a budget says what does not fit and why", full.violations[0].found)
     shared = tmem_budget({"D": (tmem_layout((64, 256)), 4)})  # two of them at lane 16
     assert shared.fits
     assert [(part.first_column, part.lane) for part in shared.parts] == [(0, 0), (0, 16), (256, 0), (256, 16)]

@@ -29,17 +29,14 @@ def test_a_foreign_lane_quarter_is_a_warning_that_names_the_right_lane(warp, qua
         assert (found.sentence, found.cause) == (loads, None)
     else:
         assert (found.cause, found.correction) == ("lane-quarter", TmemAddress(32 * own, 8))
-        assert found.sentence.startswith(
-            f"{loads} Lane quarter: warp {warp} reaches lanes {32 * own} to {32 * own + 31} alone"
-        )
+        assert found.sentence.startswith(f"{loads} Lane quarter:")
+        assert f"warp {warp} reaches lanes {32 * own}" in found.sentence
+        assert f"{32 * own + 31} alone" in found.sentence
 
 
-def test_other_mistakes_of_loads():
+def test_other_mistakes_of_loads(wording):
     half = tmem_layout((64, 64))
-    assert (
-        str(compatible(half, LOAD, warp=1, address=TmemAddress(32)))
-        == "Warp 1 loads rows 16 to 31 of D, in 16 of 32 lanes."
-    )
+    wording("other mistakes of loads", str(compatible(half, LOAD, warp=1, address=TmemAddress(32))))
     assert (
         compatible(half, "tcgen05.ld.16x256b.x8", warp=1, address=TmemAddress(48)).cause == "lane-start"
     )  # nothing lies there
@@ -50,7 +47,8 @@ def test_other_mistakes_of_loads():
     assert compatible(narrow, "tcgen05.ld.32x32b.x16.pack::16b", warp=0)
     metadata = tmem_layout((128, 32), operand="metadata", data_type="f16")  # two rows to a cell
     told = str(compatible(metadata, "tcgen05.ld.32x32b.x1", warp=1, address=TmemAddress(32)))
-    assert told == "Warp 1 loads rows 32 to 63 of metadata."
+    assert "Warp 1 loads rows 32 to 63" in told
+    wording("other mistakes of loads, 2", told)
     pair = tmem_layout((128, 64), cta_group=2)  # layout B: columns 32 to 63 of n in the lower lanes
     assert (
         str(compatible(pair, "tcgen05.ld.32x32b.x32", warp=2, address=TmemAddress(64)))
@@ -111,7 +109,8 @@ def test_b_scales_of_a_pair_with_m_128_take_4_columns_for_each_word():
     moved = [copies[1]._replace(address=copies[0].address), copies[0]._replace(address=copies[1].address), *copies[2:]]
     wrong = compatible(scales, moved, operand="B")
     assert wrong.cause == "atom-order"
-    assert "both halves of 256 columns, blocks 0 to 3" in str(wrong)
+    assert "both halves of 256 columns" in str(wrong)
+    assert "blocks 0 to 3" in str(wrong)
 
 
 def test_scales_of_another_kind_are_named():
@@ -132,7 +131,9 @@ def test_a_wrong_atom_order_is_named():
             exchanged.append((descriptor, TmemAddress(0, 128 + 8 * word + 4 * row)))
     found = compatible(scales, exchanged, operand="B")
     assert found.cause == "atom-order"
-    assert str(found).startswith("Atom order: column 132 gets atom 1 (rows from 0, blocks from 4)")
+    assert str(found).startswith("Atom order:")
+    assert "column 132 gets atom 1 (rows from 0" in str(found)
+    assert "blocks from 4)" in str(found)
     assert found.correction == TmemAddress(0, 132)
     assert compatible(scales, [each[1:] for each in right[:-1]], operand="B").cause == "atom-missing"
     wide = [(Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=256, swizzle="none"), 0)]

@@ -131,7 +131,7 @@ def test_the_unit_of_a_swizzle_is_part_of_the_text():
     python = "S<3,4,3> o 0 o (8,64):(64,1)"
     assert parse_layout(python, element_bits=16) == in_bytes
     assert parse_layout(python, element_bits=16, unit="elements") == in_elements
-    with pytest.raises(RuleError, match="a pointer is swizzled in bytes"):
+    with pytest.raises(RuleError, match="pointer is swizzled"):
         parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", unit="elements")
 
 
@@ -227,7 +227,7 @@ def test_tiles_of_atoms_are_what_cute_makes_of_them(place, name):
 
 def test_an_mma_operand_of_many_indices_names_its_tile():
     text = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_128,_16),_1,_4,_2):((_64,_1),_0,_16,_8192)"
-    with pytest.raises(RuleError, match=re.escape("One stage of it is a tile: (128,64):(64,1)")):
+    with pytest.raises(RuleError, match=re.escape("tile: (128,64):(64,1)")):
         spell_layout(parse_layout(text), "tilescope")
 
 
@@ -246,7 +246,7 @@ def test_an_mma_operand_of_many_indices_names_its_tile():
         ("Sw<3,4,3>", "A swizzle alone moves nothing"),
         ("Sw<3,4> o 0 o (8,64):(64,1)", "three integers in a swizzle"),
         ("Sw<3,4,2> o 0 o (8,64):(64,1)", "must not overlap"),
-        ("Sw<3,99,3> o 0 o (8,64):(64,1)", "bits 0 to 31 of an address exist"),
+        ("Sw<3,99,3> o 0 o (8,64):(64,1)", "bits 0 to 31 of an address"),
         ("smem_sparse<2>_ptr[16b](unset) o (8,64):(64,1)", "Sparse"),
         ("gmem_ptr[16b](0x400) o (8,64):(64,1)", "Only shared memory"),
         ("GMMA::Layout_K_SW128_SpAtom<half_t, 2>", "Sparse"),
@@ -272,7 +272,7 @@ def test_an_atom_holds_whole_elements():
 
 
 def test_a_tile_with_an_address_has_no_atom():
-    with pytest.raises(RuleError, match=r"start 0x480; an atom has no address\. Spell it as cute\.") as raised:
+    with pytest.raises(RuleError, match=r"start 0x480;.* cute\.") as raised:
         spell_layout(Layout((16, 64), 16, swizzle="128B", start=0x480), "cute-atom")
     assert dict(raised.value.violations[0].values) == {"start": 0x480}
 
@@ -282,7 +282,7 @@ def test_an_atom_that_leaves_its_majorness_unsaid_takes_the_argument():
         for major in ("K", "MN"):
             named = f"GMMA::Layout_{major}_SW128_Atom<half_t>"
             assert parse_layout(text, element_bits=16, major=major) == parse_layout(named)
-        with pytest.raises(RuleError, match=r"the atom does not say which index is contiguous; .* Add major"):
+        with pytest.raises(RuleError, match=r"index is contiguous.* Add major"):
             parse_layout(text, element_bits=16)
 
 

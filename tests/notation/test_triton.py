@@ -76,9 +76,7 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
         f"elementBitWidth = {bits}}}>"
     )
     if width == 0 and transposed:
-        with pytest.raises(
-            RuleError, match=r"up to 3\.8 stores rows .* 3\.9 \(triton-lang/triton#10453\) stores the transposed tile"
-        ):
+        with pytest.raises(RuleError, match=r"3\.8 stores.*3\.9 \(triton-lang/triton#10453\)"):
             parse_layout(text, shape=(64, 64))
         return
     for shape in ((128, 128), (8, 128), (128, 8), (512, 256), (256, 512)):
@@ -116,7 +114,7 @@ def test_a_block_has_its_part_of_a_split_tile(cluster, splits):
 
 
 def test_a_layout_without_a_contiguous_index_is_refused_in_plain_words():
-    with pytest.raises(RuleError, match="in a tile mn or k is contiguous"):
+    with pytest.raises(RuleError, match="tile mn or k"):
         spell_layout(parse_layout("(8,8):(4,32)", element_bits=16), "triton")
 
 
@@ -168,16 +166,16 @@ def test_reads_a_buffer_type_and_the_encodings_of_one_block(text):
         ),
         (
             "#blocked = #ttg.blocked<{sizePerThread = [1, 8]}>",
-            "in registers; known in shared memory: swizzled_shared, nvmma",
+            "in registers; .*swizzled_shared, nvmma",
         ),
         (
             "#ttg.amd_rotating_shared<{vec = 4}>",
-            "known in shared memory: swizzled_shared, nvmma_shared, padded_shared, shared_lin",
+            "swizzled_shared, nvmma_shared, padded_shared, shared_lin",
         ),
         ("#tmem = #ttng.tensor_memory_encoding<blockM = 128, blockN = 64>", "in tensor memory; known"),
         ("!ttg.memdesc<64x128xf16, #shared, #smem>", "#shared is not defined"),
         ("!ttg.memdesc<?x128xf16, #ttg.swizzled_shared<{vec = 8}>, #smem>", "only the running kernel knows"),
-        ("#ttg.swizzled_shared<{vec = many}>", "a number, true, false or a list"),
+        ("#ttg.swizzled_shared<{vec = many}>", "number, true, false or"),
         ("#ttg.padded_shared<[256:+7] {order = [1, 0], shape = [64, 128]}>", "pairs of powers of two"),
         ("#ttg.nvmma_shared<{swizzlingByteWidth = 64, wide = 1, elementBitWidth = 16}>", "the field wide"),
         ("!ttg.memdesc<2x2x64x128xf16, #ttg.nvmma_shared<{swizzlingByteWidth = 128}>, #smem>", "2 indices"),
@@ -233,7 +231,7 @@ def test_a_view_of_a_buffer_is_one_with_it():
 
 
 def test_two_encodings_are_named_and_not_guessed():
-    with pytest.raises(RuleError, match=r"2 encodings: #ttg.nvmma_shared.*swizzled_shared.*one layout at a time"):
+    with pytest.raises(RuleError, match=r"2 encodings: #ttg.nvmma_shared.*swizzled_shared.*one"):
         parse_layout(f"#shared = {NVMMA}\n#shared1 = {SWIZZLED}", element_bits=16)
 
 
@@ -280,9 +278,9 @@ def test_convert_assumes_a_width_and_a_shape_that_fit_swizzled_shared_and_says_s
     assert found.layout == parse_layout(text, element_bits=bits, shape=shape)
     assert found.read_again() == found.layout
     tile = f"{shape[0]} x {shape[1]}"
-    assert found.assumption.startswith(
-        f"The text does not say it, so assumed: elements of {bits} bits, and a tile of {tile}."
-    )
+    assert found.assumption.startswith("The text does not say")
+    assert f"elements of {bits} bits" in found.assumption
+    assert f"tile of {tile}." in found.assumption
 
 
 def test_convert_assumes_what_is_left_unsaid_and_nothing_else():

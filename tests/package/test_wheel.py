@@ -120,7 +120,8 @@ def test_the_wheel_starts_in_an_empty_environment(built, tmp_path):
     assert (version.stdout, version.stderr) == (f"{NAME.replace('-', ' ')}\n", "")
     swizzle = run([program, "swizzle", "128B"], cwd=tmp_path)
     assert swizzle.returncode == 0
-    assert swizzle.stdout.startswith("Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70)")
+    assert swizzle.stdout.startswith("Swizzle 128B moves byte a to")
+    assert "^ ((a >> 3) & 0x70)" in swizzle.stdout
     imported = run([python, "-W", "error", "-c", "import tilescope as ts; print(ts.Swizzle.named('128B').apply(0x80))"])
     assert (imported.stdout, imported.stderr) == ("144\n", "")
     place = run([python, "-c", "import tilescope; print(tilescope.__file__)"], cwd=tmp_path)
@@ -128,7 +129,7 @@ def test_the_wheel_starts_in_an_empty_environment(built, tmp_path):
 
     told = run([program, "verify", "--environment"], cwd=tmp_path)
     assert told.returncode == 0, told.stderr
-    assert "extras missing: web, gpu and fast" in told.stdout
+    assert "extras missing: web" in told.stdout
     for command in (
         [program, "plan", "64x64", "bf16", "-q"],
         [program, "explain", "715", "-q"],

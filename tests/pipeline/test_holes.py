@@ -350,10 +350,14 @@ def test_a_lone_warp_knows_what_it_copied(touch):
     assert ts.simulate(data).verdict == "proven"
 
 
-def test_the_remedy_is_a_sync_after_the_wait_for_the_copies():
+def test_the_remedy_is_a_sync_after_the_wait_for_the_copies(wording):
     found = ts.simulate(copied_and_touched([], TOUCHES["read"])).mistake
-    assert found.found == "p fills a by cp.async with 4 warps, and p reads it (threads) before these have met"
-    assert found.fix == "Put a sync of the 128 threads of p after cp.async.wait_group."
+    assert (found.rule, found.values) == (
+        "pipeline-warps",
+        {"agent": "p", "agent_before": "p", "slot": "a", "warps": 4},
+    )
+    assert "128 threads of p" in found.fix
+    wording("copies of several warps", found)
 
 
 def test_warps_know_of_copies_that_arrive_at_a_barrier_for_which_all_of_them_wait():

@@ -207,7 +207,7 @@ def test_what_people_reported_is_named(thread):
         {"expect": "full[i % STAGES]", "bytes": 8192, "mask": 6},
     ],
 )
-def test_a_mask_of_any_step_beyond_the_cluster_is_named(step):
+def test_a_mask_of_any_step_beyond_the_cluster_is_named(step, wording):
     data = planned([(64, 64)], stages=2, steps=3, cluster=2)
     role = data["roles"][0 if "release" not in step else 1]
     loop = next(each for each in role["steps"] if "loop" in each)
@@ -215,7 +215,8 @@ def test_a_mask_of_any_step_beyond_the_cluster_is_named(step):
     loop["steps"][place] = step
     found = ts.simulate(data)
     assert (found.mistake.rule, found.mistake.outcome) == ("pipeline-mask", "launch failure")
-    assert "names block 2, but the cluster has 2 blocks" in found.sentence
+    assert (found.mistake.values["mask"], found.mistake.values["blocks"]) == (step["mask"], 2)
+    wording(f"a mask beyond the cluster of {next(iter(step))}", found.sentence)
 
 
 def test_a_bulk_store_of_63_floats_loses_the_last_three():

@@ -46,7 +46,7 @@ def test_plain_rows_are_at_most_256_elements_wide(columns, width):
 
 
 def test_ldmatrix_reads_8_rows_at_a_time():
-    with pytest.raises(ts.PlanError, match=r"plan-tile: mn = 12; ldmatrix reads 8 rows at a time\. Use mn = 16\."):
+    with pytest.raises(ts.PlanError, match=r"plan-tile.*= 12.*8 rows.*= 16\."):
         _ = ts.plan((12, 64), "bf16", consumer="ldmatrix").best
     assert ts.plan((16, 64), "bf16", consumer="ldmatrix").best
 
@@ -141,14 +141,16 @@ def test_tiles_of_224_columns_fill_the_last_round():
     assert gemm.epilogue.problem.columns == 32  # 64 do not divide 224
 
 
-def test_accumulators_are_4_bytes_in_65536_registers_of_which_a_thread_has_255():
+def test_accumulators_are_4_bytes_in_65536_registers_of_which_a_thread_has_255(wording):
     """CUDA programming guide: 64 K registers of 32 bits an SM, 255 a thread."""
     [said] = [
         str(each)
         for each in ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64)).reasons
         if each.name == "registers"
     ]
-    assert said == "Accumulators, 128 x 256 of 4 bytes: 131072 of the 262144 bytes of an SM's registers."
+    assert "Accumulators, 128 x 256 of 4 bytes" in said
+    assert "131072 of the 262144 bytes" in said
+    wording("accumulators are 4 bytes in 65536 registers of which a thread has 255", said)
     refused = {}
     for n in (248, 256):
         with pytest.raises(ts.PlanError) as error:

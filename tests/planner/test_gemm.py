@@ -102,18 +102,16 @@ def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
     for each in gemm.others:
         near = each.prediction.us <= 1.01 * shortest
         assert (each.behind_in == "time") != near
-        assert near or each.why.startswith(
-            f"predicted {each.prediction.us:#.3g} us, more than 1 % above the shortest, "
-        )
+        assert near or each.why.startswith(f"predicted {each.prediction.us:#.3g} us,")
     assert "bytes" in {each.behind_in for each in gemm.others}
 
 
-def test_ties_are_explained():
+def test_ties_are_explained(wording):
     by_mma = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_80", sms=128)
     assert any("; 256 x 128 x 64 is equal in every term." in reason for reason in sentences(by_mma))
     by_mma = by_mma.others[0]
     assert (by_mma.tile, by_mma.behind_in) == ((256, 128, 64), "order")
-    assert by_mma.why == "equal in every term; fewer rows come first"
+    wording("ties are explained", by_mma.why)
 
 
 @pytest.mark.parametrize("arch", ["sm_120", "sm_100"])
@@ -135,8 +133,9 @@ def test_a_better_tile_that_does_not_fit_is_named():
     assert [each.tile for each in gemm.refused if each.would_lead] == [(128, 256, 64), (256, 128, 64)]
     assert not ts.plan_gemm(4096, 4096, 4096, "bf16").refused
     [said] = [reason for reason in sentences(gemm) if reason.startswith("128 x 256 x 64 would come first")]
-    assert "2 stages of 16384 + 32768 bytes and an epilogue of 16384 = 114720 bytes" in said
-    assert "a block of sm_120 has 101376 bytes" in said
+    assert "2 stages of 16384 + 32768 bytes" in said
+    assert "epilogue of 16384 = 114720 bytes" in said
+    assert "block of sm_120 has 101376" in said
 
 
 LITTLE_WORK = [  # of which the consumer reads no tile as small as the matrix
@@ -396,7 +395,7 @@ def test_without_tma_accumulators_go_straight_to_global_memory():
         0,
     )
     assert set(gemm.smem_offsets()) == {"a", "b"}
-    assert "Without TMA the accumulators are stored straight from registers: no shared memory for C." in sentences(gemm)
+    assert "Without TMA the accumulators" in "\n".join(sentences(gemm))
 
 
 # Types: what mma multiplies with 32-bit registers, by architecture (PTX, "Matrix multiply-accumulate using mma").
@@ -426,9 +425,10 @@ def test_mma_multiplies_what_ptx_lists_and_nothing_else(arch):
 
 
 @pytest.mark.parametrize("arch", ARCH)
-def test_float32_is_sent_to_tfloat32(arch):
+def test_float32_is_sent_to_tfloat32(arch, wording):
     [found] = refusal(64, 64, 64, "f32", arch=arch)
-    assert found.fix == "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+    assert found.fix.startswith("Use tfloat32: ")
+    wording("float32 is sent to tfloat32", found.fix)
     assert ts.plan_gemm(64, 64, 64, "tf32", arch=arch, tile=(64, 64, 32))
 
 
@@ -448,15 +448,12 @@ def test_c_has_the_type_of_the_operands_unless_they_are_bits():
 
 
 @pytest.mark.parametrize(("arch", "consumer"), [("sm_90", "wgmma"), ("sm_90", "ldmatrix"), ("sm_120", "ldmatrix")])
-def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer):
+def test_bits_are_not_sent_to_the_product_of_bytes(arch, consumer, wording):
     [found] = refusal(64, 64, 1024, "b1", arch=arch, consumer=consumer)
     assert (found.rule, found.argument, found.found) == ("gemm-type", "data_type", f"b1 on {arch}")
-    assert found.limit == (
-        "TMA moves b1 as uint8, 8 to an element, and a product of bits (and.popc) is not the product of these bytes"
-    )
-    assert found.fix == (
-        "Plan the operand tiles as uint8 with ts.plan, k / 8 bytes wide; the product itself is not planned."
-    )
+    assert "TMA moves b1 as uint8" in found.limit
+    wording("a product of bits", f"{found.limit}. {found.fix}")
+    assert "uint8 with ts.plan" in found.fix
     assert ts.plan((64, 1024 // 8), "uint8", arch=arch, consumer=consumer).best
     [found] = refusal(64, 64, 1024, "bf16", arch=arch, consumer=consumer, output_type="b1")
     assert (found.argument, found.fix) == ("output_type", 'Use output_type="int32".')
@@ -515,9 +512,9 @@ def test_accumulators_fit_into_registers_or_tensor_memory(fits, does_not, option
 def test_scale_factors_need_tensor_memory_too():
     [found] = refusal(512, 512, 512, "e2m1", arch="sm_100", tile=(256, 256, 64), output_type="bf16")
     assert found.rule == "gemm-accumulators"
-    assert "the scale factors need some of them" in found.limit
+    assert "scale factors need some" in found.limit
     gemm = ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(128, 256, 64), output_type="bf16")
-    assert any("scale factors: their memory is not planned" in reason for reason in sentences(gemm))
+    assert any("their memory is not planned" in reason for reason in sentences(gemm))
     for data_type, arch, scaled in (("e4m3", "sm_100", False), ("e2m1", "sm_120", True), ("s4", "sm_120", False)):
         gemm = ts.plan_gemm(512, 512, 512, data_type, arch=arch, tile=(64, 32, 128), output_type="bf16")
         assert any("scale factors" in reason for reason in sentences(gemm)) == scaled
@@ -534,23 +531,23 @@ def test_mma_takes_whole_instructions_with_a_and_b_either_way():
     assert (found.rule, found.fix) == ("gemm-tile", "Use 16 x 8 x 16.")
 
 
-def test_one_stage_is_planned_when_asked_for():
+def test_one_stage_is_planned_when_asked_for(wording):
     [found] = refusal(512, 512, 512, "bf16", tile=(256, 128, 256))
-    assert found.found == (
-        f"2 stages of 131072 + 65536 bytes and an epilogue of 32768 = {2 * 196608 + 32768 + 32} bytes with barriers"
-    )
-    assert "at least 2 stages are planned unless stages=1 is asked for" in found.limit
-    assert found.fix == "Use stages=1 (copy and product take turns) or tile=(256, 128, 128)."
+    assert "2 stages of 131072 + 65536 bytes" in found.found
+    assert f"epilogue of 32768 = {2 * 196608 + 32768 + 32} bytes with barriers" in found.found
+    wording("one stage is planned when asked for", found.found)
+    assert "least 2 stages are planned" in found.limit
+    assert "unless stages=1 is asked" in found.limit
+    assert "Use stages=1 (copy and product" in found.fix
+    assert "take turns) or tile=(256, 128, 128)." in found.fix
+    wording("one stage is planned when asked for, 2", found.fix)
     assert ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 128, 128)).stages == 2
     assert ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 128, 256), stages=1).stages == 1
     [found] = refusal(512, 512, 512, "bf16", tile=(128, 128, 64), stages=99)
     assert found.fix == "Use stages=6."
     [found] = refusal(512, 512, 512, "bf16", tile=(256, 128, 512))
-    assert (found.rule, found.found, found.fix) == (
-        "gemm-smem",
-        "tiles of A and B of 393216 bytes together",
-        "Use 128 x 128 x 64.",
-    )
+    assert (found.rule, found.fix) == ("gemm-smem", "Use 128 x 128 x 64.")
+    assert "393216 bytes" in found.found
 
 
 # Refusals name the matrix, and what cures them is an argument of the call
@@ -570,9 +567,11 @@ PADDED = [
 ]
 
 
-def test_long_rows_are_told_to_the_last_byte():
+def test_long_rows_are_told_to_the_last_byte(wording):
     (found,) = refusal(64, 10_000_001, 64, "bf16")
-    assert found.found == "n = 10000001: rows of C are 20000002 bytes of bfloat16"
+    assert "n = 10000001: rows of C are 20000002 bytes" in found.found
+    assert "bfloat16" in found.found
+    wording("long rows are told to the last byte", found.found)
 
 
 @pytest.mark.parametrize(("shape", "options", "expected"), PADDED)
@@ -583,16 +582,17 @@ def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, 
     for violation, (matrix, extent, up) in zip(found, expected, strict=True):
         assert violation.argument == extent
         assert violation.found.startswith(f"{extent} = {asked[extent]}: rows of {matrix} are ")
-        assert f"Use {extent} = {up}, with rows of {matrix} padded to " in violation.fix
+        assert f"Use {extent} = {up}" in violation.fix
+        assert f"rows of {matrix} padded" in violation.fix
         assert dict(violation.change) == {extent: up}
     padded = asked | {key: up for violation in found for key, up in violation.change.items()}
     assert ts.plan_gemm(**padded, data_type=shape[3], **options)
 
 
 def test_a_tile_that_one_matrix_cannot_have_names_the_extent_or_the_matrix():
-    assert [(each.rule, each.found, each.fix) for each in refusal(64, 64, 64, "bf16", tile=(60, 64, 64))] == [
-        ("wgmma-tile", "m = 60", "Use 64; TMA fills what lies outside the tensor with zeros.")
-    ]
+    [found] = refusal(64, 64, 64, "bf16", tile=(60, 64, 64))
+    assert (found.rule, found.found) == ("wgmma-tile", "m = 60")
+    assert found.fix.startswith("Use 64; ")
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["n = 60"]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["k = 24"]  # of A and of B
     blackwell = refusal(1024, 1024, 1024, "tf32", arch="sm_100", tile=(100, 64, 32))
@@ -609,28 +609,26 @@ def test_types_of_a_byte_an_element_move_in_rows_of_128():
         ("B: k = 192 elements of e2m3", "Use k = 256."),
         ("C: n = 64 elements of e2m3", "Use n = 128."),
     ]
-    assert {(each.rule, each.limit) for each in found} == {("gemm-tile", "TMA moves them in rows of 128")}
+    assert {(each.rule, each.limit.split()[-1]) for each in found} == {("gemm-tile", "128")}
     assert ts.plan_gemm(
         1024, 1024, 1024, "e2m3", arch="sm_103", tile=(128, 64, 256), output_type="e2m3"
     )  # its stores take half rows
 
 
 @pytest.mark.parametrize(
-    ("options", "limit"),
+    ("options", "instruction"),
     [
-        ({}, "wgmma reads MN-major elements of 16 bits"),
-        ({"consumer": "ldmatrix"}, "ldmatrix.trans reads MN-major elements of 16 bits"),
-        ({"arch": "sm_80"}, "ldmatrix.trans reads MN-major elements of 16 bits"),
+        ({}, "wgmma "),
+        ({"consumer": "ldmatrix"}, "ldmatrix.trans "),
+        ({"arch": "sm_80"}, "ldmatrix.trans "),
     ],
 )
-def test_a_majorness_that_is_not_read_names_the_operand(options, limit):
+def test_a_majorness_that_is_not_read_names_the_operand(options, instruction, wording):
     [found] = refusal(64, 64, 128, "s8", b_major="MN", **options)
-    assert (found.rule, found.argument, found.found, found.limit) == (
-        "gemm-major",
-        "b_major",
-        "B MN-major, of int8",
-        limit,
-    )
+    assert (found.rule, found.argument, found.found) == ("gemm-major", "b_major", "B MN-major, of int8")
+    assert found.limit.startswith(instruction)
+    assert "16 bits" in found.limit
+    wording(f"a majorness that {instruction}does not read", found)
     assert dict(found.change) == {"b_major": "K"}
     both = refusal(64, 64, 128, "s8", a_major="MN", b_major="MN", **options)
     assert [each.argument for each in both] == ["a_major", "b_major"]
@@ -640,7 +638,8 @@ def test_tcgen05_reads_more_majornesses():
     assert ts.plan_gemm(128, 128, 128, "e4m3", arch="sm_100", a_major="MN", b_major="MN", tile=(128, 64, 64))
     assert ts.plan_gemm(128, 128, 128, "tf32", arch="sm_100", a_major="MN", tile=(128, 64, 64))
     [found] = refusal(128, 128, 128, "e2m3", arch="sm_100", a_major="MN")
-    assert (found.rule, found.limit) == ("gemm-major", "tcgen05 reads MN-major elements of 8, 16, 32 bits")
+    assert found.rule == "gemm-major"
+    assert found.limit.endswith("8, 16, 32 bits")
 
 
 def test_where_no_tile_can_be_the_one_that_came_nearest_says_why():
@@ -684,17 +683,20 @@ def test_a_c_of_half_bytes_needs_rows_for_mma(data_type):
     options = {"arch": "sm_120", "output_type": data_type}
     for m, up in ((8, 16), (40, 48)):
         [found] = refusal(128, 128, 128, data_type, tile=(m, 128, 64), **options)
-        assert (found.rule, found.fix) == ("gemm-tile", f"Use m = {up}, or an output_type of 8 bits or more.")
+        assert found.rule == "gemm-tile"
+        assert found.fix.startswith(f"Use m = {up}, ")
+        assert "8 bits" in found.fix
         assert ts.plan_gemm(128, 128, 128, data_type, tile=(up, 128, 64), **options)
         assert ts.plan_gemm(128, 128, 128, data_type, tile=(m, 128, 64), arch="sm_120", output_type="s8")
 
 
-def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle():
+def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle(wording):
     options = {"arch": "sm_120", "output_type": "s32"}
     [found] = refusal(1024, 1024, 1024, "e5m2", tile=(256, 120, 48), **options)
     assert (found.rule, found.found) == ("plan-smem", "C: 122880 bytes")
-    assert found.limit.startswith("a block of sm_120 has 101376 bytes")
-    assert found.fix == "Use n = 128: C is then stored 32 columns at a time. Or use a smaller tile."
+    assert found.limit.startswith("a block of sm_120 has 101376")
+    assert "Use n = 128: C is then stored 32 columns" in found.fix
+    wording("a slice of c that does not fit is not blamed on a swizzle", found.fix)
     assert ts.plan_gemm(1024, 1024, 1024, "e5m2", tile=(256, 128, 48), **options)
 
 
@@ -745,19 +747,25 @@ def test_nonsense_is_refused_with_a_rule(asked, rule):
 # Words
 
 
-def test_reasons_name_the_card_whose_rates_they_use():
+def test_reasons_name_the_card_whose_rates_they_use(wording):
     here = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16"))
-    assert here[1] == (
-        "Floor 132.4 us by the rates of an H200, bound by arithmetic: arithmetic 132.4 us at 1071 TFLOP/s (measured); "
-        "shared-memory reads 82.7 us at 253.4 GB/s (documented); loads of one SM 59.9 us at 210 GB/s (measured); "
-        "memory 22.1 us at 4559 GB/s (measured)."
-    )
-    assert here[2] == "Held for seconds, the power of an H200 allows 790 TFLOP/s: 174.0 us."
+    assert "Floor 132.4 us by the rates" in here[1]
+    assert "H200, bound by arithmetic" in here[1]
+    assert "arithmetic 132.4 us at 1071 TFLOP/s (measured)" in here[1]
+    assert "shared-memory reads 82.7 us at 253.4 GB/s" in here[1]
+    assert "(documented); loads of one SM 59.9" in here[1]
+    assert "us at 210 GB/s (measured)" in here[1]
+    assert "memory 22.1 us at 4559 GB/s (measured)." in here[1]
+    wording("reasons name the card whose rates they use", here[1])
+    assert "power of an H200 allows 790" in here[2]
+    assert "TFLOP/s: 174.0 us." in here[2]
+    wording("reasons name the card whose rates they use, 2", here[2])
     elsewhere = sentences(ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100"))
-    assert elsewhere[1].startswith(
-        "Floor 2.12 us by the rates of a B200, bound by memory: memory 2.12 us at 8000 GB/s (documented);"
-    )
-    assert elsewhere[2] == "Not weighed: the clock, one SM's rate, bytes in flight, which are not known for a B200."
+    assert elsewhere[1].startswith("Floor 2.12 us by the rates")
+    assert "B200, bound by memory" in elsewhere[1]
+    assert "memory 2.12 us at 8000 GB/s (documented)" in elsewhere[1]
+    assert "B200." in elsewhere[2]
+    wording("reasons name the card whose rates they use, 3", elsewhere[2])
     named = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16", card="H100 PCIe"))
     assert "for 114 SMs" in named[0]
     assert "at 756.5 TFLOP/s (documented)" in named[1]
@@ -768,7 +776,7 @@ def test_reasons_name_the_card_whose_rates_they_use():
 def test_without_a_card_nothing_is_weighed_by_rates():
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_86")
     assert (gemm.card, gemm.sms, gemm.rounds, gemm.floor_us) == (None, None, None, None)
-    assert "Nothing is weighed by rates: no card of sm_86 is known." in sentences(gemm)
+    assert "no card of sm_86" in "\n".join(sentences(gemm))
     total = {
         each.tile: -(-4096 // each.tile[0]) * -(-4096 // each.tile[1]) * (each.tile[0] + each.tile[1]) * 8192
         for each in gemm.ranked
@@ -776,7 +784,7 @@ def test_without_a_card_nothing_is_weighed_by_rates():
     assert [each.busiest_bytes for each in gemm.ranked] == sorted(total.values())
     assert gemm.others[1].why.startswith("all SMs together fetch ")
     assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_86", sms=84).rounds is not None
-    assert "not known: tilescope has no card of sm_86" in text(gemm)
+    assert "sm_86" in text(gemm)
 
 
 def test_few_tiles_are_bound_by_the_loads_of_their_sms():
@@ -785,7 +793,7 @@ def test_few_tiles_are_bound_by_the_loads_of_their_sms():
     assert gemm.floor_us == pytest.approx(9437184 / 210e3)
     assert gemm.ranked[0].terms[0].name == "loads of one SM"
     elsewhere = ts.plan_gemm(128, 128, 65536, "bf16", arch="sm_120")
-    assert any("Not planned: split K or swapped operands; " in reason for reason in sentences(elsewhere))
+    assert any("split K or swapped operands" in reason for reason in sentences(elsewhere))
     assert not any("Not planned" in reason for reason in sentences(gemm))
 
 
@@ -817,52 +825,54 @@ def test_fewer_bytes_in_flight_are_slower():
         (
             "bf16",
             {"tile": (64, 64, 64)},
-            ["Rows of A and B, 64 k contiguous: 128 bytes in shared memory, 1 span of 128B."],
+            [["A", "64", "128", "1", "128"]],
         ),
         (
             "bf16",
             {"tile": (64, 64, 128)},
-            ["Rows of A and B, 128 k contiguous: 256 bytes in shared memory, 2 spans of 128B."],
+            [["A", "128", "256", "2", "128"]],
         ),
         (
             "bf16",
             {"tile": (128, 32, 64), "a_major": "MN", "b_major": "MN"},
             [
-                "Rows of A, 128 m contiguous: 256 bytes in shared memory, 2 spans of 128B.",
-                "Rows of B, 32 n contiguous: 64 bytes in shared memory, 1 span of 64B.",
+                ["A", "128", "256", "2", "128"],
+                ["B", "32", "64", "1", "64"],
             ],
         ),
         (
             "e2m1",
             {"tile": (128, 64, 256), "arch": "sm_100"},
             [
-                "Rows of A and B, 256 k contiguous: 128 bytes in shared memory, 1 span of 128B.",
+                ["A", "256", "128", "1", "128"],
             ],
         ),
         (
             "e2m3",
             {"tile": (128, 128, 128), "arch": "sm_100"},
             [
-                "Rows of A and B, 128 k contiguous: 128 bytes in shared memory, 1 span of 128B.",
+                ["A", "128", "128", "1", "128"],
             ],
         ),
         (
             "bf16",
             {"tile": (16, 8, 8), "consumer": "ldmatrix"},
             [
-                "Rows of A and B, 8 k contiguous: 16 bytes in shared memory, core matrices of 8 x 16 bytes.",
+                ["A", "8", "16", "8", "16"],
             ],
         ),
     ],
 )
-def test_rows_are_described_as_they_are(data_type, options, expected):
+def test_rows_are_described_as_they_are(data_type, options, expected, wording):
     gemm = ts.plan_gemm(1024, 1024, 1024, data_type, **options)
-    assert [reason for reason in sentences(gemm) if reason.startswith("Rows of ")] == expected
+    rows = [reason for reason in sentences(gemm) if reason.startswith("Rows of ")]
+    assert [re.findall(r"(?<=Rows of )\w|\d+", row) for row in rows] == expected
+    wording(f"rows of {data_type}, {options}", "\n".join(rows))
 
 
-def test_one_of_a_thing_is_not_called_several():
+def test_one_of_a_thing_is_not_called_several(wording):
     gemm = ts.plan_gemm(64, 64, 64, "bf16", sms=1, tile=(64, 64, 64), stages=1)
-    assert sentences(gemm)[0] == "Tile 64 x 64 x 64: 1 tile of C for 1 SM, 1 round, 100 % full."
+    wording("one of a thing is not called several", sentences(gemm)[0])
     drawn = text(gemm)
     for said in (*sentences(gemm), drawn):
         assert not re.search(r"\b1 (tiles|SMs|rounds|stages|slices|spans|columns|copies|k tiles)\b", said), said
@@ -870,22 +880,23 @@ def test_one_of_a_thing_is_not_called_several():
 
 def test_accumulators_are_weighed_against_where_they_lie():
     said = "Accumulators, 128 x 256 of 4 bytes: "
-    assert f"{said}131072 of the 262144 bytes of an SM's registers." in sentences(
-        ts.plan_gemm(4096, 4096, 4096, "bf16")
-    )
+    on_hopper = [reason for reason in sentences(ts.plan_gemm(4096, 4096, 4096, "bf16")) if reason.startswith(said)]
+    assert [re.findall(r"\d+", reason)[3:] for reason in on_hopper] == [["131072", "262144"]]
     blackwell = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=(128, 256, 64))
     assert f"{said}256 of 512 columns of tensor memory." in sentences(blackwell)
     tall = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=(256, 96, 64))
-    assert "Accumulators, 256 x 96 of 4 bytes: 192 of 512 columns of tensor memory." in sentences(tall)
+    assert any("256 x 96" in reason and "192 of 512 columns" in reason for reason in sentences(tall))
 
 
-def test_edges_are_named_by_the_extents_of_the_product():
+def test_edges_are_named_by_the_extents_of_the_product(wording):
     gemm = ts.plan_gemm(1000, 200, 1000, "bf16", tile=(128, 64, 64))
-    assert [reason for reason in sentences(gemm) if reason.startswith("Edge")] == [
-        "Edge, m: 8 tiles of 128, the last with 104 of 128: 24 filled.",
-        "Edge, n: 4 tiles of 64, the last with 8 of 64: 56 filled.",
-        "Edge, k: 16 tiles of 64, the last with 40 of 64: 24 filled.",
+    edges = [reason for reason in sentences(gemm) if reason.startswith("Edge")]
+    assert [re.findall(r"(?<=Edge, )\w|\d+", edge) for edge in edges] == [
+        ["m", "8", "128", "104", "128", "24"],
+        ["n", "4", "64", "8", "64", "56"],
+        ["k", "16", "64", "40", "64", "24"],
     ]
+    wording("edges of a product", "\n".join(edges))
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])

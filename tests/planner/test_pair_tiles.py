@@ -98,10 +98,10 @@ NO_PAIR_OF_64_ROWS = (
     [
         (2, [(64, 64), (64, 64)], "bf16", NO_PAIR_OF_64_ROWS),
         (2, [(192, 64), (64, 64)], "bf16", "Use m = 256."),
-        (2, [(128, 64), (24, 64)], "bf16", "n = 24 in a tile of B of a pair"),
-        (2, [(128, 32), (16, 32)], "s8", "kind i8 in cta_group::2 has n 32 to 256 in steps of 32"),
-        (2, [(8, 64)], "bf16", "n = 8 in a tile of B of a pair"),
-        (1, [(32, 64), (64, 64)], "bf16", "m = 32 in a tile of A; kind f16 in cta_group::1 has m 64, 128"),
+        (2, [(128, 64), (24, 64)], "bf16", "n = 24 in a tile of B"),
+        (2, [(128, 32), (16, 32)], "s8", "kind i8 in cta_group::2 has n 32 to 256"),
+        (2, [(8, 64)], "bf16", "n = 8 in a tile of B"),
+        (1, [(32, 64), (64, 64)], "bf16", "kind f16 in cta_group::1 has m 64, 128"),
         (1, [(64, 128), (64, 128)], "e2m1", "kind mxf4 in cta_group::1 has m 128,"),
     ],
 )
@@ -115,13 +115,13 @@ def test_shapes_that_tcgen05_lacks_are_refused_with_the_rule(cta_group, tiles, d
 def test_a_gemm_tile_that_a_pair_lacks_is_refused():
     gemm = ts.plan_gemm(4096, 4096, 512, "bf16", arch="sm_100", tile=(64, 64, 64))
     assert ts.simulate(ts.plan_pipeline(gemm)).verdict == "proven"
-    with pytest.raises(ts.RuleError, match="m = 64 in a tile of A of a pair"):
+    with pytest.raises(ts.RuleError, match=r"m = 64.* of a pair"):
         ts.plan_pipeline(gemm, cluster=2, cta_group=2)
 
 
 @pytest.mark.parametrize(("operand", "mn", "up"), [("A", 64, 128), ("A", 192, 256), ("B", 24, 32)])
 def test_descriptors_of_a_tile_that_a_pair_lacks_are_refused(operand, mn, up):
-    with pytest.raises(ts.RuleError, match=f"= {mn} of a pair; a tile of a pair is that of both blocks.* Use {up}"):
+    with pytest.raises(ts.RuleError, match=f"= {mn} of a pair.* Use {up}"):
         tcgen05_descriptors((mn, 64), "bf16", operand=operand, cta_group=2)
 
 
@@ -132,9 +132,9 @@ def test_the_command_says_what_the_pair_brings(capsys):
     assert told["verdict"] == "proven"
     assert told["barriers"][0]["bytes"] == [65536, 0]
     assert run(["pipeline", "64x64", "64x64", "bf16", *pair]) == 1
-    assert "tcgen05-shape: m = 64 in a tile of A of a pair" in capsys.readouterr().out
+    assert "tcgen05-shape: m = 64 in a tile" in capsys.readouterr().out
     assert run(["pipeline", "--help"]) == 0
-    assert "With --cta-group 2 a tile is that of both blocks" in capsys.readouterr().out
+    assert "--cta-group 2 a tile" in capsys.readouterr().out
 
 
 def test_stores_have_no_instruction_to_fit():

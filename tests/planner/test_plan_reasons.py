@@ -18,36 +18,36 @@ def sentences(tile, data_type="bf16", **options):
     return [str(reason) for reason in ts.plan(tile, data_type, **options).best.reasons]
 
 
-def test_the_predicted_rate_is_a_number_with_its_card():
-    assert "Predicted load rate: 4559 GB/s on an H200, the fastest measured." in sentences((128, 64))
-    assert "Predicted load rate: 2400 GB/s on an H200, 53 % of the fastest measured." in sentences(
-        (128, 64), swizzle="none"
-    )
-    assert "Predicted store rate: 4190 GB/s on an H200, 97 % of the fastest measured." in sentences(
-        (128, 64), direction="store"
-    )
-    assert "Not weighed: TMA's rates, the clock, which are not known for a B200." in sentences((128, 64), arch="sm_100")
-    assert "Not weighed: TMA's rates, which are not known for an RTX 5090." in sentences((128, 64), card="RTX 5090")
-    assert "Nothing is weighed by rates: no card of sm_103 is known." in sentences((128, 64), arch="sm_103")
-    assert "Predicted load rate: at most 2039 GB/s on an A100 (documented)." in sentences((128, 64), card="A100")
-    assert "Not weighed: TMA's rates, which are not known for an H100 SXM." in sentences((128, 64), arch="H100")
+def said(tile, **options):
+    return "\n".join(sentences(tile, **options))
 
 
-def test_few_bytes_in_flight_lower_the_predicted_rate():
+def test_the_predicted_rate_is_a_number_with_its_card(wording):
+    assert "4559 GB/s on an H200" in said((128, 64))
+    assert re.search(r"2400 GB/s on an H200, 53 %", said((128, 64), swizzle="none"))
+    assert re.search(r"4190 GB/s on an H200, 97 %", said((128, 64), direction="store"))
+    wording("rates of a store", said((128, 64), direction="store"))
+    assert re.search(r"Not weighed: .* B200", said((128, 64), arch="sm_100"))
+    assert re.search(r"Not weighed: .* RTX 5090", said((128, 64), card="RTX 5090"))
+    assert "no card of sm_103" in said((128, 64), arch="sm_103")
+    assert "at most 2039 GB/s on an A100 (documented)" in said((128, 64), card="A100")
+    assert re.search(r"Not weighed: .* H100 SXM", said((128, 64), arch="H100"))
+    wording("rates that are not known", said((128, 64), arch="H100"))
+
+
+def test_few_bytes_in_flight_lower_the_predicted_rate(wording):
     """32 blocks of a tile of 1 KiB: 32 KiB in flight on an SM, at which 3925 of 4336 GB/s were measured."""
     best = ts.plan((8, 64), "bf16", operand="B").best
     assert (best.blocks_per_sm, best.in_flight_bytes) == (32, 32768)
     assert best.costs.gb_per_s == pytest.approx(4559 * 3925 / 4336, rel=0.01)
     assert "[: 32768" not in str(best.reasons[2])
-    assert str(best.reasons[2]) == (
-        "Predicted load rate: 4103 GB/s on an H200, 90 % of the fastest measured: 32768 bytes in flight on an SM are too few."
-    )
+    wording("few bytes in flight lower the predicted rate", str(best.reasons[2]))
     assert ts.plan((8, 64), "bf16", operand="B", stages=4).best.costs.gb_per_s == 4559
 
 
-def test_rows_are_counted_in_spans():
-    assert sentences((64, 128))[0] == "Swizzle 128B: a row of 256 bytes is 2 spans of 128."
-    assert sentences((64, 64))[0] == "Swizzle 128B: a row of 128 bytes is one span."
+def test_rows_are_counted_in_spans(wording):
+    wording("rows are counted in spans", sentences((64, 128))[0])
+    wording("rows are counted in spans, 2", sentences((64, 64))[0])
 
 
 def test_a_result_has_no_k():
@@ -68,14 +68,18 @@ def test_a_ranking_counts_no_ranks_that_it_does_not_show():
 
 def test_a_reason_comes_before_the_candidates_that_it_refuses():
     drawn = " ".join(ts.plan((100, 64), "bf16").text().split())
-    assert "Refused 1 wgmma-tile: n = 100; wgmma takes n of bfloat16 in multiples of 8. Use 104; TMA fills" in drawn
+    assert "Refused 1 wgmma-tile: n = 100" in drawn
+    assert "wgmma takes n of bfloat16" in drawn
+    assert "multiples of 8. Use 104; TMA fills" in drawn
 
 
-def test_one_thread_that_issues_many_small_copies_is_named():
+def test_one_thread_that_issues_many_small_copies_is_named(wording):
     """46 ns a copy: 16 boxes of 1 KiB take longer to issue than 132 SMs' share of 4559 GB/s takes to bring them."""
     best = ts.plan((128, 64), "bf16", swizzle="32B", atom_order="row").best
     [said] = [str(each) for each in best.reasons if each.name == "issue"]
-    assert said == "One thread issues 64 copies in 2.94 us, and their bytes take 0.558 us: let several warps issue."
+    assert "thread issues 64 copies in 2.94" in said
+    assert "us, and their bytes take 0.558" in said
+    wording("one thread that issues many small copies is named", said)
     assert not [each for each in ts.plan((128, 64), "bf16").best.reasons if each.name == "issue"]
 
 

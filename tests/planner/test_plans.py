@@ -1,5 +1,7 @@
 """What the documents and the definitions of a plan demand, number by number."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -246,7 +248,7 @@ def test_threads_follow_a_xor_swizzle_that_keeps_chunks_whole_and_stays_in_the_t
 
 
 def test_half_bytes_are_not_stored_one_by_one():
-    with pytest.raises(ts.PlanError, match=r"plan-layout: single elements of 4 bits.*Use the K-major tile"):
+    with pytest.raises(ts.PlanError, match=r"plan-layout.*4 bits.*Use.*K-major"):
         _ = ts.plan((128, 64), "e2m1", direction="store", arch="sm_100", major="MN").best
 
 
@@ -293,14 +295,17 @@ def test_too_many_stages_are_refused_with_the_number_that_fits():
     [
         ({}, "24 filled"),
         ({"direction": "store"}, "24 dropped"),
-        ({"copy": "cp.async"}, "24 to be filled by the kernel (cp.async with a smaller source size)"),
-        ({"copy": "ld.global"}, "24 to be filled by the kernel (a predicate)"),
+        ({"copy": "cp.async"}, "24 to be filled"),
+        ({"copy": "ld.global"}, "24 to be filled"),
     ],
 )
-def test_edges_say_what_becomes_of_what_lies_outside(options, fate):
+def test_edges_say_what_becomes_of_what_lies_outside(options, fate, wording):
     best = ts.plan((128, 64), "bf16", global_shape=(1000, 4096), **options).best
     name = "m" if "direction" in options else "mn"
-    assert f"Edge, {name}: 8 tiles of 128, the last with 104 of 128: {fate}." in sentences(best)
+    (edge,) = [sentence for sentence in sentences(best) if sentence.startswith(f"Edge, {name}: ")]
+    assert re.findall(r"\d+", edge) == ["8", "128", "104", "128", "24"]
+    assert fate in edge
+    wording(f"an edge, {options}", edge)
 
 
 # rows of a tile → height of the tallest box: as few boxes of at most 256 rows as cut it evenly, each on a line
@@ -321,7 +326,7 @@ def test_the_slower_of_global_and_shared_memory_decides():
     best = report.best  # 2-way conflicts of 8-byte stores take 256 cycles, the 16 KiB of global memory 1022
     assert (best.swizzle.name, best.costs.write_wavefronts, best.costs.write_ideal) == ("128B", 256, 128)
     assert best.costs.cycles == best.costs.gmem_cycles == round(128 * 128 / (4190 / 132 / 1.98)) == 1022
-    assert any("128 lost to bank conflicts, hidden behind 1022 cycles" in each for each in sentences(best))
+    assert any("128 lost" in each and "1022 cycles" in each for each in sentences(best))
     transposed = ts.plan((32, 32), "f32", consumer="ld.b32 columns", swizzle="none").best
     assert transposed.costs.cycles == transposed.costs.read_wavefronts == 1024
 
@@ -455,7 +460,7 @@ def test_a_pipeline_and_a_plan_fit_the_same_stages(tile):
     assert ts.simulate(ts.plan_pipeline(best, stages=fit)).verdict == "proven"
     with pytest.raises(ts.PlanError) as refused:
         ts.plan_pipeline(best, stages=fit + 1)
-    assert refused.value.violations[0].fix == f"Use at most {fit} stage{'s' * (fit > 1)}, or smaller tiles."
+    assert refused.value.violations[0].fix.startswith(f"Use at most {fit} stage{'s' * (fit > 1)}, ")
 
 
 def test_tiles_of_which_not_one_stage_fits_are_told_to_be_smaller():

@@ -151,7 +151,7 @@ def test_every_schedules_pipeline_is_proven(options):
 
 def test_a_cluster_of_its_own_is_refused_beside_split_k():
     gemm = ts.plan_gemm(128, 128, 1024, "bf16", tile=(128, 128, 64), split=2)
-    with pytest.raises(ts.RuleError, match="the blocks that share k are its cluster"):
+    with pytest.raises(ts.RuleError, match="blocks that share k"):
         ts.plan_pipeline(gemm, cluster=2)
 
 
@@ -165,8 +165,8 @@ def test_small_operands_give_bf16(data_type, output):
     [
         ({"arch": "sm_80", "split": 2}, "they are planned for wgmma"),
         ({"tile": (128, 64, 64), "tail": 2, "sms": 4}, "the last round leaves 0 tiles"),
-        ({"tile": (128, 64, 64), "tail": 2, "split": 2}, "no last round of their own"),
-        ({"tile": (128, 256, 64), "split": 8, "swapped": False, "stages": 2}, "they lie where the stages were"),
+        ({"tile": (128, 64, 64), "tail": 2, "split": 2}, "no last round of their"),
+        ({"tile": (128, 256, 64), "split": 8, "swapped": False, "stages": 2}, "they lie where the stages"),
     ],
 )
 def test_schedules_that_cannot_be_are_refused_with_the_reason(options, said):

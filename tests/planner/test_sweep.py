@@ -75,8 +75,10 @@ def test_the_command_reads_every_kind_of_file(name, tmp_path, capsys):
 def test_the_command_takes_every_combination(capsys, tmp_path):
     assert run(["sweep", "--tile", "64x64,128x64,64x20", "--type", "bf16,e4m3", "--major", "K,MN"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("6 of 12 problems have a plan; 64 x 64 e4m3 MN wgmma sm_90 has none: ")
-    assert "\n12 problems, 6 with a plan: wgmma, sm_90\n" in said
+    assert said.startswith("6 of 12 problems have a plan;")
+    assert "64 x 64 e4m3 MN wgmma sm_90 has none" in said
+    assert "12 problems, 6 with a plan: wgmma" in said
+    assert "sm_90" in said
     assert "Use k = 24." in " ".join(said.split())
     assert run(["sweep", "--tile", "64x20", "--type", "bf16", "--svg", str(tmp_path / "a.svg")]) == 1
     assert (tmp_path / "a.svg").read_text("utf-8").startswith("<svg")

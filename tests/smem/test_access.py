@@ -182,19 +182,19 @@ def test_where_accesses_stay_whole_their_bytes_lie_together(padding, mode, start
     [
         (
             lambda: Access.rows((8, 12), 8),
-            "tile-width: rows of 12 bytes; ld.b128 takes 16 bytes a lane. Widen .* to 16",
+            "tile-width.*12 bytes; ld.b128 takes 16 bytes.*16",
         ),
         (lambda: Access.rows((8, 0), 8), r"argument-range: shape\[1\] = 0"),
         (lambda: Access.rows((8, 8), 7), "argument-range: element_bits = 7"),
         (
             lambda: Access.rows((2048, 2048), 8),
-            "tile-size: 2048 rows of 2048 bytes.*no multiprocessor has more than 233472 bytes",
+            "tile-size: 2048 rows.*2048 bytes.*no.*233472 bytes",
         ),
         (lambda: Access.ldmatrix((10**9, 64), 16), "address-window: "),
         (lambda: Access.rows((8, 8), 16, "ldmatrix.x4"), "pattern-op: ldmatrix.x4"),
         (
             lambda: Access.ldmatrix((12, 64), 16),
-            "matrix-tile: 12 rows of 128 bytes; .*takes 16 rows of 32 bytes.* Use 16",
+            "matrix-tile: 12 rows.*128 bytes; .*takes 16 rows.*32 bytes.*16",
         ),
         (lambda: Access.ldmatrix((16, 8), 16), "matrix-tile: 16 rows of 16 bytes"),
         (lambda: Access.ldmatrix((16, 64), 8, transpose=True), "matrix-transpose: 8 bits"),
@@ -204,7 +204,7 @@ def test_where_accesses_stay_whole_their_bytes_lie_together(padding, mode, start
             lambda: Access.fragment(fragment("mma.m16n8k16", "A", "bf16"), (16, 16), transpose=1),
             "argument-type: transpose = 1",
         ),
-        (lambda: Access.rows((8, 64), 16).on((8, 64)), "argument-type: layout = .*; layout is a Layout"),
+        (lambda: Access.rows((8, 64), 16).on((8, 64)), "argument-type: layout = .*Layout"),
         (lambda: Access.transpose((16, 64), 4), "element-load: single elements of 4 bits"),
         (lambda: Access.fragment("A", (16, 16)), "argument-type: fragment = 'A'"),
         (lambda: Access.fragment(fragment("mma.m16n8k16", "A", "bf16"), (16, 24)), "takes 16 x 16. Use 16 x 32"),
@@ -223,11 +223,11 @@ def test_where_accesses_stay_whole_their_bytes_lie_together(padding, mode, start
         (lambda: Access.named("ldmatrix.x4"), "pattern-tile: .*without a tile"),
         (lambda: Access.named("mma.m16n8k16 A f32", (16, 16), 16), "fragment-type: "),
         (lambda: Access.named("mma.m16n8k16 A.row bf16", (16, 16), 16), "unknown-name: operand A.row"),
-        (lambda: Access.named("mma.m16n8k16 A bf16", (16, 16), 8), "a tile of 8-bit elements; .* has 16 bits"),
+        (lambda: Access.named("mma.m16n8k16 A bf16", (16, 16), 8), "8-bit.*16 bits"),
         (lambda: Access.named("mma.m1n1k1 A bf16", (16, 16), 16), "unknown-name: 'mma.m1n1k1'"),
         (
             lambda: Access.rows((64, 64), 16).on(Layout((8, 64), 16)),
-            "tile-bounds: ld.b128 reaches byte 8191; .*1024 in all",
+            "tile-bounds: ld.b128 reaches.*8191; .*1024",
         ),
         (
             lambda: Access.rows((64, 64), 16).on(Layout((64, 64), 16, swizzle="xor:5,2,5")),

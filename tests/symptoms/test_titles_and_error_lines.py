@@ -14,6 +14,7 @@ titles) and 65 of 80 in round 12 (28 of 40 titles). So of lines that nobody has 
 they speak of tensor maps, barriers and tensor cores than where they speak of compilers and libraries.
 """
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ from tilescope.symptoms import CAUSE, SEEN, SYMPTOM, TERMS, Diagnosis, symptom_d
 from tilescope.symptoms.ranking import closeness, is_about_a_fault
 from tilescope.symptoms.symptom_diagnosis import question_words
 from tilescope.symptoms.tables import table
-from tilescope.symptoms.word_forms import SAME, folded, words_of
+from tilescope.symptoms.word_forms import SAME, fold_word, words_of
 
 TABLE = Path(__file__).with_name("titles_and_error_lines.tsv")
 LINES = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
@@ -170,7 +171,7 @@ def test_words_that_are_no_misspellings_are_like_a_known_word():
     """Others have no place in that list: they would be left as they are anyway."""
     listed = table("words")["unlike"]["words"].split()
     known = {*symptom_diagnosis._weights(), *SAME}
-    alike = {word for word in listed if get_close_matches(folded(word), known, n=1, cutoff=word_forms._ALIKE)}
+    alike = {word for word in listed if get_close_matches(fold_word(word), known, n=1, cutoff=word_forms._ALIKE)}
     assert set(listed) - alike == set()
 
 
@@ -329,7 +330,7 @@ def test_what_is_slow_or_off_for_other_reasons_than_tma_has_its_cause(typed, cau
 
 def test_where_two_topics_fit_the_first_line_names_both(capsys):
     run(["explain", "-q", "fix TMA load with multicast."])
-    assert capsys.readouterr().out.startswith('Two topics fit, "TMA" and "multicast". TMA: ')
+    assert re.match(r'[^"]*"TMA" and "multicast"\. TMA: ', capsys.readouterr().out)
 
 
 def test_where_one_topic_fits_the_first_line_names_it_alone(capsys):

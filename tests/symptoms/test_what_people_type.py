@@ -37,7 +37,7 @@ def test_words_of_the_trade_lead_to_their_term(typed, term):
 def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
     with pytest.raises(RuleError) as refused:
         topic_questions.find(typed)
-    assert refused.value.violations[0].fix == "`tilescope explain` lists what can be explained."
+    assert refused.value.violations[0].fix.startswith("`tilescope explain` lists")
 
 
 @pytest.mark.parametrize(("typed", "near"), of_kind("near"))

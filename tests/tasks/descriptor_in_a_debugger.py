@@ -1,6 +1,6 @@
 """cuda-gdb stands before my wgmma, and the descriptor is in a register: what does the word say?"""
 
-SAID = "is a wgmma descriptor: start 0x800, leading 8192 bytes, stride 1024 bytes, 128B"
+SAID = "start 0x800, leading 8192 bytes, stride 1024 bytes, 128B"
 PASTES = [
     "0x4000004002000080",
     "$1 = 0x4000004002000080",
@@ -17,5 +17,6 @@ def solve(desk):
         assert said.status == 0, paste
         assert SAID in said.first, paste
     as_mn = desk.type("tilescope decode 0x4000004002000080 --major MN")
-    assert "8192 bytes from the atom at (mn 0, k 0) to the next 128 bytes of mn" in as_mn.text
+    assert "8192 bytes from the atom" in as_mn.text
+    assert "(mn 0, k 0) to the next 128 bytes" in as_mn.text
     assert desk.type("tilescope decode 'no word here' -q").status == 2

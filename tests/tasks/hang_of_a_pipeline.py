@@ -8,9 +8,9 @@ def solve(desk):
     desk.write("kernel.toml", start.out.replace(right, "empty = {stages = 4, count = 256}"))
     said = desk.type("tilescope pipeline kernel.toml -q")
     assert said.status == 1
-    assert said.first.startswith(
-        "Hang: empty[0] counts 256, and phase 0 gets 2 arrivals, from consumer 0 and consumer 1"
-    )
+    assert said.first.startswith("Hang: empty[0] counts 256,")
+    assert "phase 0 gets 2 arrivals" in said.first
+    assert "consumer 0 and consumer 1" in said.first
     assert "Initialise empty with 2." in said.out
     desk.write("kernel.toml", start.out)
     proven = desk.type("tilescope pipeline kernel.toml -q")

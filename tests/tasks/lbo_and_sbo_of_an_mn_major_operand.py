@@ -6,7 +6,8 @@ import json
 def solve(desk):
     said = desk.type("tilescope mma descriptors 128x64 bf16 --major MN -q")
     assert said.status == 0
-    assert "leading 8192, stride 1024 bytes, K step +2048 bytes, imm-trans-a = 1" in said.first
+    assert "leading 8192, stride 1024 bytes, K step +2048 bytes" in said.first
+    assert "imm-trans-a = 1" in said.first
     told = json.loads(desk.type("tilescope mma descriptors 128x64 bf16 --major MN --json").out)
     words = [int(word, 0) for block in told["extra"]["descriptors"] for word in block]
     starts = [(word & 0x3FFF) * 16 for word in words]

@@ -33,9 +33,11 @@ def solve(desk):
     desk.write("turned.ptx", KERNEL.replace("BARRIER", ""))
     said = desk.type(f"{RUN} -q")
     assert said.status == 1
-    assert said.first.startswith("turned finished, with 1 error: at PTX line 21 thread")
-    assert "nothing on this path orders the two" in said.first
-    assert "Put `bar.sync 0;` (__syncthreads()) before PTX line 21" in said.out
+    assert said.first.startswith("turned finished, with 1 error:")
+    assert "PTX line 21 thread" in said.first
+    assert "nothing on this path orders" in said.first
+    assert "Put `bar.sync 0;` (__syncthreads()) before PTX" in said.out
+    assert "line 21" in said.out
     desk.write("turned.ptx", KERNEL.replace("BARRIER", "bar.sync 0;"))
     mended = desk.type(RUN)
     assert mended.status == 0

@@ -9,11 +9,12 @@ def solve(desk):
     assert desk.type(f"{ENCODE} --box 64,32 --out theirs.bin").status == 0
     said = desk.type("tilescope diff ours.bin theirs.bin -q")
     assert said.status == 1
-    assert said.first == "The maps differ in 1 argument: box[1] is 64 and 32."
+    assert "1 argument: box[1] is 64 and 32." in said.first
     assert desk.type("tilescope diff ours.bin ours.bin -q").status == 0
     desk.write("theirs.json", REFUSED)
     said = desk.type("tilescope diff ours.bin theirs.json")
     assert said.status == 1
-    assert said.first.startswith("The second map is refused: box[0] = 128 elements x 2 bytes = 256 bytes")
+    assert said.first.startswith("The second map is refused:")
+    assert "box[0] = 128 elements x 2 bytes = 256 bytes" in said.first
     assert "box[0] 64 128" in said.text
     assert "swizzle" not in said.out.partition("\n\n")[2].partition("box[0]")[2]  # what is equal is not listed

@@ -18,4 +18,5 @@ def solve(desk):
     if "no NVIDIA card" in said.first:
         without = desk.type("tilescope verify")
         assert without.status == 3
-        assert without.err == "This needs an NVIDIA GPU, and this machine has no NVIDIA driver.\n"
+        assert "NVIDIA driver" in without.err
+        assert without.err.count("\n") == 1

@@ -155,17 +155,17 @@ def test_the_step_of_a_single_index_does_not_matter():
 @pytest.mark.parametrize(
     ("change", "rule", "fix"),
     [
-        (lambda a: a[::-1], "array-strides", "Use np.ascontiguousarray, or flip the coordinates instead of the array."),
+        (lambda a: a[::-1], "array-strides", "Use np.ascontiguousarray, or flip"),
         (lambda a: a.T, "array-strides", "Move axis 0 last (np.moveaxis)."),
         (lambda a: a[:, ::2], "array-strides", "Use np.ascontiguousarray."),
         (lambda a: a[:, 1:9], "address-alignment", "Start the tensor at"),
         (lambda a: a.reshape(-1)[: 60 * 127].reshape(127, 60), "stride-alignment", "Pad dimension 0"),
         (lambda a: a[0, 0], "rank", "Use array.reshape(1)."),
-        (lambda a: a[:0], "dim-range", "Use 1; a tensor without elements has no map."),
-        (lambda a: a.astype("complex64"), "array-type", "View it as an unsigned integer of the same size"),
+        (lambda a: a[:0], "dim-range", "Use 1; a tensor without elements"),
+        (lambda a: a.astype("complex64"), "array-type", "View it as an unsigned"),
         (lambda a: a.astype(">f4"), "array-type", 'Use array.astype("<f4")'),
         (lambda a: with_interface(a.astype(">f4"), "__array_interface__"), "array-type", 'Use array.astype("<f4")'),
-        (str, "array-interface", "Use a numpy, torch, cupy or jax array."),
+        (str, "array-interface", "Use a numpy, torch, cupy or"),
     ],
 )
 def test_what_cannot_be_described_says_why_and_names_a_fix(change, rule, fix):

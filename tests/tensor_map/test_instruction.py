@@ -101,19 +101,17 @@ def test_padded_packed_types():
     assert rules(padded, "reduce", (128, 0), reduce="add") == ["reduce-type"]
 
 
-def test_gather_and_scatter():
+def test_gather_and_scatter(wording):
     rows = ts.TensorMap(**MATRIX | {"box": (64, 1), "arch": "sm_100"})
     assert rules(rows, "load", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "store", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows, "load", (0, 5), rows4=True) == ["coords-rank"]
     (found,) = broken_by(Copy(rows, "load", (0, 5, 3, 9), rows4=True))
-    assert (found.argument, found.found, found.fix) == (
-        "rows",
-        "3 rows",
-        "Use column 0 and rows (0, 1, 2, 3), for example.",
-    )
+    assert (found.argument, found.found) == ("rows", "3 rows")
+    assert "(0, 1, 2, 3)" in found.fix
     (found,) = broken_by(Copy(rows, "store", (), rows4=True))
-    assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
+    assert found.found == "no column"
+    wording("a scatter without a column", found)
     assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-arch"]
     assert rules(rows.with_fields(arch="sm_120"), "load", (0, 5, 3, 9, 7), rows4=True) == []
     assert rules(rows.with_fields(arch="sm_90"), "load", (0, 5, 3, 9, 7), rows4=True) == ["gather-arch"]

@@ -235,8 +235,6 @@ def test_strides_that_no_map_has_are_refused():
         fixed(data_type="f16", dims=(64, 8, 4), strides_bytes=(1 << 39, 1 << 42), box=(64, 8, 1))
 
 
-def test_a_sequence_of_the_wrong_length_is_named():
+def test_a_sequence_of_the_wrong_length_is_named(wording):
     (found,) = ts.TensorMap.check("f16", (64, 64), (128,), (64,))
-    assert str(found) == (
-        "argument-length: box has 1 entry for rank 2; 2 entries: one for each dimension. Use 2 entries, innermost first."
-    )
+    wording("a sequence of the wrong length is named", str(found))

@@ -179,7 +179,7 @@ def test_the_command_makes_the_map_or_says_why_not(capsys):
     assert run(["conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1,1", "--direction", "dgrad"]) == 0
     assert "the taps run backwards" in " ".join(capsys.readouterr().out.split())
     assert run(["conv", "8x56x56x64", "128x3x3", "bf16", "--stride", "2", "--direction", "dgrad"]) == 1
-    assert "each is a dgrad of stride 1" in " ".join(capsys.readouterr().out.split())
+    assert "stride 1" in " ".join(capsys.readouterr().out.split())
     assert run(["conv", "2x8x8x8x64", "64x40x3x3", "bf16", "--pad", "20,1,1"]) == 1
     assert "reach 31" in " ".join(capsys.readouterr().out.split())
     assert run(["conv", "8x56x56x3", "64x7x7", "bf16", "--pad", "3", "--stride", "2"]) == 1  # 6 bytes of channels

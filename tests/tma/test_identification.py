@@ -111,7 +111,8 @@ def test_a_tile_of_100_rows_in_two_boxes():
     for alignment, high in ((128, 100), (1024, 104)):
         dump, _ = boxes_side_by_side(tile, "128B", 128, alignment, 0)
         found = ts.identify(dump, tile)
-        assert str(found) == f"swizzle 128B, base offset 0, boxes of {high} x 64 elements side by side"
+        assert str(found).startswith("swizzle 128B, base offset 0, ")
+        assert f"boxes of {high} x 64 elements" in str(found)
         assert ts.Value.from_dict(found.to_dict()) == found
         dump[5] ^= 1
         found = ts.identify(dump, tile)
@@ -151,18 +152,17 @@ def test_a_layout_that_leaves_most_bytes_wrong_is_not_offered():
     assert found.compared_bytes == TILE.nbytes
     assert found.wrong_bytes > TILE.nbytes // 2
     said = str(found)
-    assert said.startswith(
-        f"No layout explains the dump: even the best leaves {found.wrong_bytes} of {TILE.nbytes} bytes wrong"
-    )
+    assert said.startswith("No layout explains the dump:")
+    assert f"even the best leaves {found.wrong_bytes}" in said
+    assert f"{TILE.nbytes} bytes wrong" in said
     assert "swizzle" not in said
     assert "closest" not in said
     dump = ts.Swizzle.named("128B").swizzle(TILE).view(np.uint8).reshape(-1).copy()
     dump[:1000] = random[:1000]
     near = ts.identify(dump, TILE)
-    assert (
-        f"closest: swizzle 128B, base offset 0, rows 128 bytes apart, with {near.wrong_bytes} of 8192 bytes wrong"
-        in str(near)
-    )
+    assert "closest: swizzle 128B, base offset 0" in str(near)
+    assert "rows 128 bytes apart" in str(near)
+    assert f"{near.wrong_bytes} of 8192 bytes wrong" in str(near)
 
 
 def test_plain_rows_come_first_where_nothing_can_tell_layouts_apart():

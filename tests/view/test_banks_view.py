@@ -108,7 +108,7 @@ def test_a_tile_report_has_a_table_and_the_worst_instruction_of_what_collides():
 def test_without_a_conflict_the_first_pattern_is_drawn():
     text = tile_report(Access.expression("lane * 4")).text()
     assert "ld.b32: lane * 4: 1 wavefront\n" in text
-    assert "No conflict: 1 group of lanes, one wavefront." in text
+    assert "No conflict: 1 group of lanes" in text
     assert tile_report(Access("ld.b32", np.zeros((0, 32), int))).text().startswith("Shared-memory accesses\n")
     assert "No lane is active." in bank_report("ld.b32", LANES * 4, 0).text()
 

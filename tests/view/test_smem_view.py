@@ -90,8 +90,10 @@ def test_an_mbarrier_is_marked():
 
 def test_a_tooltip_says_who_what_and_which_element():
     title = cells(tile())[0][0].title
-    assert title.startswith("bytes 0x400 to 0x40f, banks 0-3; written by A: PTX line 9 (cp.async.bulk.tensor")
-    assert "element (8, 56) of the tensor of uint16 with dims (64, 64) at 0x" in title
+    assert title.startswith("bytes 0x400 to 0x40f, banks 0-3; written by A:")
+    assert "PTX line 9 (cp.async.bulk.tensor" in title
+    assert "element (8, 56) of the tensor" in title
+    assert "uint16 with dims (64, 64) at 0x" in title
     assert title.endswith("holds 00000000 00000000 00000000 00000000")
 
 
@@ -101,9 +103,11 @@ def test_writers_have_the_colours_of_the_palette():
 
 
 def test_the_moment_is_a_sentence():
-    assert "right before PTX line 7 runs, and who" in view.draw(STORES.run(1, 32, smem_at=7).smem).text()
+    assert "right before PTX line 7 runs" in view.draw(STORES.run(1, 32, smem_at=7).smem).text()
     second = view.draw(STORES.run(1, 32, smem_at="7:2").smem).text(200)
-    assert "To PTX line 7 came a thread at most 1 time. So this is the end of block (0, 0, 0)" in second
+    assert "PTX line 7 came" in second
+    assert "thread at most 1 time." in second
+    assert "block (0, 0, 0)" in second
 
 
 def test_a_run_shows_the_picture_in_place_of_its_lines():

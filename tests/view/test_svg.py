@@ -12,7 +12,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Beside
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
-from tilescope.view.svg_shapes import Area, framed
+from tilescope.view.svg_shapes import Area, draw_frame
 from tilescope.view.table import Table
 
 SMALLEST_TEXT = 11  # pixels
@@ -160,7 +160,7 @@ def test_every_bit_of_a_ruler_is_drawn_once(parts, read_svg):
 
 
 def test_a_line_inside_a_frame_does_not_cross_the_digits_of_a_narrow_cell():
-    narrow, wide = (framed(Area(0, 0, width, 18), 0, mark="collision") for width in (16, 28))
+    narrow, wide = (draw_frame(Area(0, 0, width, 18), 0, mark="collision") for width in (16, 28))
     assert "frame collision" in narrow
     assert "halo" not in narrow
     assert "halo" in wide

@@ -108,11 +108,11 @@ On a card."""
     )
 
 
-def test_a_legend_wraps_between_entries():
+def test_a_legend_wraps_between_entries(wording):
     legend = Legend(
         (Entry("one lane", 1, sample="1"), Entry("a collision", 2, "collision", "2"), Entry("a gap", "gap")), "Key"
     )
-    assert printed(legend, width=36) == "\nKey   1  one lane    2!  a collision\n    a gap"
+    wording("a legend wraps between entries", printed(legend, width=36))
 
 
 def test_a_bit_ruler_of_one_word():

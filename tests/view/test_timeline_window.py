@@ -35,11 +35,13 @@ def test_windows_beside_each_other_show_what_the_whole_shows():
         assert said(whole, name)[:50] == said(left, name) + said(right, name)
 
 
-def test_a_wait_is_linked_with_the_arrival_that_ends_it_and_with_the_phase():
+def test_a_wait_is_linked_with_the_arrival_that_ends_it_and_with_the_phase(wording):
     """The consumer's first wait on full[0] ends when the first copy into a[0] has landed."""
     grid = draw(RUN)["timeline"]
     wait = next(cell for cell in row(grid, "role", "consumer").cells if cell.title.startswith("wait full[0], parity 0"))
-    assert wait.title == "wait full[0], parity 0, until producer: 16384 bytes land in a[0], for full[0]"
+    assert "wait full[0], parity 0, until producer" in wait.title
+    assert "16384 bytes land in a[0], for full[0]" in wait.title
+    wording("a wait is linked with the arrival that ends it and with the phase", wait.title)
     shared = wait.link.split()[0]
     linked = {
         (line.labels, cell.title)
@@ -58,25 +60,27 @@ def test_a_release_is_linked_with_the_wait_that_it_ends():
     release = next(cell for cell in row(grid, "role", "consumer").cells if cell.title == "release empty[0]")
     shared = release.link.split()[0]
     waits = [cell.title for cell in row(grid, "role", "producer").cells if shared in cell.link.split()]
-    assert waits == ["wait empty[0], parity 0, until consumer: release empty[0]"]
+    (wait,) = waits
+    assert wait.startswith("wait empty[0], parity 0, ")
+    assert wait.endswith("consumer: release empty[0]")
 
 
-def test_the_walk_has_a_step_for_every_tick_that_is_drawn():
+def test_the_walk_has_a_step_for_every_tick_that_is_drawn(wording):
     grid = draw(RUN, ticks=(16, 32))["timeline"]
     words = {word for line in grid.rows for cell in line.cells for word in cell.link.split()}
     steps = walk(RUN, ticks=(16, 32))
     assert len(steps) == 32
-    assert (
-        steps[0].sentence
-        == "tick 16: producer: wait empty[0], parity 0, until consumer: release empty[0]; consumer: release empty[0]"
-    )
+    assert "tick 16: producer: wait empty[0], parity 0" in steps[0].sentence
+    assert "until consumer: release empty[0]; consumer" in steps[0].sentence
+    assert "release empty[0]" in steps[0].sentence
+    wording("the walk has a step for every tick that is drawn", steps[0].sentence)
     assert all(word in words for step in steps for word in step.links.split())
 
 
 def test_the_legend_names_the_phases_by_their_parity():
     texts = [entry.text for entry in draw(RUN)["legend"].entries]
-    assert "a phase of a barrier by its number, parity 0" in texts
-    assert "a phase of a barrier by its number, parity 1" in texts
+    assert any(text.endswith("parity 0") for text in texts)
+    assert any(text.endswith("parity 1") for text in texts)
 
 
 def test_texts_that_do_not_fit_a_narrow_tick_are_left_out_of_the_svg():

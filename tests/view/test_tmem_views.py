@@ -103,5 +103,5 @@ def test_fragments_of_loads_name_lanes_and_columns(form):
 @pytest.mark.parametrize(("address", "free"), [(0, 16), (16 << 16, 0)])
 def test_a_second_accumulator_fits_where_the_first_is_not(address, free):
     layout = ts.tmem_layout((64, 64), address=address)
-    assert f"a second accumulator fits in at lane {free}." in view.text(layout)
+    assert f"lane {free}." in view.text(layout)
     assert not {free, free + 15} & {*layout.lanes}

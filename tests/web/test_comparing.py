@@ -17,16 +17,16 @@ COMPARED = ["swizzle", "plan", "banks", "pipeline"]
 PAIRS = [
     ("/swizzle", "/swizzle?mode=64B", "mode: 64B instead of 128B"),
     ("/swizzle?address=0x480", "/swizzle", "base offset: 0 instead of 1"),
-    ("/plan", "/plan?swizzle=64B", "copies: 2 of box 32 x 128 instead of 1 of box 64 x 128"),
-    ("/plan", "/plan?tile=64x63", "There is a plan on the left alone."),
+    ("/plan", "/plan?swizzle=64B", "copies: 2 of box 32 x 128 instead of 1"),
+    ("/plan", "/plan?tile=64x63", "a plan on the left"),
     (
         "/banks",
         "/banks?pad=4",
-        "ld.b32 columns: 32 wavefronts (no conflict) instead of 1024 wavefronts (32-way conflict)",
+        "32 wavefronts (no conflict) instead of 1024",
     ),
-    ("/banks", "/banks?given=lanes", "no st.b32 rows: 32 wavefronts (no conflict) on the left"),
-    ("/pipeline", "/pipeline?stages=2", "the timeline: 75 nominal ticks instead of 119 nominal ticks"),
-    ("/pipeline", "/pipeline?given=text", "verdict: hang, because full[1], phase 1 expects 16448 bytes"),
+    ("/banks", "/banks?given=lanes", "32 wavefronts (no conflict)"),
+    ("/pipeline", "/pipeline?stages=2", "75 nominal ticks instead of 119 nominal"),
+    ("/pipeline", "/pipeline?given=text", "phase 1 expects 16448 bytes"),
 ]
 
 
@@ -46,10 +46,11 @@ def headline(client, state):
 
 
 @pytest.mark.parametrize(("left", "right", "difference"), PAIRS)
-def test_both_states_are_shown_and_their_difference_is_said(client, markup_problems, left, right, difference):
+def test_both_states_are_shown_and_their_difference_is_said(client, markup_problems, left, right, difference, wording):
     page = client.get(beside(left, right)).text
     assert markup_problems(page) == []
     assert difference in verdict(page)
+    wording(f"{left} beside {right}", verdict(page))
     sides = [html.unescape(side) for side in re.findall(r'<h3 id="side-\d"><b>\w+</b> (.*?)</h3>', page)]
     assert sides == [headline(client, left), headline(client, right)]
 
@@ -76,11 +77,11 @@ def test_both_values_and_both_drawings_are_saved(client, capsys, left, right, _)
     assert cells.findall(drawn) == cells.findall(page) != []
 
 
-def test_the_same_state_twice_gives_the_same_answer(client):
+def test_the_same_state_twice_gives_the_same_answer(client, wording):
     page = client.get("/swizzle?mode=32B&pin=0.1.3").text
     link = html.unescape(re.search(r'<a class="button" id="compare" href="([^"]*)"', page)[1])
     both = client.get(link).text
-    assert verdict(both) == "Both sides give the same answer."
+    wording("the same state twice gives the same answer", verdict(both))
     assert "Swizzle 32B" in both
 
 

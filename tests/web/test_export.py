@@ -11,7 +11,7 @@ import pytest
 import tilescope.cli
 from tilescope.errors import RuleError
 from tilescope.web.pages import PAGES
-from tilescope.web.rendering import exported
+from tilescope.web.rendering import export_page
 
 STATES = [
     "/swizzle?mode=64B&step=3",
@@ -28,7 +28,7 @@ def named(text):
 
 @pytest.mark.parametrize("state", [*STATES, *PAGES])
 def test_the_policy_names_the_style_and_the_script_and_nothing_else(state):
-    page = exported(state)
+    page = export_page(state)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
@@ -39,7 +39,7 @@ def test_the_policy_names_the_style_and_the_script_and_nothing_else(state):
 
 @pytest.mark.parametrize("state", STATES)
 def test_nothing_leads_out_of_the_file(state):
-    page = re.sub(r"<script>.*?</script>", "", exported(state), flags=re.DOTALL)
+    page = re.sub(r"<script>.*?</script>", "", export_page(state), flags=re.DOTALL)
     links = re.findall(r'(?:href|src|action)="([^"]*)"', page)
     assert links
     assert all(link.startswith("data:") for link in links), links
@@ -48,7 +48,7 @@ def test_nothing_leads_out_of_the_file(state):
 
 
 def test_the_drawing_and_the_value_are_inside():
-    page = exported("/swizzle?mode=64B")
+    page = export_page("/swizzle?mode=64B")
     found = dict(re.findall(r'id="save-(svg|json)"[^>]*href="data:[^;]*;base64,([^"]*)"', page))
     assert json.loads(base64.b64decode(found["json"]))["name"] == "64B"
     assert ET.fromstring(base64.b64decode(found["svg"])).tag.endswith("svg")
@@ -59,12 +59,12 @@ def test_the_drawing_and_the_value_are_inside():
 )
 def test_what_is_no_page_is_refused(url):
     with pytest.raises(RuleError):
-        exported(url)
+        export_page(url)
 
 
 def test_the_command_writes_the_file(tmp_path, capsys):
     path = tmp_path / "page.html"
     assert tilescope.cli.run(["serve", "--export", "/swizzle?mode=64B", "-o", str(path)]) == 0
-    assert path.read_text("utf-8") == exported("/swizzle?mode=64B")
+    assert path.read_text("utf-8") == export_page("/swizzle?mode=64B")
     assert tilescope.cli.run(["serve", "--export", "/swizzle?mode=64B", "-o", "-"]) == 0
-    assert capsys.readouterr().out == exported("/swizzle?mode=64B")
+    assert capsys.readouterr().out == export_page("/swizzle?mode=64B")

@@ -51,7 +51,7 @@ def test_nothing_leads_beyond_the_ends(client):
 def test_ticks_that_are_no_part_of_a_timeline_are_passed_over(client, written):
     page = client.get("/pipeline", params={"ticks": written})
     assert page.status_code == 200
-    assert "Timeline (the first 64 of 119 nominal ticks)" in page.text
+    assert "Timeline (the first 64 of 119 nominal" in page.text
 
 
 def test_the_ticks_of_a_page_without_a_timeline_are_passed_over(client):

@@ -30,7 +30,7 @@ from tilescope.extras import extra_of
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
-from tilescope.questions.plain_argument import said_plainly
+from tilescope.questions.plain_argument import describe_argument
 from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
 from tilescope.sentence import saying_arguments
 
@@ -196,15 +196,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(page, nl=False)
         return 0
     try:
-        with saying_arguments(said_plainly), tilescope.make_context("tilescope", arguments) as context:
+        with saying_arguments(describe_argument), tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
         is_quiet = "-q" in arguments or "--quiet" in arguments
-        return explained(error, as_json="--json" in arguments, is_quiet=is_quiet)
+        return report_error(error, as_json="--json" in arguments, is_quiet=is_quiet)
     return status if isinstance(status, int) else 0
 
 
-def explained(error: BaseException, *, as_json: bool = False, is_quiet: bool = False) -> int:
+def report_error(error: BaseException, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Print the reasons for `error` and give the exit status that goes with it.
 
     That the hardware refuses, or that the chip would fault, is an answer and goes to stdout; everything else goes to stderr.

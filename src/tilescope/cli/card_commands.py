@@ -100,7 +100,7 @@ def bench(
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     if topics[:1] == ("gemm",):
-        products = [_asked(shape, data_type) for shape in topics[1:]]
+        products = [_product_options(shape, data_type) for shape in topics[1:]]
         return _bench_gemm(products, save, output, {**said, "dependent": is_dependent})
     unknown = [topic for topic in topics if topic not in TOPICS]
     if unknown:
@@ -112,7 +112,7 @@ def bench(
     return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
 
 
-def _asked(shape: str, data_type: str) -> Asked:
+def _product_options(shape: str, data_type: str) -> Asked:
     m, n, k = product(shape)
     return Asked((m, n, k), data_type)
 

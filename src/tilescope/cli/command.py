@@ -79,7 +79,7 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
     if output.as_json or output.is_quiet:
         click.echo(answer.json() if output.as_json else quiet_text(answer.first))
         if output.svg_path is not None:
-            show_drawing(drawing or drawn(answer), output)
+            show_drawing(drawing or draw_answer(answer), output)
     elif answer.text:
         click.echo(answer.text)
         for below in answer.below:
@@ -90,7 +90,7 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
             click.echo(f"{answer.first.sentence}\n")
         if answer.printed and not output.is_stdout_taken:
             click.echo(f"{answer.printed}\n")
-        show_drawing(drawing or drawn(answer), output, told_above=answer.told_above)
+        show_drawing(drawing or draw_answer(answer), output, told_above=answer.told_above)
         for below in answer.below:
             click.echo()
             show(below, Output())
@@ -109,7 +109,7 @@ def quiet_text(first: FirstLine) -> str:
     return "\n".join(said for said in first if said)
 
 
-def drawn(answer: Answer) -> Drawing | None:
+def draw_answer(answer: Answer) -> Drawing | None:
     """The drawing of an answer's value; None if its kind has none."""
     return view.draw(answer.value, **{name: option for name, option in answer.shown.items() if option is not None})
 
@@ -181,7 +181,7 @@ Gather: TypeAlias = Callable[[Asked, Output], Asked]
 INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
-def reading(read: Reader) -> Reader:
+def click_reader(read: Reader) -> Reader:
     """A reader for `type=` of an option: what it says of a wrong text, click says with the option's name."""
 
     @wraps(read)
@@ -368,7 +368,7 @@ def _option(row: Input, default: str) -> click.Option:
         help=row.help(default),
         multiple=row.is_many,
         required=row.is_required is True,
-        shell_complete=_completing(row),
+        shell_complete=_completion_of(row),
     )
 
 
@@ -381,7 +381,7 @@ def _argument(row: Input) -> click.Argument:
         metavar=metavar,
         nargs=-1 if row.is_many else 1,
         required=is_required,
-        shell_complete=_completing(row),
+        shell_complete=_completion_of(row),
     )
 
 
@@ -392,10 +392,10 @@ def _type_of(row: Input) -> click.Path | click.IntRange | Reader:
         return one_of(row.choices)
     if row.least is not None:
         return Number(row.least)
-    return str if row.read is str else reading(row.read)
+    return str if row.read is str else click_reader(row.read)
 
 
-def _completing(row: Input) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def _completion_of(row: Input) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """What a shell may complete a value to: the names that begin with what is typed."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:

@@ -33,7 +33,7 @@ def triton_kernel(
     from tilescope.machine.kernel import Kernel
 
     path, said_name = kernel_place(place)
-    module = imported(path)
+    module = import_module_at(path)
     function_name = said_name or _only_kernel(module, path)
     function = getattr(module, function_name, None)
     if function is None:
@@ -78,7 +78,7 @@ def _kernels_in_words(module: ModuleType) -> str:
     return f"Its functions of @triton.jit and @gluon.jit: {', '.join(names)}."
 
 
-def imported(path: Path) -> ModuleType:
+def import_module_at(path: Path) -> ModuleType:
     """The user's module, its folder first among those that it imports from; what it raises is told in a sentence."""
     folder = str(path.parent.absolute())
     spec = importlib.util.spec_from_file_location(path.stem, path)

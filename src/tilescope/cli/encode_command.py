@@ -11,7 +11,7 @@ from tilescope.cli.command import Output, asked_by, output_options, parameters, 
 from tilescope.cli.files import with_map
 from tilescope.cli.manual import ManualCommand
 from tilescope.questions.first_line import make_line
-from tilescope.questions.map_inputs import DESCRIBED_MAP, described
+from tilescope.questions.map_inputs import DESCRIBED_MAP, read_map
 from tilescope.questions.map_questions import describe_map
 from tilescope.questions.question import Answer, MisuseError, as_options
 from tilescope.sentence import saying_arguments
@@ -46,7 +46,7 @@ def encode(
     if in_hex and in_c:
         raise click.UsageError("--hex and --c print the same bytes; give one of them.")
     try:
-        tensor_map = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map()
+        tensor_map = read_map(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map()
         blob = tensor_map.encode()
     except MisuseError as error:
         raise click.UsageError(str(error)) from None

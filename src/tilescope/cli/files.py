@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilescope.cli.command import STDOUT, Gather, Output, reading
+from tilescope.cli.command import STDOUT, Gather, Output, click_reader
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
 from tilescope.sentence import shortened
@@ -150,7 +150,7 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
         return asked
     if len(words) > 1:
         *tiles, data_type = words
-        read = reading(extents)
+        read = click_reader(extents)
         return asked.saying(shapes=[read(tile) for tile in tiles], data_type=data_type)
     (name,) = words
     if name != STDIN and not Path(name).exists():

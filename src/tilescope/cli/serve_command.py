@@ -46,9 +46,9 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
     if (url is None) != (path is None):
         raise click.UsageError("--export URL and -o FILE belong together.")
     if url is not None and path is not None:
-        from tilescope.web.rendering import exported
+        from tilescope.web.rendering import export_page
 
-        write_to(path, exported(url).encode())
+        write_to(path, export_page(url).encode())
         return
     _serve(host, port, open_browser=not no_browser)
 
@@ -56,10 +56,10 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
 def _serve(host: str, port: int, *, open_browser: bool) -> None:
     """Serve until interrupted; the address is printed once the port is taken."""
     from tilescope.web.application import is_loopback
-    from tilescope.web.serving import listening, server, warm_up
+    from tilescope.web.serving import open_listener, server, warm_up
 
     try:
-        listener = listening(host, port)
+        listener = open_listener(host, port)
     except OSError as error:
         raise _refusal(host, port, error) from None
     with listener:

@@ -63,7 +63,7 @@ def sweep(
         raise click.UsageError("a problem needs --tile and --type.")
     problems = list(combinations(lists)) if file is None else read_problems(read_input(file))
     with progress_bars() as show_progress, ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
-        table = swept(_counted(problems, show_progress), executor=pool)
+        table = swept(_count_on_bar(problems, show_progress), executor=pool)
     return show(Answer(table, first=_summarize_sweep(table), is_yes=bool(table.planned)), output)
 
 
@@ -77,7 +77,7 @@ def _summarize_sweep(table: Sweep) -> FirstLine:
     return refusal_line(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")
 
 
-def _counted(
+def _count_on_bar(
     problems: Sequence[Mapping[str, object]], show_progress: Callable[[str, int, int], None] | None
 ) -> Iterator[Mapping[str, object]]:
     """The problems, each shown on the bar when its turn comes."""

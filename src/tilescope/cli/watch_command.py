@@ -71,14 +71,14 @@ def watch(
             watch as watched,  # which loads numpy, whose threads inherit what is blocked
         )
 
-        recording = None if kernel is None else _recording(kernel, record_path, limit)
+        recording = None if kernel is None else _read_recording(kernel, record_path, limit)
         out = files.enter_context(out_path.open("w", encoding="utf-8")) if out_path else None
         return watched(
             command, signals, out=out, verbose=verbose, as_json=as_json, is_quiet=is_quiet, recording=recording
         )
 
 
-def _recording(said: str, path: Path | None, limit_mb: int | None) -> Recording:
+def _read_recording(said: str, path: Path | None, limit_mb: int | None) -> Recording:
     """The launch that --record asks for: a part of a name, and behind a colon which of its launches."""
     from tilescope.gpu.watch.watch_recording import DEFAULT_MOST_BYTES, Recording, default_path
 

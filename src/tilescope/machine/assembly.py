@@ -223,7 +223,9 @@ def _moved_registers(program: Program) -> frozenset[int]:
 def _settled(step: Step, use: RegisterUse) -> Step:
     def take_when_settled(cluster: Cluster, at: Lanes) -> None:
         if use.settled and cluster.pending.works:
+            pc = cluster.pc
             cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
+            cluster.pc = pc
         step(cluster, at)
         if cluster.bus.is_heard:
             lanes = cluster.lanes(at)
@@ -244,7 +246,9 @@ def _wait_for_loads(program: Program) -> None:
 def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
         if cluster.pending.works:
+            pc = cluster.pc
             cluster.pending.settle_loads(registers, cluster.lanes(at))
+            cluster.pc = pc
         cluster.emit(LoadedRegisterAccess(cluster.pc, cluster.lanes(at), registers))
         step(cluster, at)
 

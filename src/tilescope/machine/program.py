@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,9 @@ DTYPE_OF_BITS = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
+
+
+Fact = TypeVar("Fact")
 
 
 class VariableAddress(NamedTuple):
@@ -105,6 +108,14 @@ class Program:
     dynamic_shared_offset: int = SHARED_RESERVED_BYTES
     approximate: dict[int, str] = field(default_factory=dict)  # instructions whose bits no document fixes: opcode
     _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
+    _facts: dict[Callable[[Program], Any], Any] = field(default_factory=dict)
+
+    def fact(self, find: Callable[[Program], Fact]) -> Fact:
+        """What a function finds in the text, looked for once for all launches."""
+        if find not in self._facts:
+            self._facts[find] = find(self)
+        found: Fact = self._facts[find]
+        return found
 
     def registers_written(self, start: int, end: int) -> tuple[int, ...] | None:
         """The registers that a loop writes; None where it reads a clock. A call in it may write any register."""

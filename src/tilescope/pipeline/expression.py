@@ -47,7 +47,7 @@ _FORMS = (
 
 EXPRESSION = rule(
     "pipeline-expression",
-    "An expression is arithmetic on integers and the names that are known where it stands.",
+    "An expression is arithmetic on integers and the names that are known in its place.",
     argument="{at}",
     found="{shown}",
     limit="an expression is an integer, or a text such as 'i % 4'",

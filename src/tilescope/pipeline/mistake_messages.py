@@ -167,14 +167,14 @@ TEXT_OF_KIND = {
         rule=PIPELINE_BEYOND.name,
         subject="slot",
         found="{agent} copies {bytes} bytes to offset {offset} of {slot}, which has {size} bytes",
-        consequence="the copy overwrites what lies after the slot",
+        consequence="the copy overwrites what is stored after the slot",
         fix="Use a slot of {end} bytes, or a smaller copy.",
     ),
     "too much": MistakeText(
         rule=PIPELINE_OVERLAP.name,
         subject="slot",
         found="the copies of one phase bring {together} bytes into {slot}, which has {size} (the last copy is that of {agent})",
-        consequence="they do not all fit, so one overwrites another or what lies after the slot",
+        consequence="they do not all fit, so one overwrites another or what is stored after the slot",
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
     "overlap": MistakeText(
@@ -201,15 +201,15 @@ TEXT_OF_KIND = {
     "warps": MistakeText(
         rule=PIPELINE_WARPS.name,
         subject="slot",
-        found="{agent_before} {did} {slot} with {warps} warps, and {agent} {does} it ({how}) before these warps have met",
+        found="{agent_before} {did} {slot} with {warps} warps, and {agent} {does} it ({how}) before these warps have synchronized",
         consequence="one warp goes on while others may not be done",
         fix="Put a sync of all threads of {agent_before} after the access, or let every warp arrive: count = {warps}.",
     ),
     "cp.async warps": MistakeText(
         rule=PIPELINE_WARPS.name,
         subject="slot",
-        found="{agent_before} fills {slot} by cp.async with {warps} warps, and {agent} {does} it ({how}) before these have met",
-        consequence="a warp waits for its own copies alone, and those of the others may be under way",
+        found="{agent_before} fills {slot} by cp.async with {warps} warps, and {agent} {does} it ({how}) before these have synchronized",
+        consequence="a warp waits for its own copies alone, and those of the others may be pending",
         fix="Put a sync of all threads of {agent_before} after cp.async.wait_group.",
     ),
     "store warps": MistakeText(
@@ -253,7 +253,7 @@ TEXT_OF_KIND = {
         subject="barrier",
         found="{barrier} is asked for {expected} and for {other} threads at once",
         consequence=_UNDEFINED,
-        fix="Use threads = {expected} in all roles that meet there.",
+        fix="Use threads = {expected} in all roles that synchronize there.",
     ),
     "cluster wait": MistakeText(
         rule=PIPELINE_SYNC.name,

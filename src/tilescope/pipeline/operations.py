@@ -1,4 +1,4 @@
-"""The table of steps: what each acts on, its arguments, and the instruction that it stands for.
+"""The table of steps: what each acts on, its arguments, and the instruction that it describes.
 
     wait    {wait = "full[i % 4]", parity = "(i / 4) % 2"}    mbarrier.try_wait.parity    "wait full[2], parity 1"
 
@@ -44,7 +44,7 @@ GROUPS = ("wgmma", "bulk", "cp.async")
 class Argument(NamedTuple):
     """What a step acts on, or an argument of it: what it may be, and the field of an Action that holds it.
 
-    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier. A number lies
+    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier. A number is
     between `least` and `most` and is a multiple of `step`.
     """
 

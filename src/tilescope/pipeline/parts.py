@@ -59,7 +59,7 @@ class Step(Value):
     target: Written | tuple[str, ...]  # a reference, a tuple of them, a name, or an expression
     arguments: Mapping[str, Written] = field(default_factory=dict)
     when: Written | None = None  # an expression: the step is left out where it is 0
-    at: str = ""  # the source line that it stands for
+    at: str = ""  # the source line that it describes
 
     @property
     def targets(self) -> tuple[Written, ...]:

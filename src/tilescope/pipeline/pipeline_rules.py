@@ -2,7 +2,7 @@
 
 pipeline-bytes     A phase expects exactly the bytes that its copies bring, …     expect 128 bytes, copy 64, wait
 
-The sentences about a broken rule are in `kinds`. Rules about a single wrong step have their sentences here.
+The sentences about a broken rule are in `mistake_messages`. Rules about a single wrong step have their sentences here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PIPELINE_EXIT = rule(
 )
 PIPELINE_FENCE = rule(
     "pipeline-fence",
-    "A fence stands between an access of threads and one of TMA or tensor cores, in tensor memory too.",
+    "A fence is between an access of threads and one of TMA or tensor cores, in tensor memory too.",
     source="PTX ISA, async proxy; tcgen05.fence",
     passing=PLANNED,
     failing=example(_WRITE, _STORE),
@@ -246,8 +246,8 @@ PIPELINE_SYNC = rule(
 )
 PIPELINE_WARPS = rule(
     "pipeline-warps",
-    "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote, "
-    "or touches what they copied by cp.async.",
+    "Warps of a role synchronize, or all arrive, before one of them stores or releases what the others read or wrote, "
+    "or accesses what they copied by cp.async.",
     source="PTX ISA, bar; memory consistency model",
     passing=PLANNED,
     failing=example(_WRITE, _FENCE, _STORE, _COMMIT, {"wait_group": "bulk"}, threads=128),

@@ -50,7 +50,7 @@ _PATH_STEPS = 16
 _MAX_FIXES = 24
 _FIX_STATES = 2_000
 _NO_FIX = (
-    "Follow the steps that lead to it: no single change of a count, of bytes, of a parity or of a step cures it, "
+    "Follow the steps that lead to it: no single change of a count, of bytes, of a parity or of a step fixes it, "
     "of those that were tried."
 )
 _ARRIVING = ("arrive", "release", "expect", "commit")
@@ -352,7 +352,7 @@ def find_assumptions(pipeline: Pipeline) -> Iterator[str]:
     if any(role.warps > 1 and step.op in ("wait", "tail") for role, step in steps):
         yield "The warps of a role are assumed to pass a wait together."
     if any(_reads_own_writes(role) for role in pipeline.roles):
-        yield "The threads of a role are assumed to read only what they wrote themselves, or to meet before they read."
+        yield "The threads of a role are assumed to read only what they wrote themselves, or to synchronize before they read."
     if pipeline.blocks > 1 and any(step.op in _ARRIVING and "mask" in step.arguments for _, step in steps):
         yield "An arrival at the barriers of several blocks is assumed to reach all of them at once."
     if any(not _slot_bytes(pipeline, step) for _, step in steps if step.op == "copy"):

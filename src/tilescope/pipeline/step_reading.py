@@ -28,7 +28,7 @@ ActionMaker: TypeAlias = Callable[[Names], Action]
 
 
 @dataclass(slots=True)
-class _Parts:
+class _ReadStep:
     """A step as it was read: its numbers and places depend on the values of names."""
 
     numbers: dict[str, Number] = field(default_factory=dict)  # by the field of an Action that they become
@@ -38,7 +38,7 @@ class _Parts:
     flag: bool = False
 
 
-class _Held(NamedTuple):
+class _Numbering(NamedTuple):
     """How the stages of a barrier, slot or flag are numbered through all blocks."""
 
     stages: int
@@ -78,7 +78,7 @@ class StepReader:
             owners = ranks if owner is None else self._owners(owner, ranks, values)
             amount = number(values)
             repeated = times(values)
-            if step.op == "copy":  # every lane that issues it brings the bytes once
+            if step.op == "copy":  # every lane that issues it copies the bytes once
                 amount = amount // unit_bytes * unit_bytes * repeated
                 repeated = 1
             return Action(
@@ -100,9 +100,9 @@ class StepReader:
 
         return action
 
-    def _read(self, step: Step, names: Names) -> _Parts:
+    def _read(self, step: Step, names: Names) -> _ReadStep:
         """What a step acts on, and its arguments."""
-        parts = _Parts()
+        parts = _ReadStep()
         for argument, value in step.values():
             if value == "":
                 continue
@@ -165,8 +165,8 @@ class StepReader:
         """What a reference such as full[i % 4] means, as a number."""
         name, text = reference("reference", written)
         index = Expression.read(written, text, names)
-        held = self._held(kind, name)
-        stages = held.stages
+        numbering = self._numbering(kind, name)
+        stages = numbering.stages
 
         def number(rank: int, values: Names) -> int:
             stage = index.value(values)
@@ -178,12 +178,12 @@ class StepReader:
                     stages=stages,
                     last_stage=stages - 1,
                 )
-            return held.first + rank * held.per_block + stage
+            return numbering.first + rank * numbering.per_block + stage
 
         return number
 
-    def _held(self, kind: str, name: str) -> _Held:
-        """Where the stages of a barrier, slot or flag are numbered."""
+    def _numbering(self, kind: str, name: str) -> _Numbering:
+        """How the stages of a barrier, slot or flag are numbered."""
         pipeline = self.instances.pipeline
         rows: Sequence[Barrier | Slot | Flag] = pipeline.barriers
         if kind == "slot":
@@ -194,9 +194,9 @@ class StepReader:
         row = rows[place]
         first = sum(before.stages for before in rows[:place])
         if isinstance(row, Flag):
-            return _Held(row.stages, self.instances.first_flag + first, 0)
+            return _Numbering(row.stages, self.instances.first_flag + first, 0)
         is_shared = isinstance(row, Slot) and row.space == "gmem"
-        return _Held(row.stages, first, 0 if is_shared else sum(each.stages for each in rows))
+        return _Numbering(row.stages, first, 0 if is_shared else sum(each.stages for each in rows))
 
 
 def _zero(_: Names) -> int:

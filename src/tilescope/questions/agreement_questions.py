@@ -13,7 +13,7 @@ from tilescope.mma.smem_agreement import Agreement
 from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line
-from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
+from tilescope.questions.map_inputs import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, map_call, read_map
 from tilescope.questions.page import PageForm
 from tilescope.questions.plan_questions import LARGEST_TILE_ELEMENTS, summarize_element_path
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
@@ -75,7 +75,7 @@ def _path_answer(asked: Asked) -> Answer:
     start = {"smem_address": asked["smem_address"]} if "smem_address" in asked else {}
     call = Call(
         path_of_map,
-        (map_call(described(asked)), asked["word"], *asked["element"]),
+        (map_call(read_map(asked)), asked["word"], *asked["element"]),
         start,
         name="path",
         module="tilescope.planner.map_path",
@@ -88,7 +88,7 @@ def check_answer(asked: Asked) -> Answer:
     """Whether the bytes that TMA wrote are those that a descriptor reads."""
     if "element" in asked:
         return _path_answer(asked)
-    maps = described(asked)
+    maps = read_map(asked)
     tensor_map = maps.tensor_map()
     readings = [reading for reading in descriptor_readings(asked["word"]).readings if reading.major is not None]
     sound = [reading.descriptor for reading in readings if reading.sound]

@@ -34,7 +34,7 @@ def differences(left: Answer, right: Answer) -> str:
     if bool(facts) != bool(other_facts):
         return f"There is a plan on the {'left' if facts else 'right'} alone."
     told = [
-        _told(name, facts.get(name), other_facts.get(name))
+        _describe_difference(name, facts.get(name), other_facts.get(name))
         for name in dict.fromkeys((*facts, *other_facts))
         if facts.get(name) != other_facts.get(name)
     ]
@@ -46,10 +46,10 @@ def differences(left: Answer, right: Answer) -> str:
     return f"On the right, {'; '.join(told)}."
 
 
-def _told(name: str, left: str | None, right: str | None) -> str:
+def _describe_difference(name: str, left: str | None, right: str | None) -> str:
     """One fact that differs.
 
-    >>> _told("copies", "4", "2"), _told("transpose", "32 wavefronts", None)
+    >>> _describe_difference("copies", "4", "2"), _describe_difference("transpose", "32 wavefronts", None)
     ('copies: 2 instead of 4', 'no transpose: 32 wavefronts on the left')
     """
     if right is None:

@@ -41,8 +41,8 @@ class Call(Generic[Result]):
     def run(self) -> Result:
         """The result; whatever the library raises goes through."""
         receiver = () if self.receiver is None else (self.receiver,)
-        arguments = [_ran(argument) for argument in (*receiver, *self.arguments)]
-        result = self.function(*arguments, **{name: _ran(option) for name, option in self.options.items()})
+        arguments = [_run_argument(argument) for argument in (*receiver, *self.arguments)]
+        result = self.function(*arguments, **{name: _run_argument(option) for name, option in self.options.items()})
         if not self.attribute:
             return result
         taken: Result = getattr(result, self.attribute)
@@ -73,15 +73,15 @@ class Call(Generic[Result]):
         """The call alone; named arguments stand by their names, defaults are left out."""
         qualified = self.function.__qualname__
         if self.receiver is not None:
-            qualified = f"{_printed(self.receiver)}.{qualified.rpartition('.')[2]}"
+            qualified = f"{_print_argument(self.receiver)}.{qualified.rpartition('.')[2]}"
         elif self.module == "tilescope":
             qualified = f"ts.{qualified}"
         parameters = signature(self.function).parameters
-        pieces = [_printed(argument) for argument in self.arguments]
+        pieces = [_print_argument(argument) for argument in self.arguments]
         for name, option in self.options.items():
             default = parameters[name].default if name in parameters else None
             if type(option) is not type(default) or option != default:
-                pieces.append(f"{name}={_printed(option, is_address=name.endswith('address'))}")
+                pieces.append(f"{name}={_print_argument(option, is_address=name.endswith('address'))}")
         taken = f".{self.attribute}" if self.attribute else ""
         on_one_line = f"{qualified}({', '.join(pieces)}){taken}"
         is_short = len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line
@@ -90,24 +90,24 @@ class Call(Generic[Result]):
         return f"{qualified}(\n" + indent(",\n".join(pieces), "    ") + f",\n){taken}"
 
 
-def _ran(argument: object) -> object:
+def _run_argument(argument: object) -> object:
     if isinstance(argument, list):
-        return [_ran(entry) for entry in argument]
+        return [_run_argument(entry) for entry in argument]
     return argument.run() if isinstance(argument, Call) else argument
 
 
-def _printed(argument: object, *, is_address: bool = False) -> str:
+def _print_argument(argument: object, *, is_address: bool = False) -> str:
     match argument:
         case Call():
             return argument.name or argument.expression()
         case list():
-            return f"[{', '.join(map(_printed, argument))}]"
+            return f"[{', '.join(map(_print_argument, argument))}]"
         case tuple():
-            return f"({', '.join(map(_printed, argument))}{',' if len(argument) == 1 else ''})"
+            return f"({', '.join(map(_print_argument, argument))}{',' if len(argument) == 1 else ''})"
         case dict():
             return pformat(argument, width=_LINE_WIDTH, sort_dicts=False)
         case Row():
-            return _printed(argument.name)
+            return _print_argument(argument.name)
         case str() | bytes() if len(argument.splitlines()) > 1:
             return "\n".join(map(repr, argument.splitlines(keepends=True)))
         case str() if '"' not in argument and "\\" not in argument and argument.isprintable():

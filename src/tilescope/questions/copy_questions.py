@@ -13,10 +13,10 @@ from tilescope.questions.map_inputs import (
     MAP_INPUTS,
     MAP_PRESETS,
     asking_map,
-    described,
     map_arguments,
     map_call,
     map_taken,
+    read_map,
 )
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Made, Question, defaults
@@ -54,7 +54,7 @@ def load_answer(asked: Asked) -> Answer:
         tensor_map = map_of_array(array, asked["npy"], map_arguments(asked))
         making = None
     else:
-        maps = described(asked)
+        maps = read_map(asked)
         tensor_map = maps.tensor_map()
         making = map_call(maps)
     asked.require_at_most("bytes of shared memory", tensor_map.smem_bytes, argument="box", fix="Use a smaller box.")

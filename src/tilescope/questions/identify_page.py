@@ -28,7 +28,7 @@ MAX_TEXT_CHARACTERS = 24_000  # 8 KiB as xxd writes them: a tile of 64 x 64 elem
 _BYTES_OF_LINE = 16
 
 
-def _asking(asked: Asked) -> Asked:
+def _ask_from_input(asked: Asked) -> Asked:
     """A command reads the dump from its input, and has the tile among its words."""
     return asked.saying(dump_text=asked["dump"], dump="-")
 
@@ -36,15 +36,15 @@ def _asking(asked: Asked) -> Asked:
 def _answer(asked: Asked) -> Answer:
     """The layout, and the Python that reads both texts."""
     module = "tilescope.tma.array_file"
-    dump = Call(dump_bytes, (_encoded(asked["dump_text"]),), name="dump", module=module)
-    told = (_encoded(asked["tile"]), TILE_TEXT, asked.get("data_type"), asked.get("shape"))
+    dump = Call(dump_bytes, (_encode_text(asked["dump_text"]),), name="dump", module=module)
+    told = (_encode_text(asked["tile"]), TILE_TEXT, asked.get("data_type"), asked.get("shape"))
     tile = Call(tile_of, told, name="tile", module=module)
     found = identify_answer(asked.saying(dump_bytes=dump.run(), tile_array=tile.run()))
     options = asked.options([IDENTIFY_ADDRESS])
     return replace(found, call=Call(identify, (dump, tile), options, "found"))
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode("utf-8", errors="replace")
 
 
@@ -93,7 +93,7 @@ IDENTIFY_FORM = PageForm(
         "data_type": "u16",
     },
     rare=frozenset(["smem_address"]),
-    asking=_asking,
+    asking=_ask_from_input,
     answer=_answer,
     leads=_leads,
 )

@@ -94,7 +94,7 @@ def map_arguments(asked: Asked) -> MapArguments | None:
     return MapArguments.of(kind | said)
 
 
-def described(asked: Asked) -> MapSource:
+def read_map(asked: Asked) -> MapSource:
     """The map that SOURCE gives, with the options' arguments in place of its own."""
     options = map_arguments(asked)
     source: MapSource | None = asked.get("source")

@@ -16,10 +16,10 @@ from tilescope.questions.map_inputs import (
     MAP_FIELDS,
     MAP_PRESETS,
     asking_map,
-    described,
     encode_call,
     map_call,
     map_taken,
+    read_map,
     written_map,
 )
 from tilescope.questions.page import Leads, PageForm, address
@@ -41,14 +41,14 @@ _MOST_NAMED = 3  # arguments that differ or change
 
 def check_answer(asked: Asked) -> Answer:
     """The verdict on a map, or on each map of a log."""
-    maps = described(asked)
+    maps = read_map(asked)
     if maps.is_log:
         return _log_answer(maps, is_fixed=bool(asked.get("fix")))
     (report,) = maps.reports()
     if report.not_understood:
         raise TensorMapError(report.not_understood)  # exit status 2, not 1
     if asked.get("fix"):
-        fixed = _repaired(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), ())
+        fixed = _repair_answer(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), ())
         return Answer(
             fixed.tensor_map,
             first=_summarize_fix(fixed.tensor_map, fixed.changes),
@@ -92,7 +92,7 @@ def _fixed_log(log: MapLog) -> Answer:
     for one in refused:
         where = lines_in_words(one.lines)
         try:
-            fixed = _repaired(one.asked)
+            fixed = _repair_answer(one.asked)
         except TensorMapError as error:
             texts += [
                 f"// {where}: no change that a rule names mends it",
@@ -105,7 +105,7 @@ def _fixed_log(log: MapLog) -> Answer:
     return Answer(log, first=_summarize_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
 
 
-def _repaired(asked: MapArguments) -> FixedMap:
+def _repair_answer(asked: MapArguments) -> FixedMap:
     repaired = asked.repaired()
     return FixedMap(repaired.tensor_map(), tuple(asked.changes_to(repaired)))
 
@@ -223,7 +223,7 @@ CHECK = Question(
 
 def _map_leads(asked: Asked, _: Answer) -> Leads:
     """The page that shows a copy through the map."""
-    arguments = described(asked).asked[0].given
+    arguments = read_map(asked).asked[0].given
     query = {"kind": asked["kind"], "coords": ""} | written_map(arguments)
     return {"copy": {"See a copy through it": address("load", query)}}
 

@@ -99,7 +99,7 @@ def answer(asked: Asked) -> Answer:
         pipeline = Pipeline.from_text(asked["description"], asked["file_name"])
         described = pipeline.to_dict()
     else:
-        described = _planning(asked)
+        described = _planning_call(asked)
         pipeline = described.run()
     if asked.get("describe"):
         for row in (BLOCK, SEARCHED_STATES):
@@ -109,7 +109,7 @@ def answer(asked: Asked) -> Answer:
             )
         return Answer(pipeline, first=_summarize_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
     _require_small(asked, pipeline)
-    return _simulated(asked, pipeline, described)
+    return _simulate(asked, pipeline, described)
 
 
 def _refuse_planning(asked: Asked) -> None:
@@ -121,7 +121,7 @@ def _refuse_planning(asked: Asked) -> None:
         )
 
 
-def _simulated(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
+def _simulate(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
     """What the run of a pipeline gives; `described` is the call or the data that describes it."""
     block: int | None = asked.get("block")
     refuse(
@@ -165,7 +165,7 @@ def _summarize_description(pipeline: Pipeline) -> FirstLine:
     )
 
 
-def _planning(asked: Asked) -> Call[Pipeline]:
+def _planning_call(asked: Asked) -> Call[Pipeline]:
     """The call that plans the pipeline of one tile, of several that share a stage, or of a GEMM."""
     shapes: list[tuple[int, ...]] = asked["shapes"]
     data_type = asked["data_type"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def said_plainly(argument: str, value: object) -> str:
+def describe_argument(argument: str, value: object) -> str:
     """The name of an argument, and its value.
 
-    >>> said_plainly("cta_group", 2), said_plainly("sparse", False), said_plainly("tile", (64, 64))
+    >>> describe_argument("cta_group", 2), describe_argument("sparse", False), describe_argument("tile", (64, 64))
     ('cta group 2', 'sparse off', 'tile 64,64')
     """
     name = argument.replace("_", " ")

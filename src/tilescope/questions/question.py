@@ -27,7 +27,7 @@ from tilescope import written
 from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import NO_LINE, FirstLine
-from tilescope.questions.plain_argument import said_plainly
+from tilescope.questions.plain_argument import describe_argument
 from tilescope.rule import rule
 from tilescope.sentence import ArgumentSaid, shortened
 from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
@@ -199,7 +199,7 @@ def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
     def said(argument: str, value: object) -> str:
         row = options.get(argument)
         if row is None:
-            return said_plainly(argument, value)
+            return describe_argument(argument, value)
         if value is False:
             return f"no {row.option.split()[0]}"
         return " ".join(map(shlex.quote, row.words(value)))
@@ -218,9 +218,9 @@ def as_fields(inputs: Iterable[Input]) -> ArgumentSaid:
     def said(argument: str, value: object) -> str:
         row = labels.get(argument)
         if row is None:
-            return said_plainly(argument, value)
+            return describe_argument(argument, value)
         if isinstance(value, bool):
-            return said_plainly(row.label, value)
+            return describe_argument(row.label, value)
         return f"{row.label} = {row.written(value)}"
 
     return said

@@ -72,7 +72,7 @@ def _no_file(name: str) -> Never:
     raise NO_FILES.error(index=0, file=name)
 
 
-def _asking(asked: Asked) -> Asked:
+def _ask_from_input(asked: Asked) -> Asked:
     """The command reads the PTX from its input, and is told the launch by its options."""
     described = read_launch(asked.get("launch", "").encode("utf-8", errors="replace"), "launch")
     owned = [(index, own_array(one)) for index, one in enumerate(described.arguments)]
@@ -169,7 +169,7 @@ def _require(asked: Asked, what: str, count: int, fix: str) -> None:
     asked.require_at_most(what, count, argument="launch", fix=f"{fix} The command line takes more.")
 
 
-def _listing(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
+def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     """The PTX with the warps that ran each line, and the findings about it."""
     run = found.value
     assert isinstance(run, KernelRun)
@@ -219,9 +219,9 @@ RUN_FORM = PageForm(
         replace(SMEM_AT, label="At"),
     ),
     presets={"ptx": _sample("run.ptx"), "launch": _sample("run.toml"), "draw": SMEM_PICTURE},
-    asking=_asking,
+    asking=_ask_from_input,
     answer=_answer,
     limits=_LIMITS,
     shown={"is_page": True},
-    listing=_listing,
+    listing=_list_lines,
 )

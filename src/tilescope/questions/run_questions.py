@@ -98,7 +98,7 @@ def answer(asked: Asked) -> Answer:
         describe_work(run, seconds) if errors else "",
         asked.get("compiled", ""),
         run.printed.rstrip(),
-        _replayed(done),
+        _describe_replay(done),
         "" if proof is None else proof.told(is_verdict_said=not errors),
         _undrawn(picture, run),
     )
@@ -120,7 +120,7 @@ def answer(asked: Asked) -> Answer:
         told_in="findings",
         printed="\n\n".join(printed),
         told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
-        files=_saved(asked.get("saved", ()), done),
+        files=_save_files(asked.get("saved", ()), done),
     )
 
 
@@ -181,29 +181,29 @@ def _is_as_hoped(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> boo
         return False
     if asked.get("prove") and not _is_proven(proof):
         return False
-    return not (run.exact and _differing(done))
+    return not (run.exact and _find_differences(done))
 
 
-def _differing(done: LaunchOutcome) -> list[MemoryOutcome]:
+def _find_differences(done: LaunchOutcome) -> list[MemoryOutcome]:
     """Recorded memory that holds something else here than on the card."""
     return [one for one in done.memory if one.differing_bytes]
 
 
-def _replayed(done: LaunchOutcome) -> str:
+def _describe_replay(done: LaunchOutcome) -> str:
     """How the memory of a recorded launch came out beside the card's."""
     compared = [one for one in done.memory if one.differing_bytes is not None]
     lines = []
-    if compared and not _differing(done):
+    if compared and not _find_differences(done):
         changed_bytes = sum(one.changed_bytes for one in compared)
         allocations = counted(len(compared), "recorded allocation")
         lines.append(f"{allocations}: all bytes equal the card's after the launch, {changed_bytes} of them changed.")
-    for one in _differing(done):
+    for one in _find_differences(done):
         assert one.first_difference is not None
         lines.append(
             f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
             f"the first at {one.first_difference:#x}."
         )
-    if _differing(done) and not done.run.exact:
+    if _find_differences(done) and not done.run.exact:
         lines.append(
             f"The run used {', '.join(done.run.inexact)}, whose bits are not known: small differences are expected."
         )
@@ -297,7 +297,7 @@ def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
     return tuple(one for one in said if not isinstance(one, str))
 
 
-def _saved(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
+def _save_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, ...]:
     """The files that --save asks for: one argument's array, or all that changed, in a folder."""
     files: list[MadeFile] = []
     for text in said:

@@ -108,7 +108,7 @@ def _tests_of(cause: Cause) -> dict[str, str]:
     for name, test in _TEST_PAGES.items():
         named = name.split()
         if words[: len(named)] == named:
-            filled = _filled(test.form, words[len(named) :])
+            filled = _fill_fields(test.form, words[len(named) :])
             if filled is None:
                 return {}
             return {f"Test it on the page {test.title}": address(test.page, test.query | filled)}
@@ -122,13 +122,13 @@ def _pipeline_test(words: list[str]) -> dict[str, str]:
     tiles = [*takewhile(_TILE_WORD.fullmatch, words)]
     second = {"other": tiles[1]} if len(tiles) > 1 else {}
     without_tiles = replace(pipeline_questions.TILES_FORM, inputs=pipeline_questions.TILES_FORM.inputs[2:])
-    filled = _filled(without_tiles, words[len(tiles) :])
+    filled = _fill_fields(without_tiles, words[len(tiles) :])
     if filled is None:
         return {}
     return {_ON_PIPELINE: address("pipeline", {"tile": tiles[0], **second, **filled})}
 
 
-def _filled(form: PageForm, words: list[str]) -> dict[str, str] | None:
+def _fill_fields(form: PageForm, words: list[str]) -> dict[str, str] | None:
     """The fields of a form that the words of a command fill; None if it has no field for one."""
     by_option = {row.option.split()[0]: row.name for row in form.inputs if row.option} | {"--pattern": "pattern"}
     places = [row.name for row in form.inputs if not row.option]

@@ -82,12 +82,12 @@ def named_layouts(parts: Iterable[TmemMatrix], form: Mapping[str, Any]) -> dict[
     >>> {name: held.columns for name, (held, _) in named_layouts(tmem_parts("D:64x128,D:64x64,A:64x64"), {}).items()}
     {'D': 128, 'D (2)': 64, 'A': 32}
     """
-    matrices = _numbered(parts)
+    matrices = _number_parts(parts)
     m = next((part.shape[0] for part in matrices.values() if part.operand in ("D", "A")), TMEM_LANES)
     return {name: part.in_memory(form, m) for name, part in matrices.items()}
 
 
-def _numbered(parts: Iterable[TmemMatrix]) -> dict[str, TmemMatrix]:
+def _number_parts(parts: Iterable[TmemMatrix]) -> dict[str, TmemMatrix]:
     named: dict[str, TmemMatrix] = {}
     for part in parts:
         same = sum(1 for known in named.values() if known.operand == part.operand)

@@ -230,7 +230,7 @@ def answer(asked: Asked) -> Answer:
 def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
     if isinstance(topic, Rule):
-        return FirstLine(_named(topic.name, topic.demand))
+        return FirstLine(_name_with_sentence(topic.name, topic.demand))
     if isinstance(topic, Diagnosis):
         first = _summarize_diagnosis(topic)
     else:
@@ -246,7 +246,7 @@ def _summarize_plain_topic(topic: Topic) -> FirstLine:
     """What something is, or what the numbers come to that the question named beside it."""
     if topic.facts and topic.facts[0][0] == YOUR_NUMBERS:
         return make_line("{name}: {said}", name=topic.name, said=topic.facts[0][1])
-    return FirstLine(_named(topic.name, topic.meaning))
+    return FirstLine(_name_with_sentence(topic.name, topic.meaning))
 
 
 def _name_of(topic: Topic | Diagnosis) -> str:
@@ -265,17 +265,17 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
         return FirstLine(" ".join(diagnosis.arithmetic[:2]), _without_code_signs(fix))
     if not diagnosis.symptoms:
         cause = diagnosis.named[0]
-        return FirstLine(_named(cause.name, cause.mechanism), _without_code_signs(cause.fix))
+        return FirstLine(_name_with_sentence(cause.name, cause.mechanism), _without_code_signs(cause.fix))
     symptom = diagnosis.symptoms[0]
     if not diagnosis.causes or (symptom.advice and not diagnosis.named):
-        return FirstLine(_named(symptom.name, symptom.note), _without_code_signs(symptom.advice))
+        return FirstLine(_name_with_sentence(symptom.name, symptom.note), _without_code_signs(symptom.advice))
     cause = diagnosis.causes[0]
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
     sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
     return FirstLine(sentence, _without_code_signs(cause.fix))
 
 
-def _named(name: str, text: str) -> str:
+def _name_with_sentence(name: str, text: str) -> str:
     """A name and the first sentence about it."""
     return filled("{name}: {sentence}", {"name": name, "sentence": _first_plain_sentence(text)})
 

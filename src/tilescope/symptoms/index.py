@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tilescope.symptoms.json_cache import Json, kept
+from tilescope.symptoms.json_cache import Json, cached_json
 from tilescope.symptoms.tables import CAUSE, SEEN, TERMS, table_sources
 from tilescope.symptoms.word_forms import sequence_of, spelled_words, words_of, words_of_each
 
@@ -63,10 +63,10 @@ def indexed_spellings() -> tuple[IndexedSpelling, ...]:
 @cache
 def _index() -> _Index:
     sources = [*table_sources().values(), *(files(__package__).joinpath(name).read_bytes() for name in _MAKING)]
-    return _read(kept("words", sources, _made))
+    return _read_index(cached_json("words", sources, _make_index))
 
 
-def _made() -> Json:
+def _make_index() -> Json:
     """The index as JSON."""
     topics: list[Json] = [
         [
@@ -84,7 +84,7 @@ def _made() -> Json:
     return {"topics": topics, "spellings": spellings}
 
 
-def _read(stored: Any) -> _Index:
+def _read_index(stored: Any) -> _Index:
     """The index from its JSON."""
     topics = (
         IndexedTopic(kind, name, frozenset(name_words), tuple(map(frozenset, phrases)), frozenset(prose))

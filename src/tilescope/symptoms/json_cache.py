@@ -19,10 +19,10 @@ Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | boo
 _DIGEST_CHARACTERS = 16
 
 
-def kept(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -> Json:
+def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -> Json:
     """What `make` returns for these sources; made once, and read from the cache folder from then on.
 
-    >>> kept("example", [b"text"], lambda: ["made"])
+    >>> cached_json("example", [b"text"], lambda: ["made"])
     ['made']
     """
     digest = sha256(b"\0".join(sources)).hexdigest()[:_DIGEST_CHARACTERS]

@@ -39,7 +39,7 @@ from tilescope.symptoms.word_forms import (
     MAX_CHARACTERS,
     PRINTED,
     VAGUE,
-    folded,
+    fold_word,
     ordered_words,
     read_as,
     words_of,
@@ -149,7 +149,7 @@ def diagnose(question: str) -> Diagnosis:
     return Diagnosis(
         question,
         tuple(SYMPTOM[name] for name in found),
-        () if is_named else _suggested(fits),
+        () if is_named else _suggest_symptoms(fits),
         codes.unknown,
         tuple(CAUSE[name] for name in named),
         () if words & ELSEWHERE else numbers_read(question),
@@ -225,7 +225,7 @@ def _strongest_there(phrases: Phrases, question: str, words: frozenset[str]) -> 
     return max(there, key=lambda phrase: closeness(phrase, question) * _weight(phrase), default=frozenset())
 
 
-def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
+def _suggest_symptoms(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
     """The symptoms of which most of a phrase is there."""
     near = sorted((name for name in fits if fits[name].shared >= _LEAST_SHARED), key=lambda name: -fits[name].shared)
     return tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
@@ -373,7 +373,7 @@ def says_nothing_else(word: str) -> bool:
     """Whether a word, as it was written, leads nowhere else beside a term: filler, a number, or a word of the trade."""
     if word in FILLER or word in ASKING or word.isdecimal():
         return True
-    return word in _written_words() or folded(word) in _name_words()
+    return word in _written_words() or fold_word(word) in _name_words()
 
 
 @cache
@@ -386,13 +386,13 @@ def _written_words() -> frozenset[str]:
 def _name_words() -> frozenset[str]:
     """The words of the names of terms, and others of the trade."""
     names = " ".join(f"{term.name} {' '.join(term.aliases)}" for term in TERMS)
-    return frozenset(map(folded, re.findall(r"[\w.:]+", names.casefold()))) | CONTEXT
+    return frozenset(map(fold_word, re.findall(r"[\w.:]+", names.casefold()))) | CONTEXT
 
 
 @cache
 def _vocabulary() -> frozenset[str]:
     """The words of the trade as questions have them."""
-    return frozenset(map(folded, _written_words())) | _name_words() | ASKING
+    return frozenset(map(fold_word, _written_words())) | _name_words() | ASKING
 
 
 @lru_cache(maxsize=4096)
@@ -414,16 +414,16 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 @cache
 def _symptom_phrases() -> dict[str, Phrases]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {row.name: _said((*row.phrases, row.name_words)) for row in indexed_topics() if row.kind == "symptom"}
+    return {row.name: _phrases_in((*row.phrases, row.name_words)) for row in indexed_topics() if row.kind == "symptom"}
 
 
 @cache
 def _cause_phrases() -> dict[str, Phrases]:
     """The phrases of every cause as sets of folded words."""
-    return {row.name: _said(row.phrases) for row in indexed_topics() if row.kind == "cause"}
+    return {row.name: _phrases_in(row.phrases) for row in indexed_topics() if row.kind == "cause"}
 
 
-def _said(phrases: Phrases) -> Phrases:
+def _phrases_in(phrases: Phrases) -> Phrases:
     return tuple(phrase for phrase in phrases if phrase)
 
 

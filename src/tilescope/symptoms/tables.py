@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.symptoms.json_cache import kept
+from tilescope.symptoms.json_cache import cached_json
 from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZE_FLAG_BUG
 from tilescope.value import Row
 
@@ -48,7 +48,7 @@ def table_sources() -> dict[str, bytes]:
 def _tables() -> dict[str, dict[str, Entry]]:
     """All tables as they are written; TOML is read slowly, so they are kept as JSON."""
     sources = table_sources()
-    tables: Any = kept(
+    tables: Any = cached_json(
         "tables",
         sources.values(),
         lambda: {name: tomllib.loads(text.decode("utf-8")) for name, text in sources.items()},

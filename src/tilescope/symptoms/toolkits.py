@@ -186,7 +186,7 @@ def target_sentences(text: str) -> Iterator[str]:
     features = _features_in(plain)
     for feature in features[:_FEATURES_SAID]:
         yield _who_has(feature, found)
-        if feature.instead and _lacking(feature, found):
+        if feature.instead and _targets_without(feature, found):
             yield feature.instead
     if not features and ".target" in plain:
         yield from _plain_targets(found)
@@ -207,7 +207,7 @@ def _who_has(feature: _Feature, found: list[_Named]) -> str:
     """The targets that have a feature, and what that means for those that a line names."""
     targets = [target for row in ARCH.values() if (target := feature.target(row))]
     said = f"{feature.shown} exists for {listed(targets)}"
-    lacking = _lacking(feature, found)
+    lacking = _targets_without(feature, found)
     if lacking:
         return f"{said}; {listed(lacking)} does not have it."
     needed = [
@@ -218,7 +218,7 @@ def _who_has(feature: _Feature, found: list[_Named]) -> str:
     return f"{said}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{said}."
 
 
-def _lacking(feature: _Feature, found: list[_Named]) -> list[str]:
+def _targets_without(feature: _Feature, found: list[_Named]) -> list[str]:
     """The targets of a line that do not have a feature under any suffix."""
     return list(dict.fromkeys(named.plain for named in found if not feature.target(named.row)))
 

@@ -103,7 +103,7 @@ def sequence_of(text: str) -> tuple[str, ...]:
     >>> sequence_of("elementStrides of the TMA_desc")
     ('element', 'strid', 'of', 'the', 'tma', 'descriptor')
     """
-    return tuple(map(folded, spelled_words(text)))
+    return tuple(map(fold_word, spelled_words(text)))
 
 
 @lru_cache(maxsize=4096)
@@ -113,10 +113,10 @@ def spelled_words(text: str) -> tuple[str, ...]:
     >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
     (('warp', 'specialize'), ('warp', 'specialization'))
     """
-    return tuple(_shortened(_PIECE.findall(_without_joints(bare_line(text[:MAX_CHARACTERS])))))
+    return tuple(_shorten(_PIECE.findall(_without_joints(bare_line(text[:MAX_CHARACTERS])))))
 
 
-def _shortened(pieces: list[str]) -> list[str]:
+def _shorten(pieces: list[str]) -> list[str]:
     """The first and the last words of a long text."""
     return pieces if len(pieces) <= MAX_WORDS else pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
 
@@ -140,8 +140,8 @@ def ordered_words(text: str) -> tuple[str, ...]:
     ('illegal', 'instruction', '7168', '8192', '87', 'percent')
     """
     bare = _without_joints(bare_line(text[:MAX_CHARACTERS]))
-    pieces = _shortened(_PIECE.findall(_joined(bare)))
-    return tuple(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+    pieces = _shorten(_PIECE.findall(_join_words(bare)))
+    return tuple(fold_word(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
 
 
 def words_of_each(phrases: Iterable[str]) -> tuple[frozenset[str], ...]:
@@ -152,13 +152,13 @@ def words_of_each(phrases: Iterable[str]) -> tuple[frozenset[str], ...]:
     >>> words_of_each(["out of shared memory", "the kernel", "deadlock"]) == (frozenset({"out", "smem"}), frozenset({"hang"}))
     True
     """
-    together = _joined(_without_joints(_BETWEEN.join(phrases)))
+    together = _join_words(_without_joints(_BETWEEN.join(phrases)))
     pieces_of_each = (_PIECE.findall(phrase) for phrase in together.split(_BETWEEN))
-    words = (frozenset(folded(piece) for piece in pieces if piece not in FILLER) for pieces in pieces_of_each)
+    words = (frozenset(fold_word(piece) for piece in pieces if piece not in FILLER) for pieces in pieces_of_each)
     return tuple(phrase for phrase in words if phrase)
 
 
-def _joined(bare: str) -> str:
+def _join_words(bare: str) -> str:
     """A bare text in which several words that are one thing are one word."""
     fractions = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
     apart = _CARD.sub(r"\1 \2", fractions)
@@ -174,10 +174,10 @@ def _percentages(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=8192)
-def folded(word: str) -> str:
+def fold_word(word: str) -> str:
     """The word that stands for all that mean the same; of others the stem, so that their forms agree.
 
-    >>> folded("deadlock"), folded("chunks"), folded("overlapping") == folded("overlaps")
+    >>> fold_word("deadlock"), fold_word("chunks"), fold_word("overlapping") == fold_word("overlaps")
     ('hang', 'chunk', True)
     """
     if word in SAME or word in _NAMES:
@@ -214,13 +214,13 @@ def read_as(word: str, known: Collection[str]) -> str:
     if len(word) >= _MISSPELT_LETTERS and word.isalpha():
         others = [other for other in (*known, *SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
         for near in get_close_matches(word, others, n=1, cutoff=_ALIKE):
-            return folded(near)
+            return fold_word(near)
     return word
 
 
 def _with_folded(words: list[str]) -> frozenset[str]:
     """Words as people write them, and as questions have them."""
-    return frozenset((*words, *map(folded, words)))
+    return frozenset((*words, *map(fold_word, words)))
 
 
 ASKING = _with_folded(_RAW["asking"])
@@ -230,7 +230,7 @@ CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase 
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
 UNLIKE = _with_folded(_RAW["unlike"])  # words of their own, however like a known one they are spelled
 OF_NEIGHBOURS = _with_folded(_RAW["of_neighbours"])  # of a phrase: they say something of the word beside them
-PRINTED = frozenset(map(folded, MARKS))  # each stands for what one kind of program prints
+PRINTED = frozenset(map(fold_word, MARKS))  # each stands for what one kind of program prints
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them

@@ -1,13 +1,13 @@
-"""Who touched a piece of memory, when and by which instruction, in one 64-bit number.
+"""An access in one 64-bit stamp: its epoch (who, and when), and the instruction.
 
     63        62             61-35    34       33-17   16-0
     (free)    asynchronous   epoch    strong   pc      column
 
-A column is somebody who does things one after another: a thread, its cp.async, an mbarrier whose copies come … An epoch
-counts what that somebody does; 0 means never. Numpy compares thousands of stamps at once.
+A column is an actor that does one thing after another: a thread, its cp.async, an mbarrier whose copies complete … Its epoch
+counts up; 0 means never. Numpy compares thousands of stamps at once.
 
-Epochs of threads are taken from one clock, so stamps of threads are as old as they are small: whoever knows all threads up
-to some epoch knows all stamps below `settled_end` of it. Those of asynchronous work are larger than any of them.
+Epochs of threads come from one counter, so the stamps of threads are ordered by age: if all threads up to some epoch happen
+before an access, so do all stamps below `settled_end` of that epoch. Stamps of asynchronous work are larger than any of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Epochs = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 COLUMN_END = 1 << 17
 PC_END = 1 << 17
 EPOCH_END = 1 << 27
-UNDER_WAY = EPOCH_END - 1  # the epoch of what nobody can know to be finished yet
+PENDING = EPOCH_END - 1  # the epoch of pending work: nobody can be ordered after it yet
 
 _PC_SHIFT = 17
 _STRONG_SHIFT = 34
@@ -34,7 +34,7 @@ _STRONG = np.int64(1 << _STRONG_SHIFT)
 
 
 class Stamp(NamedTuple):
-    """One stamp, taken apart."""
+    """The fields of one stamp."""
 
     column: int
     epoch: int
@@ -47,10 +47,10 @@ def stamp_base(pc: int, *, is_strong: bool = False, is_asynchronous: bool = Fals
     return pc << _PC_SHIFT | int(is_strong) << _STRONG_SHIFT | int(is_asynchronous) << _ASYNCHRONOUS_SHIFT
 
 
-def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
+def pack_stamps(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
     """Stamps of several columns.
 
-    >>> taken_apart(int(stamped(stamp_base(7), np.array([3]), np.array([12]))[0]))
+    >>> unpack_stamp(int(pack_stamps(stamp_base(7), np.array([3]), np.array([12]))[0]))
     Stamp(column=3, epoch=12, pc=7, is_strong=False)
     """
     high = np.asarray(epochs, np.int64) << _EPOCH_SHIFT
@@ -58,9 +58,9 @@ def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
 
 
 def settled_end(epoch: int) -> int:
-    """What the stamps of all threads up to an epoch are smaller than, and those of asynchronous work are not.
+    """A bound above the stamps of all threads up to an epoch, and below those of asynchronous work.
 
-    >>> stamps = stamped(stamp_base(7), np.array([3, 3]), np.array([12, 13]))
+    >>> stamps = pack_stamps(stamp_base(7), np.array([3, 3]), np.array([12, 13]))
     >>> (stamps < settled_end(12)).tolist()
     [True, False]
     """
@@ -73,7 +73,7 @@ def columns_of(stamps: Stamps) -> Columns:
 
 
 def epochs_of(stamps: Stamps) -> Epochs:
-    """The epoch of each stamp; 0 where nobody was."""
+    """The epoch of each stamp; 0: no access."""
     return stamps >> _EPOCH_SHIFT & (EPOCH_END - 1)
 
 
@@ -83,7 +83,7 @@ def pcs_of(stamps: Stamps) -> npt.NDArray[np.int64]:
 
 
 def first_of_each(numbers: npt.NDArray[np.int64]) -> list[int]:
-    """Where each number comes first.
+    """The index of the first occurrence of each number.
 
     >>> first_of_each(np.array([7, 7, 3, 7]))
     [2, 0]
@@ -93,17 +93,17 @@ def first_of_each(numbers: npt.NDArray[np.int64]) -> list[int]:
 
 
 def is_strong(stamps: Stamps) -> npt.NDArray[np.bool_]:
-    """Whether each was an atomic, or a load or store that others may race with."""
+    """Whether each was strong: an atomic, or a load or store with an ordering."""
     return np.asarray((stamps & _STRONG) != 0)
 
 
 def is_asynchronous(stamp: int) -> bool:
-    """Whether a stamp was left by other than a thread: by a copy or a product."""
+    """Whether a copy or a tensor core made the access, not a thread."""
     return bool(stamp >> _ASYNCHRONOUS_SHIFT)
 
 
-def taken_apart(stamp: int) -> Stamp:
-    """The parts of one stamp."""
+def unpack_stamp(stamp: int) -> Stamp:
+    """The fields of one stamp."""
     return Stamp(
         stamp & (COLUMN_END - 1),
         stamp >> _EPOCH_SHIFT & (EPOCH_END - 1),

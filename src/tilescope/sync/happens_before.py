@@ -25,7 +25,7 @@ NONE = -1  # no barrier, agent, phase or group
 Key: TypeAlias = tuple[int, int, int]
 # rows for control and data; a column for every agent and barrier (see `role_clocks`)
 Clock: TypeAlias = npt.NDArray[np.int64]
-# which phase or group brought bytes: a barrier, its phase and NONE; of cp.async NONE, the agent and its groups before; of
+# the phase or group that filled bytes: a barrier, its phase and NONE; of cp.async NONE, the agent and its groups before; of
 # threads NONE, the agent and NONE
 Fill: TypeAlias = tuple[int, int, int]
 
@@ -74,7 +74,7 @@ class OrderReports:
         """All warps of an agent arrive in a phase, and do not wait for it."""
 
     def mix_tiles(self, barrier: int, phase: int, agent: int) -> None:
-        """Copies of several agents fill a slot one after another, and bring different tiles."""
+        """Copies of several agents fill a slot one after another, and copy different tiles."""
 
     def epoch(self, agent: int) -> int:
         """How many actions an agent has begun."""

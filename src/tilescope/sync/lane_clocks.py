@@ -1,19 +1,22 @@
-"""What every thread of a cluster knows to have happened before: clocks of all others, kept once for threads that know the same.
+"""The vector clocks of all threads of one cluster; threads with equal clocks share one row.
 
-    columns    threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
+    columns           threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
 
-    KNOWN             the last epoch of each column that happened before
-    FENCED_SHARED     the same, but made visible to the async proxy by a fence.proxy.async on the way: in shared memory …
-    FENCED_GLOBAL     … and in global memory
-    EXECUTED          the last epoch of each column that was over in time, whether or not what it wrote is visible
+    HAPPENS_BEFORE    the last epoch of each column that happens before what the thread does now
+    ASYNC_SHARED      the same, made visible to the async proxy by a fence.proxy.async: in shared memory …
+    ASYNC_GLOBAL      … and in global memory
+    EXECUTED          the last epoch of each column that has completed, whether or not its writes are visible
 
-Threads that met at a barrier know the same, so they share one row of clocks. A thread's own columns are not in it: what it did
-itself it always knows, and what its own copies did it knows when it has waited for them.
+Threads that synchronize at a barrier have equal clocks afterwards. A thread's own columns are not in its row: its own accesses
+always happen before, and its own copies once it has waited for them.
 
-        bar.sync            every thread learns what each of them knows: one row for all
-        mbarrier            an arrival adds what its thread knows; who sees the phase end takes all of it
-        fence.proxy.async   what is known is fenced
-        shfl.sync, wgmma …  nobody goes on before all lanes have come: EXECUTED alone, since they order no memory
+    bar.sync            joins the clocks of all threads: one row for everybody
+    mbarrier            an arrival releases its thread's clock into the phase; a wait acquires the completed phase
+    fence.proxy.async   copies HAPPENS_BEFORE to ASYNC_…
+    shfl.sync, wgmma …  lanes converge: EXECUTED alone is joined, since no memory is ordered
+
+This class serves one run, which knows data: it is mutable and compares thousands of epochs with one integer (`settled`).
+`role_clocks` serves the search over all orders.
 """
 
 from __future__ import annotations
@@ -27,22 +30,22 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
-from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, settled_end, stamped
+from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end
 
 Vector = npt.NDArray[np.int32]
-Vectors = npt.NDArray[np.int32]  # (4, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED
+Vectors = npt.NDArray[np.int32]  # (4, columns): HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED
 
-KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED = range(4)
+HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED = range(4)
 _VECTORS = 4
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
-ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
+ALWAYS = np.int32(2**31 - 1)  # later than any epoch: everything of that column happens before
 _FIRST_BARRIERS = 32
 _FIRST_ROWS = 4
 
 
-class Clock(NamedTuple):
-    """What a release hands on: the clocks of its own cluster, and those of other clusters that it has heard of."""
+class VectorClock(NamedTuple):
+    """What a release carries: the clocks of its own cluster, and those of other clusters that it has acquired."""
 
     cluster: int
     vectors: Vectors
@@ -50,35 +53,35 @@ class Clock(NamedTuple):
 
     @property
     def known(self) -> Vector:
-        """What happened before, fenced or not."""
-        return np.asarray(self.vectors[KNOWN])
+        """What happens before, visible to the async proxy or not."""
+        return np.asarray(self.vectors[HAPPENS_BEFORE])
 
     @property
     def over(self) -> Vector:
-        """What was over in time, whether or not it is visible: enough where nobody reads what was written."""
-        return np.asarray(np.maximum(self.vectors[KNOWN], self.vectors[EXECUTED]))
+        """What has completed, visible or not: enough where nobody reads what was written."""
+        return np.asarray(np.maximum(self.vectors[HAPPENS_BEFORE], self.vectors[EXECUTED]))
 
-    def executed_part(self, columns: Sequence[int] = ()) -> Clock:
-        """What was over in time, and of what is visible some columns only."""
+    def only_executed(self, columns: Sequence[int] = ()) -> VectorClock:
+        """A clock that orders execution alone; memory only in some columns."""
         vectors = np.zeros_like(self.vectors)
         vectors[EXECUTED] = self.vectors[EXECUTED]
         own = [column for column in columns if column < vectors.shape[1]]
-        vectors[KNOWN, own] = self.vectors[KNOWN, own]
-        return Clock(self.cluster, vectors, {})
+        vectors[HAPPENS_BEFORE, own] = self.vectors[HAPPENS_BEFORE, own]
+        return VectorClock(self.cluster, vectors, {})
 
 
-def joined(one: Clock | None, other: Clock) -> Clock:
-    """Both clocks of one cluster in one."""
+def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
+    """The join of two clocks of one cluster."""
     if one is None:
         return other
     others = dict(one.others)
     for cluster, vectors in other.others.items():
         others[cluster] = _later(others.get(cluster), vectors)
-    return Clock(one.cluster, _later(one.vectors, other.vectors), others)
+    return VectorClock(one.cluster, _later(one.vectors, other.vectors), others)
 
 
 def _later(one: Vectors | None, other: Vectors) -> Vectors:
-    """The later of two clocks; columns that one has not heard of are those of the other."""
+    """The element-wise maximum; columns that one lacks are those of the other."""
     if one is None:
         return other
     longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
@@ -88,8 +91,8 @@ def _later(one: Vectors | None, other: Vectors) -> Vectors:
     return result
 
 
-class Knowledge:
-    """The clocks of all threads of one cluster."""
+class LaneClocks:
+    """The vector clocks of all threads of one cluster."""
 
     def __init__(self, cluster: int, lane_count: int, warpgroups: int) -> None:
         self.cluster = cluster
@@ -101,39 +104,39 @@ class Knowledge:
         self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
         self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
         self._lanes_of_row = [lane_count] + [0] * (_FIRST_ROWS - 1)
-        # KNOWN, of threads: the epoch of what they do now; of their copies: what they know to be finished.
+        # HAPPENS_BEFORE, of threads: their current epoch; of their copies: the last epoch they have waited for.
         self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
-        self._own[KNOWN, :lane_count] = 1
-        self._own_epochs: Vector = self._own[KNOWN]
+        self._own[HAPPENS_BEFORE, :lane_count] = 1
+        self._own_epochs: Vector = self._own[HAPPENS_BEFORE]
         self._own_epochs.flags.writeable = False
-        self._time = 1  # the last epoch that a thread has begun
-        self.thread_stamps: Stamps = stamped(0, np.arange(lane_count), self._time)  # of what each does now
+        self._time = 1  # the newest epoch of any thread
+        self.thread_stamps: Stamps = pack_stamps(0, np.arange(lane_count), self._time)  # of the current epoch of each
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
-        # By the lanes of a group (a warp, a warpgroup): who learnt something since all lanes of its group came together.
-        self._news: dict[int, npt.NDArray[np.bool_]] = {}
+        # By group size (a warp, a warpgroup): lanes that have acquired something since their group last converged.
+        self._unshared: dict[int, npt.NDArray[np.bool_]] = {}
 
     @property
     def own(self) -> Vector:
-        """By column of a thread: the epoch of what it does now, and what it knows of its own copies; not to be written."""
+        """By column of a thread: its current epoch, and the last epoch of its own copies that it has waited for; read-only."""
         return self._own_epochs
 
-    def finish_own(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> None:
-        """Threads know of their own copies that they have come to some epochs."""
-        self._own[KNOWN, columns] = np.maximum(self._own[KNOWN, columns], epochs)
+    def complete_own(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> None:
+        """Threads have waited for their own copies up to some epochs."""
+        self._own[HAPPENS_BEFORE, columns] = np.maximum(self._own[HAPPENS_BEFORE, columns], epochs)
 
     @property
     def newest_stamp(self) -> int:
-        """No thread has left a larger one."""
+        """The largest stamp that a thread can have left."""
         return settled_end(self._time) - 1
 
     def advance(self, lanes: LaneNumbers) -> None:
-        """What some lanes do from now on is of another epoch than what they did before."""
+        """Begin a new epoch of some lanes."""
         self._time += 1
-        self._own[KNOWN, lanes] = self._time
-        self.thread_stamps[lanes] = stamped(0, lanes, self._time)
+        self._own[HAPPENS_BEFORE, lanes] = self._time
+        self.thread_stamps[lanes] = pack_stamps(0, lanes, self._time)
 
     def new_column(self) -> int:
-        """A column for another barrier."""
+        """A column for one more barrier."""
         column = self.columns
         self.columns += 1
         if self.columns > self._rows.shape[2]:
@@ -141,13 +144,13 @@ class Knowledge:
             self._rows = np.concatenate([self._rows, more], axis=2)
         return min(column, COLUMN_END - 1)
 
-    def known_to(self, lanes: LaneNumbers, column: int, vector: int = KNOWN) -> Vector:
-        """What each lane knows of one column, which is none of its own."""
+    def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
+        """The last epoch of a column that happens before each lane; the column is not its own."""
         epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
 
     def _row_of(self, lanes: LaneNumbers) -> int | None:
-        """The row that some lanes share; None where they have several."""
+        """The row that some lanes share; None if they have several."""
         row = int(self.row_of_lane[lanes[0]])
         if self._lanes_of_row[row] == self.lane_count or (self.row_of_lane[lanes] == row).all():
             return row
@@ -160,7 +163,7 @@ class Knowledge:
         return rows
 
     def _rows_alone(self, lanes: LaneNumbers) -> list[int]:
-        """The rows of some lanes, which nobody else shares from now on."""
+        """The rows of some lanes, split off so that nobody else shares them."""
         row = self._row_of(lanes)
         if row is not None and self._lanes_of_row[row] == len(lanes):
             return [row]
@@ -181,7 +184,7 @@ class Knowledge:
         return alone
 
     def _are_equal(self, rows: list[int]) -> bool:
-        """Whether rows say the same; those that have heard of other clusters are not compared."""
+        """Whether rows are equal; those with clocks of other clusters are not compared."""
         if any(self.others[row] for row in rows):
             return False
         return bool((self._rows[rows[1:]] == self._rows[rows[0]]).all())
@@ -204,51 +207,51 @@ class Knowledge:
     def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers:
         return (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
 
-    def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> Clock:
-        """What some lanes know together; of themselves what they did up to now, or up to some epochs."""
+    def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> VectorClock:
+        """The join of the clocks of some lanes; of themselves up to now, or up to given epochs."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         columns = self._own_columns(lanes)
         own = self._own[:, columns]
-        own[EXECUTED, : len(lanes)] = own[KNOWN, : len(lanes)]
+        own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
         if own_epochs is not None:
-            own[KNOWN, : len(lanes)] = own_epochs
+            own[HAPPENS_BEFORE, : len(lanes)] = own_epochs
         vectors[:, columns] = np.maximum(vectors[:, columns], own)
         others: dict[int, Vectors] = {}
         for row in rows:
             for cluster, theirs in self.others[row].items():
                 others[cluster] = _later(others.get(cluster), theirs)
-        return Clock(self.cluster, vectors, others)
+        return VectorClock(self.cluster, vectors, others)
 
-    def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> Clock:
-        """A clock that says of some columns how far they have come, and nothing else."""
+    def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> VectorClock:
+        """A clock with epochs for some columns, and nothing else."""
         vectors = np.zeros((_VECTORS, self.columns), np.int32)
-        vectors[KNOWN, columns] = epochs
+        vectors[HAPPENS_BEFORE, columns] = epochs
         vectors[EXECUTED, columns] = epochs
-        return Clock(self.cluster, vectors, {})
+        return VectorClock(self.cluster, vectors, {})
 
-    def executed(self, lanes: LaneNumbers) -> Clock:
-        """What was over in time when some lanes did something that releases nothing; what they do from now on was not."""
+    def executed(self, lanes: LaneNumbers) -> VectorClock:
+        """What has completed when some lanes do something that releases no memory; they begin a new epoch."""
         clock = self.release(lanes)
-        return clock.executed_part()
+        return clock.only_executed()
 
-    def release(self, lanes: LaneNumbers) -> Clock:
-        """What some lanes hand on; what they do from now on is not part of it."""
+    def release(self, lanes: LaneNumbers) -> VectorClock:
+        """Release: the clock of some lanes, which begin a new epoch."""
         clock = self.clock(lanes)
         self.advance(lanes)
         return clock
 
-    def acquire(self, lanes: LaneNumbers, clock: Clock) -> None:
-        """Some lanes learn what a release handed on."""
+    def acquire(self, lanes: LaneNumbers, clock: VectorClock) -> None:
+        """Acquire: join a released clock into those of some lanes."""
         if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
             return
-        self.note_news(lanes)
+        self.note_unshared(lanes)
         for row in self._rows_alone(lanes):
-            self._hear_of(row, clock.cluster, clock.vectors)
+            self._join_row(row, clock.cluster, clock.vectors)
             for cluster, vectors in clock.others.items():
-                self._hear_of(row, cluster, vectors)
+                self._join_row(row, cluster, vectors)
 
-    def _hear_of(self, row: int, cluster: int, vectors: Vectors) -> None:
+    def _join_row(self, row: int, cluster: int, vectors: Vectors) -> None:
         if cluster == self.cluster:
             part = self._rows[row, :, : vectors.shape[1]]
             np.maximum(part, vectors, out=part)
@@ -257,15 +260,15 @@ class Knowledge:
             others = self.others[row]
             others[cluster] = _later(others.get(cluster), vectors)
 
-    def _covers(self, lanes: LaneNumbers, clock: Clock) -> bool:
-        """Whether lanes of one row know all of a clock already."""
+    def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
+        """Whether the row of some lanes already includes a clock."""
         row = self._row_of(lanes)
         if row is None:
             return False
         return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
 
-    def meet(self, lanes: LaneNumbers, clock: Clock) -> None:
-        """Lanes that all gave what they know to a clock share it from now on."""
+    def synchronize(self, lanes: LaneNumbers, clock: VectorClock) -> None:
+        """Give some lanes one clock, to which all of them contributed."""
         for row, count in Counter(self.row_of_lane[lanes].tolist()).items():
             self._lanes_of_row[row] -= count
         new = self._free_row()
@@ -275,21 +278,21 @@ class Knowledge:
         self.others[new] = dict(clock.others)
         self._settle(lanes, new)
 
-    def note_news(self, lanes: LaneNumbers) -> None:
-        """Some lanes learnt or waited for something: it is handed on in time when their group comes together."""
+    def note_unshared(self, lanes: LaneNumbers) -> None:
+        """Some lanes acquired or waited for something: the rest of their group gets it, in time, when it converges."""
         for group_lanes in (WARP_LANES, WARPGROUP_LANES):
-            news = self._news.get(group_lanes)
-            if news is None:
-                news = self._news[group_lanes] = np.zeros(self.lane_count, np.bool_)
-            news[lanes] = True
+            unshared = self._unshared.get(group_lanes)
+            if unshared is None:
+                unshared = self._unshared[group_lanes] = np.zeros(self.lane_count, np.bool_)
+            unshared[lanes] = True
 
-    def has_news(self, lanes: LaneNumbers, group_lanes: int) -> bool:
-        """Whether any lane of a group of `group_lanes` learns something when the group comes together."""
-        news = self._news.get(group_lanes)
-        return news is not None and bool(news[lanes].any())
+    def has_unshared(self, lanes: LaneNumbers, group_lanes: int) -> bool:
+        """Whether convergence of a group of `group_lanes` would change any clock."""
+        unshared = self._unshared.get(group_lanes)
+        return unshared is not None and bool(unshared[lanes].any())
 
-    def come_together(self, lanes: LaneNumbers, group_lanes: int) -> None:
-        """Nobody of some lanes of a group goes on before all of them have come: what each executed is over for all."""
+    def converge(self, lanes: LaneNumbers, group_lanes: int) -> None:
+        """Lanes of a group converge: whatever each executed has completed for all of them."""
         executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
         executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
         alone = self._rows_alone(lanes)
@@ -301,37 +304,37 @@ class Knowledge:
             self._settle(lanes, alone[0])
         self.advance(lanes)
         if len(lanes) == group_lanes:
-            for size, news in self._news.items():
+            for size, unshared in self._unshared.items():
                 if size <= group_lanes:
-                    news[lanes] = False
+                    unshared[lanes] = False
 
     def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
-        """Some lanes learn that a column has come to an epoch."""
-        if (self.known_to(lanes, column) >= epoch).all():
+        """A column happens before some lanes, up to an epoch."""
+        if (self.time_known_to(lanes, column) >= epoch).all():
             return
         for row in self._rows_alone(lanes):
-            self._rows[row, KNOWN, column] = max(self._rows[row, KNOWN, column], epoch)
+            self._rows[row, HAPPENS_BEFORE, column] = max(self._rows[row, HAPPENS_BEFORE, column], epoch)
 
     def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
-        """fence.proxy.async: all that some lanes know is visible to the async proxy, in some of the spaces."""
+        """fence.proxy.async: all that happens before some lanes is visible to the async proxy, in some memory spaces."""
         for vector in fenced:
             rows = self._rows_of(lanes)
-            if (self._rows[rows, vector] < self._rows[rows, KNOWN]).any():
+            if (self._rows[rows, vector] < self._rows[rows, HAPPENS_BEFORE]).any():
                 for row in self._rows_alone(lanes):
-                    np.maximum(self._rows[row, vector], self._rows[row, KNOWN], out=self._rows[row, vector])
+                    np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
             columns = self._own_columns(lanes)
-            self._own[vector, columns] = self._own[KNOWN, columns]
+            self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]
         self.advance(lanes)
 
-    def is_known(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
-        """For each lane one or several columns and epochs: whether they happened before what it does now."""
+    def is_ordered(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
+        """For each lane one or several columns and epochs: whether they happen before what it does now."""
         row = self._row_of(lanes)
         if row is not None:
-            known = self._rows[row, KNOWN][columns] >= epochs
+            known = self._rows[row, HAPPENS_BEFORE][columns] >= epochs
         elif columns.ndim > 1:
-            known = self._rows[self.row_of_lane[lanes][:, None], KNOWN, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes][:, None], HAPPENS_BEFORE, columns] >= epochs
         else:
-            known = self._rows[self.row_of_lane[lanes], KNOWN, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes], HAPPENS_BEFORE, columns] >= epochs
         if known.all():
             return np.asarray(known)
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
@@ -341,39 +344,39 @@ class Knowledge:
         return np.asarray(known | (is_own & is_done))
 
     def settled(self, lanes: LaneNumbers) -> int:
-        """All stamps of threads below this are known to each of some lanes, whoever left them."""
+        """All stamps of threads below this happen before each of some lanes."""
         return min(self._settled_of(row) for row in self._rows_of(lanes))
 
     def _settled_of(self, row: int) -> int:
         known = self._settled[row]
         if known is None:
-            known = self._settled[row] = settled_end(int(self._rows[row, KNOWN, : self.lane_count].min()))
+            known = self._settled[row] = settled_end(int(self._rows[row, HAPPENS_BEFORE, : self.lane_count].min()))
         return known
 
     def is_common(self, lanes: LaneNumbers) -> bool:
-        """Whether all threads of the cluster know what some lanes know."""
+        """Whether all threads of the cluster share the clock of some lanes."""
         return self._lanes_of_row[int(self.row_of_lane[lanes[0]])] == self.lane_count
 
-    def is_known_to_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
-        """Whether each of some lanes has heard that a column has come to an epoch."""
-        return all(bool(self._rows[row, KNOWN, column] >= epoch) for row in self._rows_of(lanes))
+    def is_ordered_for_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
+        """Whether a column, up to an epoch, happens before each of some lanes."""
+        return all(bool(self._rows[row, HAPPENS_BEFORE, column] >= epoch) for row in self._rows_of(lanes))
 
-    def is_over_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
-        """Whether one lane knows that what another lane, of any cluster, did at an epoch is over in time."""
+    def has_completed_for(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
+        """Whether what a lane of any cluster did at an epoch has completed before what this lane does now."""
         row = self.row_of_lane[lane]
         vectors = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
-        return vectors is not None and bool(vectors[[KNOWN, EXECUTED], other_lane].max() >= epoch)
+        return vectors is not None and bool(vectors[[HAPPENS_BEFORE, EXECUTED], other_lane].max() >= epoch)
 
     def view(self, lane: int) -> Vectors:
-        """What one lane knows, its own columns included."""
+        """The clock of one lane, its own columns included."""
         vectors = self._rows[self.row_of_lane[lane]].copy()
         columns = np.arange(OWN_KINDS) * self.lane_count + lane
         vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
-        vectors[KNOWN, lane] = ALWAYS
+        vectors[HAPPENS_BEFORE, lane] = ALWAYS
         return np.asarray(vectors)
 
     def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
-        """What a warpgroup knows: what some lane of each of its warps does."""
+        """The clock of a warpgroup: what happens before some lane of each of its warps."""
         row = self._row_of(lanes)
         if row is not None:
             shared: Vectors = self._rows[row]

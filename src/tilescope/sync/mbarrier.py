@@ -167,7 +167,7 @@ class Mbarrier(Value):
         return self._after(tx_bytes=_BYTES.read("bytes", bytes))
 
     def complete_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
-        """After a copy has brought `bytes`; it may come before they are expected."""
+        """After `bytes` of a copy have landed; they may land before they are expected."""
         return self._after(tx_bytes=-_BYTES.read("bytes", bytes))
 
     def arrive_expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
@@ -284,7 +284,7 @@ class MbarrierToken(Value):
 
     @property
     def plausible(self) -> bool:
-        """Whether an arrival can have met this state: one was pending, and no more than a cluster has threads."""
+        """Whether a barrier can be in this state before an arrival: 1 pending, up to the threads of a cluster."""
         return 0 < self.pending <= CLUSTER_THREADS
 
 
@@ -293,7 +293,7 @@ def _parities(phase: int) -> str:
 
 
 def _tx_bytes(field: int) -> int:
-    """The bytes that are missing, from their field and what lies above it: negated, in two's complement."""
+    """The bytes that are missing, from their field and the bits above it: negated, in two's complement."""
     missing = -field % _TX_FIELD_END
     return missing - _TX_FIELD_END if missing > TX_END_BYTES else missing
 

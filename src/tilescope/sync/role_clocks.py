@@ -8,8 +8,8 @@ actions that happen-before (in every order), and for a barrier the number of pha
 An arrival releases the agent's clock to the running phase; a wait that passes acquires it: the two clocks are joined
 (the larger value of each column). An epoch is a column and a value: "producer 3".
 
-Roles do not branch on data. So if the phase of every operation is determined, each meets in every order the phase that it
-met in this run, there is no deadlock, and what the clocks order is ordered in all of them. The phase is determined of
+Roles do not branch on data. So if the phase of every operation is determined, each counts or waits in
+the same phase in every order, there is no deadlock, and what the clocks order is ordered in all of them. The phase is determined of
 
     a count     if the end of the phase before happens-before it (for a copy: before its issue)
     a wait      if the end of the phase two before happens-before it (the parity cannot be an older one), and the wait
@@ -26,7 +26,7 @@ The second row of a clock is what data follows: an arrival at another block's ba
 Why these are not the clocks of one run (`lane_clocks`): `LaneClocks` follows one interleaving of thousands of threads, so it
 is mutable, shares rows among lanes, and compares packed epochs by the thousand. It also keeps a row per proxy. `RoleClocks`
 answers for all interleavings. So its arrays are copied on write, because a pending copy keeps the clock of its issue; one
-column stands for several warps, of which the last may be late (`DelayedArrival`); and it can say that an operation's phase is
+column is several warps, of which the last may be late (`DelayedArrival`); and it can say that an operation's phase is
 not determined, which makes sense only for roles that do not branch on data.
 """
 
@@ -273,7 +273,7 @@ class RoleClocks(HappensBefore):
         self._add_ambiguity("early", flag, phase, agent)
 
     def mix_tiles(self, barrier: int, phase: int, agent: int) -> None:
-        """Copies of several agents fill a slot one after another, and bring different tiles."""
+        """Copies of several agents fill a slot one after another, and copy different tiles."""
         self._add_ambiguity("place", barrier, phase, agent)
 
     def acquire(self, barrier: int, agent: int) -> None:

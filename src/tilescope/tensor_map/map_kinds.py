@@ -18,12 +18,11 @@ What Im2colWideMap is rests on the documents. A 4096 x 4096 bf16 matrix, read in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from itertools import accumulate
 from operator import mul
-from typing import Any, ClassVar, Concatenate, ParamSpec
+from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
@@ -33,43 +32,13 @@ from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.array import described
 from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
-from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Examined, Reader, examined
+from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examined
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, TiledRecord, WideMode, WideRecord
 from tilescope.tensor_map.rules.tensor_rules import RANK, STRIDE_RANGE
 from tilescope.value import Value
 
-_Arguments = ParamSpec("_Arguments")
 _PLAIN_PIXEL_BYTES = 256  # most bytes of a pixel in one copy, where no swizzle's span divides its channels
-
-
-class _Checked:
-    """Stands in for a map whose constructor is called only to examine the arguments: it keeps the violations."""
-
-    violations: tuple[Violation, ...]
-
-    def _make(self, examined: Examined) -> None:
-        self.violations = examined.violations
-
-
-def _check_of(
-    constructor: Callable[Concatenate[Any, _Arguments], None],
-) -> Callable[Concatenate[Any, _Arguments], tuple[Violation, ...]]:
-    """The class method `check` of a kind of map: its constructor's arguments, examined and not made into a map."""
-
-    def check(_cls: Any, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
-        checked = _Checked()
-        constructor(checked, *arguments, **options)
-        return checked.violations
-
-    shown = signature(constructor)
-    first, *others = shown.parameters.values()
-    check.__signature__ = shown.replace(  # type: ignore[attr-defined]  # what help() and inspect show
-        parameters=[first.replace(name="cls"), *others], return_annotation="tuple[Violation, ...]"
-    )
-    check.__qualname__ = constructor.__qualname__.replace("__init__", "check")
-    return check
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -81,8 +50,6 @@ class TensorMap(AnyMap):
     (8192, 8192, 1024)
     >>> TensorMap.check("bf16", (4096, 4096), (8192,), (128, 64), swizzle="128B")[0].fix
     'Use box[0] <= 64 and one box per span.'
-    >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
-    ['address-alignment', 'box-range', 'store-overrun']
     """
 
     subject: ClassVar[MapSubject] = "tiled"
@@ -120,7 +87,41 @@ class TensorMap(AnyMap):
         }
         self._make(examined(TiledRecord, given))
 
-    check = classmethod(_check_of(__init__))
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        *,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
+
+        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
+        ['address-alignment', 'box-range', 'store-overrun']
+        """
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "box": box,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(TiledRecord, given).violations
 
     @classmethod
     def from_array(
@@ -225,7 +226,43 @@ class Im2colMap(ColumnMap):
         }
         self._make(examined(Im2colRecord, given))
 
-    check = classmethod(_check_of(__init__))
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        *,
+        lower_corner: tuple[int, ...],
+        upper_corner: tuple[int, ...],
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_corner": lower_corner,
+            "upper_corner": upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(Im2colRecord, given).violations
 
     @classmethod
     def for_convolution(  # noqa: PLR0917  n, h, w, c, r, s: the order in which convolutions are written
@@ -322,7 +359,45 @@ class Im2colWideMap(ColumnMap):
         }
         self._make(examined(WideRecord, given))
 
-    check = classmethod(_check_of(__init__))
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        *,
+        lower_width: int,
+        upper_width: int,
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        mode: WideMode = "W",
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "128B",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_100",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_width": lower_width,
+            "upper_width": upper_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "mode": mode,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(WideRecord, given).violations
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def draw_tile_report(
         parts |= _search_parts(search)
         parts["hardware"] = _hardware_words(report, search) if report.excess else ""
     title = "Shared-memory accesses"
-    return Drawing(title if report.layout is None else f"{title} to {_described(report.layout)}", parts)
+    return Drawing(title if report.layout is None else f"{title} to {_describe_layout(report.layout)}", parts)
 
 
 def _notes(first_drawn: list[_Worst], worst: list[_Worst]) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
 def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
     """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once)."""
     cell_bytes = report.op.cell_bytes
-    wanted = _wanted(report)
+    wanted = _lanes_by_cell(report)
 
     def cell(row: _GroupLine, byte: int) -> Cell:
         lanes = wanted.get(_GroupByte(row.group, row.line + byte))
@@ -237,7 +237,7 @@ class _GroupLine(NamedTuple):
     line: int
 
 
-def _wanted(report: BankReport) -> dict[_GroupByte, list[int]]:
+def _lanes_by_cell(report: BankReport) -> dict[_GroupByte, list[int]]:
     """The lanes that want each cell, by group and then by address."""
     cell_bytes = report.op.cell_bytes
     wanted: dict[_GroupByte, list[int]] = {}
@@ -329,7 +329,7 @@ def _how(found: FoundLayout) -> str:
     return f"pitch {found.layout.as_rows().tiling.pitch_bytes} B, +{found.extra_bytes} B"
 
 
-def _described(layout: Layout) -> str:
+def _describe_layout(layout: Layout) -> str:
     words = [f"{by(layout.shape)} elements of {layout.element_bits} bits"]
     if layout.atom is None:
         words.append(f"strides {layout.modes or layout.bit_modes}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import NamedTuple, Self
 
-from tilescope.view.grid import Cell, Grid, Header, placed
+from tilescope.view.grid import Cell, Grid, Header, place_items
 
 
 class _Need(NamedTuple):
@@ -65,9 +65,11 @@ class Columns(NamedTuple):
         """
         widths: Sequence[float] = [fixed or least] * grid.columns
         if fixed is None:
-            needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
+            needs = {
+                _Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in place_items(row.cells)
+            }
             for tier in grid.tiers:
-                needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+                needs |= {_Need(shown.span, start, header(shown)) for start, shown in place_items(tier.headers)}
             widths = _column_widths(needs, grid.columns, least)
         groups = grid.group_starts
         starts: list[float] = []

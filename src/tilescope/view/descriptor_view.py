@@ -50,7 +50,7 @@ def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | Tmem
         return draw_inspection(inspect_tmem_address(descriptor.encode()))
     if isinstance(descriptor, InstructionDescriptor):
         return draw_inspection(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
-    return draw_inspection(_inspected(descriptor, "K", 16))
+    return draw_inspection(_inspect(descriptor, "K", 16))
 
 
 def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bool = False) -> Drawing:
@@ -157,7 +157,7 @@ def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawi
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     said = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
-    ruler = word_ruler(_inspected(loop[0][0], layout.major, layout.element_bits), "The first descriptor")
+    ruler = word_ruler(_inspect(loop[0][0], layout.major, layout.element_bits), "The first descriptor")
     return Drawing(
         title,
         {
@@ -180,7 +180,7 @@ def walk_descriptor_loop(loop: DescriptorLoop, **_: object) -> Iterator[Step]:
             yield Step(step_link(block, step), f"mn {mn}, k {k}: {reads}")
 
 
-def _inspected(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
+def _inspect(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
     instruction = descriptor.form.instruction
     return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
 
@@ -295,14 +295,14 @@ def draw_agreement(agreement: Agreement) -> Drawing:
         if not agreement.agrees:
             title = f"The layout is another: {agreement.cause}"
         return Drawing(title, {"sentence": sentence, "facts": facts})
-    word = _inspected(agreement.descriptor, agreement.major, agreement.element_bits)
+    word = _inspect(agreement.descriptor, agreement.major, agreement.element_bits)
     if agreement.agrees:
         ruler = word_ruler(word, "The descriptor")
         return Drawing("Copies and descriptor agree", {"sentence": sentence, "ruler": ruler, "facts": facts})
     wrong: list[str] = []
     right_ruler = None
     if isinstance(agreement.correction, OperandDescriptor) and agreement.correction_major is not None:
-        right = _inspected(agreement.correction, agreement.correction_major, agreement.element_bits)
+        right = _inspect(agreement.correction, agreement.correction_major, agreement.element_bits)
         pairs = zip(word.fields, right.fields, strict=True)
         wrong = [one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored]
         if wrong:

@@ -23,7 +23,7 @@ from tilescope.view.grid import Grid
 from tilescope.view.palette import colour_of
 from tilescope.view.ruler import BitRuler
 from tilescope.view.table import Table
-from tilescope.view.text_lines import Line, lines_of, plain_line, stacked, wrapped
+from tilescope.view.text_lines import Line, lines_of, plain_line, stack_blocks, wrap_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -51,7 +51,7 @@ class Drawing:
 
     def __init__(self, title: str, parts: Parts) -> None:
         object.__setattr__(self, "title", title)
-        object.__setattr__(self, "named", _unwrapped(named_parts(parts)))
+        object.__setattr__(self, "named", _unwrap_single(named_parts(parts)))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -118,12 +118,12 @@ class Drawing:
     def _over(self, named: Iterable[tuple[str, Part]]) -> Drawing:
         """The same title over other parts."""
         drawing = Drawing(self.title, {})
-        object.__setattr__(drawing, "named", _unwrapped(named))
+        object.__setattr__(drawing, "named", _unwrap_single(named))
         return drawing
 
     def lines(self, width: int = DEFAULT_WIDTH) -> list[Line]:
         """The drawing as lines of tinted spans."""
-        return stacked([wrapped(self.title, width, "title"), *(lines_of(part, width) for part in self.parts)])
+        return stack_blocks([wrap_text(self.title, width, "title"), *(lines_of(part, width) for part in self.parts)])
 
     def text(self, width: int = DEFAULT_WIDTH) -> str:
         """The drawing as text of at most `width` columns, without colour."""
@@ -146,7 +146,7 @@ class Drawing:
             yield text
 
 
-def _unwrapped(named: Iterable[tuple[str, Part]]) -> NamedParts:
+def _unwrap_single(named: Iterable[tuple[str, Part]]) -> NamedParts:
     """Parts of which one that stands beside no other stands alone."""
     unwrapped: list[tuple[str, Part]] = []
     for name, part in named:

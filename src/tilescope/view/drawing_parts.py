@@ -104,10 +104,10 @@ def plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> list[tuple[float, list[Item]]]:
+def pack_lines(items: Iterable[tuple[float, Item]], width: float, gap: float) -> list[tuple[float, list[Item]]]:
     """Items of known width in lines of known width: a line takes what fits `width`, `gap` apart, and at least one.
 
-    >>> packed([(3, "one"), (3, "two"), (5, "three")], width=8, gap=1)
+    >>> pack_lines([(3, "one"), (3, "two"), (5, "three")], width=8, gap=1)
     [(7, ['one', 'two']), (5, ['three'])]
     """
     lines: list[tuple[float, list[Item]]] = []

@@ -13,13 +13,13 @@ from itertools import count
 from typing import Literal, NamedTuple
 
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Beside, Legend, Part, packed
+from tilescope.view.drawing_parts import Beside, Legend, Part, pack_lines
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.svg_document import laid_out
 from tilescope.view.svg_grid import bands, grid_block
 from tilescope.view.svg_ruler import ruler_keys, ruler_rows
-from tilescope.view.svg_shapes import Block, abreast, below, escaped, fitted, moved, number, titled
+from tilescope.view.svg_shapes import Block, abreast, below, escape, fit_block, move_group, number, stack_titled
 from tilescope.view.svg_style import figure_style, hatchings
 
 Ground = Literal["light", "dark"]  # what the figure will stand on
@@ -68,11 +68,11 @@ def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pin: Pin | None)
     (1, False)
     """
     if pin is not None:
-        drawings = pinned(drawings, pin)
+        drawings = mark_pinned(drawings, pin)
     blocks: list[Block] = []
     for label, drawing in drawings:
         drawn = [block for _, part in drawing.figures().named for block in _blocks(part)]
-        blocks.append(titled(label, [below(drawn, gap=_PART_GAP)], (), _WIDEST))
+        blocks.append(stack_titled(label, [below(drawn, gap=_PART_GAP)], (), _WIDEST))
     content = below(blocks, gap=_PART_GAP)
     width = number(content.width + 2 * _MARGIN)
     height = number(content.height + 2 * _MARGIN)
@@ -80,8 +80,8 @@ def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pin: Pin | None)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tilescope" role="img" '
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-        f"<title>{escaped(title)}</title><defs><style>{figure_style(ground)}</style>{hatchings(ground)}</defs>"
-        f"{moved(_MARGIN, _MARGIN, content.body)}</svg>\n"
+        f"<title>{escape(title)}</title><defs><style>{figure_style(ground)}</style>{hatchings(ground)}</defs>"
+        f"{move_group(_MARGIN, _MARGIN, content.body)}</svg>\n"
     )
 
 
@@ -93,13 +93,13 @@ def _blocks(part: Part) -> Iterator[Block]:
         case BitRuler():
             rows = ruler_rows(part, is_narrow=True)
             keys = laid_out(ruler_keys(part)).draw(_WIDEST - _SWATCH)
-            yield fitted(titled(part.title, [rows, keys], (), _WIDEST, gap=12), _WIDEST)
+            yield fit_block(stack_titled(part.title, [rows, keys], (), _WIDEST, gap=12), _WIDEST)
         case Legend():
-            yield fitted(laid_out(part).draw(_WIDEST - _SWATCH), _WIDEST)
+            yield fit_block(laid_out(part).draw(_WIDEST - _SWATCH), _WIDEST)
         case Beside():
             inner = [list(_inner_blocks(one, is_dense=part.is_dense)) for one in part.parts]
             columns = [below(blocks, gap=_BAND_GAP) for blocks in inner]
-            for _, line in packed([(block.width, block) for block in columns], _WIDEST, _BESIDE_GAP):
+            for _, line in pack_lines([(block.width, block) for block in columns], _WIDEST, _BESIDE_GAP):
                 yield abreast(line, _BESIDE_GAP)
 
 
@@ -113,7 +113,7 @@ def _inner_blocks(part: Part, *, is_dense: bool) -> Iterator[Block]:
 def _grid_blocks(grid: Grid, *, is_dense: bool) -> Iterator[Block]:
     """A grid without its notes, in bands where it is too wide."""
     for band in bands(replace(grid, notes=()), _WIDEST, is_dense=is_dense):
-        yield fitted(grid_block(band, dense=is_dense), _WIDEST)
+        yield fit_block(grid_block(band, dense=is_dense), _WIDEST)
 
 
 def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:
@@ -123,10 +123,10 @@ def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:
         yield from (one for one in inner if isinstance(one, Grid | BitRuler))
 
 
-def pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
+def mark_pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
     """Drawings with the pinned cell marked, and all cells that share the first word of its link."""
     figures = [figure for _, drawing in drawings for figure in _figures(drawing)]
-    found = _found(figures[pin.figure], pin) if pin.figure < len(figures) else None
+    found = _find_pin(figures[pin.figure], pin) if pin.figure < len(figures) else None
     if found is None:
         return [*drawings]
     partners = frozenset(found.link.split()[:1])
@@ -144,7 +144,7 @@ def pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
     return [Labelled(label, drawing.mapped(marked)) for label, drawing in drawings]
 
 
-def _found(figure: Grid | BitRuler, pin: Pin) -> Cell | BitField | None:
+def _find_pin(figure: Grid | BitRuler, pin: Pin) -> Cell | BitField | None:
     """What is pinned; None where the figure has no such cell, or bits without a field."""
     if isinstance(figure, BitRuler):
         pieces = [piece for row in figure.rows() if row.fields for piece in row.pieces]

@@ -197,8 +197,8 @@ class Grid:
         >>> [(cell.text, cell.span) for cell in grid.rows[0].cells]
         [('', 1), ('b', 1)]
         """
-        tiers = tuple(replace(tier, headers=_cut(tier.headers, first, stop)) for tier in self.tiers)
-        rows = tuple(replace(row, cells=_cut(row.cells, first, stop)) for row in self.rows)
+        tiers = tuple(replace(tier, headers=_cut_items(tier.headers, first, stop)) for tier in self.tiers)
+        rows = tuple(replace(row, cells=_cut_items(row.cells, first, stop)) for row in self.rows)
         return replace(self, tiers=tiers, rows=rows)
 
     def _line_spans(self) -> Iterator[int]:
@@ -221,7 +221,7 @@ class Grid:
         """Columns where a group of the outermost tier begins, the first left out: a little space goes there."""
         headers = self.tiers[0].headers if self.tiers else ()
         grouped = any(header.span > 1 for header in headers)
-        return frozenset(start for start, _ in placed(headers) if start and grouped)
+        return frozenset(start for start, _ in place_items(headers) if start and grouped)
 
 
 Entry = TypeVar("Entry")
@@ -253,19 +253,19 @@ def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str
 Spanning = TypeVar("Spanning", Cell, Header)
 
 
-def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
+def place_items(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     """Each cell or header with its first column.
 
-    >>> [start for start, _ in placed((Cell(span=4), Cell(span=2), Cell()))]
+    >>> [start for start, _ in place_items((Cell(span=4), Cell(span=2), Cell()))]
     [0, 4, 6]
     """
     return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
 
 
-def _cut(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, ...]:
+def _cut_items(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, ...]:
     """What cells or headers show of the columns `first` to below `stop`."""
     kept: list[Spanning] = []
-    for start, item in placed(items):
+    for start, item in place_items(items):
         low = max(start, first)
         high = min(start + item.span, stop)
         if low >= high:

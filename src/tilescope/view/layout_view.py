@@ -59,7 +59,7 @@ def draw_layout(
     asked = None if element is None else oriented(layout.major, *element)
     links = set() if asked is None else {f"{asked[0]},{asked[1] // pieces.elements * pieces.elements}"}
     grid = pieces.grid("The tile in shared memory", asked=asked).marked(links)
-    return _drawing(layout, pieces, {"tile": grid}, element)
+    return _draw_pieces(layout, pieces, {"tile": grid}, element)
 
 
 def draw_notations(notations: EveryNotation) -> Drawing:
@@ -79,10 +79,10 @@ def whole_layout(layout: Layout) -> Drawing:
     grids = {"tile": pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))}
     if pieces.addresses.size <= _MAX_HELD:
         grids["memory"] = pieces.memory("Shared memory", most=_MAX_LINES)
-    return _drawing(layout, pieces, grids)
+    return _draw_pieces(layout, pieces, grids)
 
 
-def _drawing(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: Element | None = None) -> Drawing:
+def _draw_pieces(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: Element | None = None) -> Drawing:
     facts = {
         "strides": f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits",
         "swizzle": str(layout.swizzle),
@@ -92,7 +92,7 @@ def _drawing(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: El
     if element is not None:
         facts[f"element {', '.join(map(str, element))}"] = f"address {layout.address(*element):#x}"
     return Drawing(
-        f"A tile of {described(layout)}",
+        f"A tile of {describe_layout(layout)}",
         {"grids": Beside(grids), "key": pieces.key, "facts": Table(facts)},
     )
 
@@ -170,7 +170,7 @@ def _in_both(one: Layout, other: Layout, element: tuple[int, ...]) -> str:
     return f"at {one.address(*element):#x} in the first, at {other.address(*element):#x} in the second"
 
 
-def described(layout: Layout) -> str:
+def describe_layout(layout: Layout) -> str:
     """The tile's extents, its elements' width, and which index is contiguous."""
     said = f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}"
     contiguous = contiguous_index(layout)
@@ -190,7 +190,7 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
         "from": f"`{conversion.source}`",
         "to": f"`{conversion.result}`",
         "unsaid there": ", ".join(beside) or "nothing: the text says all",
-        "tile": described(conversion.layout),
+        "tile": describe_layout(conversion.layout),
         "compared": f"{conversion.compared} addresses of both texts, all equal",
     }
     if conversion.assumed:

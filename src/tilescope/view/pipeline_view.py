@@ -36,18 +36,18 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
     for role in pipeline.roles:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         heading = f"{role.name}: {counted(role.threads, 'thread')}{many}"
-        parts[f"role {role.name}"] = Table.of({heading: line} for line in _listed(role.steps, 0))
+        parts[f"role {role.name}"] = Table.of({heading: line} for line in _list_steps(role.steps, 0))
     blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     return Drawing(f"{pipeline.name}{blocks}", parts)
 
 
-def _listed(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
+def _list_steps(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
     indent = "\u00a0" * 2 * depth
     for step in steps:
         if isinstance(step, Loop):
             start = "" if step.start == 0 else f" from {step.start}"
             yield f"{indent}for {step.counter}{start}, {step.count} times:"
-            yield from _listed(step.steps, depth + 1)
+            yield from _list_steps(step.steps, depth + 1)
         else:
             target = ", ".join(step.target) if isinstance(step.target, tuple) else step.target
             arguments = [f"{name} {value}" for name, value in step.arguments.items()]

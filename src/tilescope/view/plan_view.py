@@ -38,9 +38,9 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
         _plan_title(report.best),
         {
             **_plan_parts(report.best),
-            "ranking": _ranking(report, tallest, "Plans, best first"),
+            "ranking": _rank_table(report, tallest, "Plans, best first"),
             "shorter": f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
-            "folded": _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
+            "folded": _rank_table(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
             "refused": refused,
         },
     )
@@ -99,7 +99,7 @@ def _facts(plan: Plan) -> Table:
     if plan.problem.reads_by_descriptor:
         facts |= _descriptor_facts(plan)
     for notation, text in plan.spellings.items():
-        facts[notation] = f"`{text}`" if text else _unspelled(plan)
+        facts[notation] = f"`{text}`" if text else _reasons_without_text(plan)
     return Table(facts, title="The plan")
 
 
@@ -121,7 +121,7 @@ def _completion_facts(plan: Plan) -> dict[str, str]:
     return {"completes by": "a barrier"}
 
 
-def _unspelled(plan: Plan) -> str:
+def _reasons_without_text(plan: Plan) -> str:
     """Why a notation has no text for the plan's layout."""
     if plan.layout == plan.containers:
         return "has no such layout"
@@ -209,7 +209,7 @@ def in_percent_or_none(share: float | None) -> str | None:
     return None if share is None else f"{share:.0%}"
 
 
-def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
+def _rank_table(report: PlanReport, plans: list[Plan], title: str) -> Table:
     records = []
     for plan in plans:
         costs = plan.costs

@@ -61,8 +61,8 @@ def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
     keeps = {name: value for name, value in passing.items() if failing.get(name) != value}
     breaks = {name: value for name, value in failing.items() if passing.get(name) != value}
-    both = [("both", _shown(shared))] if shared else []
-    return [*both, ("keeps it", _shown(keeps)), ("breaks it", _shown(breaks))]
+    both = [("both", _show_arguments(shared))] if shared else []
+    return [*both, ("keeps it", _show_arguments(keeps)), ("breaks it", _show_arguments(breaks))]
 
 
 def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
     return [(label, first), *(("", line) for line in others)]
 
 
-def _shown(arguments: Mapping[str, object]) -> str:
+def _show_arguments(arguments: Mapping[str, object]) -> str:
     return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
 
 

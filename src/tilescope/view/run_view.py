@@ -43,9 +43,9 @@ def draw_kernel_run(
     >>> draw_kernel_run(kernel.run(grid=2, block=64)).title
     'k: grid 2, block 64'
     """
-    title = f"{source_name(run.entry)}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
+    title = f"{source_name(run.entry)}: grid {by(_trim_extents(run.grid))}, block {by(_trim_extents(run.block))}"
     if prod(run.cluster) > 1:
-        title += f", cluster {by(_trimmed(run.cluster))}"
+        title += f", cluster {by(_trim_extents(run.cluster))}"
     told = Drawing(
         title,
         {
@@ -66,7 +66,7 @@ def draw_kernel_run(
     return told
 
 
-def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:
+def _trim_extents(extents: tuple[int, int, int]) -> tuple[int, ...]:
     """Extents without the ones at their end: (4, 1, 1) is 4."""
     x, y, z = extents
     if z > 1:

@@ -244,7 +244,7 @@ def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -
     told = [chunk_bytes(address)]
     if band.lines > 1:
         told = [f"{counted(band.lines, 'line')} from {band.first:#x} on, {chunk_bytes(address)} and below"]
-    told += [f"written by {letter(writer)}: {named(picture.writers[writer])}" for writer in look.writers]
+    told += [f"written by {letter(writer)}: {name_writer(picture.writers[writer])}" for writer in look.writers]
     if not look.writers and not look.barriers:
         told.append("nobody wrote it")
     if look.is_under_way:
@@ -262,7 +262,7 @@ def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -
     return "; ".join(told)
 
 
-def named(writer: SmemWriter) -> str:
+def name_writer(writer: SmemWriter) -> str:
     """A writer by its source line, with the instruction."""
     first, *others = writer.ptx_lines
     ptx = f"PTX line {first} ({shortened(writer.ptx_text, _TEXT_CHARACTERS)})"
@@ -274,7 +274,7 @@ def named(writer: SmemWriter) -> str:
 def _entries(picture: SmemPicture, grid: Grid) -> Iterator[Entry]:
     """Every writer, and the signs that the grid has."""
     for number, writer in enumerate(picture.writers):
-        yield Entry(f"{named(writer)}: {counted(writer.bytes, 'byte')}", number, sample=letter(number))
+        yield Entry(f"{name_writer(writer)}: {counted(writer.bytes, 'byte')}", number, sample=letter(number))
     cells = [cell for row in grid.rows for cell in row.cells]
     if any(cell.text.startswith(_UNDER_WAY_SIGN) for cell in cells):
         yield Entry("a copy under way: its bytes may not be there", None, sample=_UNDER_WAY_SIGN)

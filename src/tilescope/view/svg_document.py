@@ -19,7 +19,7 @@ from functools import partial, singledispatch
 from math import inf
 from typing import NamedTuple
 
-from tilescope.view.drawing_parts import Beside, Legend, Part, packed
+from tilescope.view.drawing_parts import Beside, Legend, Part, pack_lines
 from tilescope.view.grid import Grid
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_grid import bands, grid_block
@@ -29,16 +29,16 @@ from tilescope.view.svg_shapes import (
     Block,
     abreast,
     below,
-    escaped,
-    fitted,
-    framed,
+    draw_frame,
+    escape,
+    fit_block,
     ink,
     label,
     mono_width,
-    moved,
+    move_group,
     number,
     prose,
-    titled,
+    stack_titled,
 )
 from tilescope.view.svg_style import BODY, NARROW_TEXT, TITLE, hatchings, style_sheet
 from tilescope.view.table import Table
@@ -80,14 +80,14 @@ def document(title: str, parts: tuple[Part, ...], room: Room = WITHOUT_LIMIT) ->
     heading = prose(title, width, size=TITLE, classes="title")
     heading = replace(heading, height=heading.height + 6)
     content = below([heading, *(part.draw(width) for part in laid)], gap=_PART_GAP)
-    content = fitted(content, room.widest)  # a table may be wider than the text above it
+    content = fit_block(content, room.widest)  # a table may be wider than the text above it
     total_width = number(content.width + 2 * _MARGIN)
     total_height = number(content.height + 2 * _MARGIN)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tilescope" role="img" '
         f'width="{total_width}" height="{total_height}" viewBox="0 0 {total_width} {total_height}">'
-        f"<title>{escaped(title)}</title><defs><style>{style_sheet()}</style>{hatchings()}</defs>"
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{moved(_MARGIN, _MARGIN, content.body)}</svg>\n'
+        f"<title>{escape(title)}</title><defs><style>{style_sheet()}</style>{hatchings()}</defs>"
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{move_group(_MARGIN, _MARGIN, content.body)}</svg>\n'
     )
 
 
@@ -114,8 +114,8 @@ def _beside(part: Beside, room: Room = WITHOUT_LIMIT) -> Laid:
     if total_width <= room.widest:
         return Laid(total_width, partial(_abreast, laid))
     if total_width * _SMALLEST_BESIDE <= room.widest:
-        return Laid(room.widest, lambda _: fitted(_abreast(laid, total_width), room.widest))
-    lines = [line for _, line in packed([(_width(inner), inner) for inner in laid], room.widest, _BESIDE_GAP)]
+        return Laid(room.widest, lambda _: fit_block(_abreast(laid, total_width), room.widest))
+    lines = [line for _, line in pack_lines([(_width(inner), inner) for inner in laid], room.widest, _BESIDE_GAP)]
     widest_line = max(_width_beside(line) for line in lines)
     return Laid(widest_line, lambda width: below([_abreast(line, width) for line in lines], gap=_PART_GAP))
 
@@ -146,11 +146,11 @@ def _legend(part: Legend, _: Room = WITHOUT_LIMIT) -> Laid:
             text = prose(entry.text, width)
             swatch = max(24.0, mono_width(entry.sample, BODY) + 10)
             sample = label(swatch / 2, 16, entry.sample, ink(entry.colour))
-            surface = framed(Area(0, 0, swatch, 22), entry.colour, mark=entry.mark)
-            body = f'<g class="cells roomy">{surface}{sample}</g>{moved(swatch + 8, 2, text.body)}'
+            surface = draw_frame(Area(0, 0, swatch, 22), entry.colour, mark=entry.mark)
+            body = f'<g class="cells roomy">{surface}{sample}</g>{move_group(swatch + 8, 2, text.body)}'
             entries.append(Block(swatch + 8 + text.width, max(24.0, text.height + 2), body))
-        lines = packed([(entry.width, entry) for entry in entries], width, _ENTRY_GAP)
-        return titled(part.title, [abreast(line, _ENTRY_GAP) for _, line in lines], (), width)
+        lines = pack_lines([(entry.width, entry) for entry in entries], width, _ENTRY_GAP)
+        return stack_titled(part.title, [abreast(line, _ENTRY_GAP) for _, line in lines], (), width)
 
     return Laid(0, draw)
 
@@ -178,10 +178,10 @@ def _table(part: Table, _: Room = WITHOUT_LIMIT) -> Laid:
         for line, blocks in zip(lines, rows, strict=True):
             last = cell(len(line) - 1, *line[-1], max(NARROW_TEXT, width - starts[-1]))  # wraps
             cells = [*blocks[:-1], last]
-            body = "".join(moved(anchor, 0, block.body) for anchor, block in zip(anchors, cells, strict=True))
+            body = "".join(move_group(anchor, 0, block.body) for anchor, block in zip(anchors, cells, strict=True))
             height = max(block.height for block in cells)
             drawn.append(Block(starts[-1] + last.width, height + 3, body))
-        return titled(part.title, [below(drawn)], part.notes, width)
+        return stack_titled(part.title, [below(drawn)], part.notes, width)
 
     return Laid(0, draw)
 
@@ -190,7 +190,7 @@ def _table(part: Table, _: Room = WITHOUT_LIMIT) -> Laid:
 def _grid(part: Grid, room: Room = WITHOUT_LIMIT, *, is_dense: bool = False) -> Laid:
     block = grid_block(part, dense=is_dense, linked=room.has_script)
     if block.width > room.widest:
-        block = fitted(_in_bands(part, room, is_dense=is_dense or part.is_dense), room.widest)
+        block = fit_block(_in_bands(part, room, is_dense=is_dense or part.is_dense), room.widest)
     return Laid(block.width, lambda _: block)
 
 
@@ -208,4 +208,4 @@ def _ruler(part: BitRuler, room: Room = WITHOUT_LIMIT) -> Laid:
     if rows.width > room.widest:
         rows = ruler_rows(part, linked=room.has_script, is_narrow=True)
     table = laid_out(part.table())
-    return Laid(rows.width, lambda width: titled(part.title, [rows, table.draw(width)], (), width, gap=12))
+    return Laid(rows.width, lambda width: stack_titled(part.title, [rows, table.draw(width)], (), width, gap=12))

@@ -18,21 +18,21 @@ from math import ceil
 from typing import NamedTuple
 
 from tilescope.view.columns import Columns
-from tilescope.view.grid import Grid, Row, Spanning, Tier, placed
+from tilescope.view.grid import Grid, Row, Spanning, Tier, place_items
 from tilescope.view.palette import Mark, Tint, colour_of
 from tilescope.view.svg_shapes import (
     Area,
     Block,
     abreast,
     below,
-    framed,
+    draw_frame,
     ink,
     label,
     level_line,
     mono_width,
-    moved,
+    move_group,
     number,
-    titled,
+    stack_titled,
 )
 from tilescope.view.svg_style import BODY, NARROW_TEXT, SMALL, TINY
 
@@ -74,7 +74,7 @@ def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Bloc
     drawer = _GridDrawer.of(grid, DENSE if dense else own_density(grid), linked=linked)
     drawn = abreast([drawer.stub(), drawer.cells()], 0)
     text_width = max(drawer.width, NARROW_TEXT)
-    return titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
+    return stack_titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
 
 
 class GridBlocks(NamedTuple):
@@ -223,14 +223,14 @@ class _GridDrawer:
             area = Area(left, 0, right - left, height)
             link = cell.link if self.linked else ""
             goes = cell.goes if self.linked else ""
-            cells.append(framed(area, cell.colour, mark=cell.mark, title=cell.title, link=link, goes=goes))
+            cells.append(draw_frame(area, cell.colour, mark=cell.mark, title=cell.title, link=link, goes=goes))
             fits = self.grid.column_width is None or mono_width(cell.text, self.density.font_size) <= right - left
             if fits:
                 cells.append(label((left + right) / 2, self._baseline, cell.text, ink(cell.colour)))
         body = f'<g class="cells {self.density.name}">{"".join(cells)}</g>'
         if not row.ruled:
             return Block(self.width, height, body)
-        body = level_line(0, self.width - self.columns.stub, 2) + moved(0, _RULE_HEIGHT, body)
+        body = level_line(0, self.width - self.columns.stub, 2) + move_group(0, _RULE_HEIGHT, body)
         return Block(self.width, height + _RULE_HEIGHT, body)
 
     def places(self) -> PaintedPlaces:
@@ -295,7 +295,7 @@ class _GridDrawer:
     def _edges(self, items: tuple[Spanning, ...]) -> Iterator[tuple[Spanning, float, float]]:
         """Cells or headers with their left and right edges, from the first column on."""
         columns = self.columns
-        for first, item in placed(items):
+        for first, item in place_items(items):
             yield item, columns.starts[first], columns.ends[first + item.span - 1]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from tilescope.view.drawing_parts import Entry, Legend
 from tilescope.view.number_span import number_span
 from tilescope.view.ruler import NARROW_BITS, BitField, BitRuler, Piece, RulerRow
-from tilescope.view.svg_shapes import Area, Block, below, box, framed, ink, label, mono_width, moved
+from tilescope.view.svg_shapes import Area, Block, below, box, draw_frame, ink, label, mono_width, move_group
 from tilescope.view.svg_style import SMALL, TINY
 
 _BIT_WIDTH = {64: 14.5, 32: 28.0}  # two digits and a little air
@@ -68,7 +68,7 @@ def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: float, linke
             title = f"bits {number_span(piece.low, piece.high)}: no field"
             body += f'<g class="cells">{box(area, "unused", title=title)}</g>'
         else:
-            body += moved(left, 0, _ruler_piece(piece, piece.field, piece_width, linked=linked))
+            body += move_group(left, 0, _ruler_piece(piece, piece.field, piece_width, linked=linked))
     return Block(width, _NUMBERS + _FIELD_HEIGHT, body)
 
 
@@ -91,7 +91,7 @@ def _ruler_piece(piece: Piece, field: BitField, width: float, *, linked: bool) -
     area = Area(0, _NUMBERS, width, _FIELD_HEIGHT)
     field_ink = ink(field.colour)
     shapes = [
-        framed(area, field.colour, mark=field.mark, title=title, link=field.link if linked else ""),
+        draw_frame(area, field.colour, mark=field.mark, title=title, link=field.link if linked else ""),
         label(width / 2, _NUMBERS + (15 if value else 22), name, f"{field_ink} strong".strip()),
         label(width / 2, _NUMBERS + 29, value, field_ink),
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tilescope.view.drawing_parts import packed, pieces, words
+from tilescope.view.drawing_parts import pack_lines, pieces, words
 from tilescope.view.palette import Mark, Tint, colour_of
 from tilescope.view.svg_style import BODY, SMALL, SUBTITLE
 
@@ -55,10 +55,10 @@ class Area(NamedTuple):
         return Area(self.x + by, self.y + by, self.width - 2 * by, self.height - 2 * by)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text fit for an element or an attribute.
 
-    >>> escaped('a < b & "c"')
+    >>> escape('a < b & "c"')
     'a &lt; b &amp; &quot;c&quot;'
     """
     return html.escape(_UNPRINTABLE.sub("\ufffd", text))
@@ -88,7 +88,7 @@ def label(x: float, y: float, text: str, classes: str) -> str:
     """A text element with its baseline at `y`; the classes say font, ink and which end `x` is. Nothing for no text."""
     if not text:
         return ""
-    return f'<text x="{number(x)}" y="{number(y)}"{_class_attribute(classes)}>{escaped(text)}</text>'
+    return f'<text x="{number(x)}" y="{number(y)}"{_class_attribute(classes)}>{escape(text)}</text>'
 
 
 def _class_attribute(classes: str) -> str:
@@ -98,15 +98,15 @@ def _class_attribute(classes: str) -> str:
 def box(area: Area, classes: str, *, title: str = "", link: str = "", goes: str = "") -> str:
     """A rectangle; `title` is its tooltip, boxes that share a word of `link` belong together, and a click `goes` there."""
     top = f' y="{number(area.y)}"' if area.y else ""
-    linked = f' data-link="{escaped(link)}"' if link else ""
+    linked = f' data-link="{escape(link)}"' if link else ""
     if goes:
-        linked += f' data-goes="{escaped(goes)}"'
+        linked += f' data-goes="{escape(goes)}"'
     size = f'width="{number(area.width)}" height="{number(area.height)}"'
     shape = f'<rect x="{number(area.x)}"{top} {size} class="{classes}"{linked}'
-    return f"{shape}><title>{escaped(title)}</title></rect>" if title else f"{shape}/>"
+    return f"{shape}><title>{escape(title)}</title></rect>" if title else f"{shape}/>"
 
 
-def framed(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "", goes: str = "") -> str:
+def draw_frame(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "", goes: str = "") -> str:
     """A box of a colour; a marked one has a frame, with a white line inside where that does not cross its text."""
     shape = box(area, colour_of(tint).name, title=title, link=link, goes=goes)
     if not mark:
@@ -127,7 +127,7 @@ def level_line(left: float, right: float, y: float) -> str:
     return f'<path d="M{number(left)} {number(y)}h{number(right - left)}" class="line"/>'
 
 
-def moved(x: float, y: float, body: str) -> str:
+def move_group(x: float, y: float, body: str) -> str:
     """A group with its origin elsewhere."""
     return f'<g transform="translate({number(x)} {number(y)})">{body}</g>\n'
 
@@ -138,7 +138,7 @@ def below(blocks: Iterable[Block], gap: float = 0) -> Block:
     bodies = []
     top = 0.0
     for block in shown:
-        bodies.append(moved(0, top, block.body))
+        bodies.append(move_group(0, top, block.body))
         top += block.height + gap
     return Block(max((block.width for block in shown), default=0.0), max(0.0, top - gap), "".join(bodies))
 
@@ -148,12 +148,12 @@ def abreast(blocks: Sequence[Block], gap: float) -> Block:
     bodies = []
     left = 0.0
     for block in blocks:
-        bodies.append(moved(left, 0, block.body))
+        bodies.append(move_group(left, 0, block.body))
         left += block.width + gap
     return Block(left - gap, max(block.height for block in blocks), "".join(bodies))
 
 
-def fitted(block: Block, widest: float) -> Block:
+def fit_block(block: Block, widest: float) -> Block:
     """The block, made smaller where it is too wide."""
     if block.width <= widest:
         return block
@@ -161,7 +161,7 @@ def fitted(block: Block, widest: float) -> Block:
     return Block(widest, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
 
 
-def titled(title: str, blocks: Iterable[Block], notes: Iterable[str], width: float, gap: float = 8) -> Block:
+def stack_titled(title: str, blocks: Iterable[Block], notes: Iterable[str], width: float, gap: float = 8) -> Block:
     """Blocks under their title and above their notes."""
     said = [prose(note, width, size=SMALL, classes="small muted") for note in notes]
     return below([prose(title, width, size=SUBTITLE, classes="sub"), *blocks, *said], gap)
@@ -176,14 +176,14 @@ def prose(text: str, width: float, *, size: int = BODY, classes: str = "") -> Bl
             mono_width(piece, size) if is_code else _sans_width(piece, sans_size) for piece, is_code in pieces(word)
         )
 
-    lines = packed([(word_width(word), word) for word in words(text)], width, _sans_width(" ", sans_size))
+    lines = pack_lines([(word_width(word), word) for word in words(text)], width, _sans_width(" ", sans_size))
     if not lines:
         return Block(0.0, 0, "")
     step = max(_LINE_HEIGHT, round(1.2 * size))  # a large title that wraps needs more
     body = ""
     for row, (_, line) in enumerate(lines):
         spans = [
-            f'<tspan class="m">{escaped(piece)}</tspan>' if is_code else escaped(piece)
+            f'<tspan class="m">{escape(piece)}</tspan>' if is_code else escape(piece)
             for piece, is_code in pieces(" ".join(line))
         ]
         body += f'<text y="{row * step + size + 1}"{_class_attribute(classes)}>{"".join(spans)}</text>'

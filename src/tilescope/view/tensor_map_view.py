@@ -111,7 +111,7 @@ def in_words(tensor_map: AnyMap) -> str:
     fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
     sentences = [
         where,
-        f"One copy brings {_copied(a)}.",
+        f"One copy brings {_copy_facts(a)}.",
         f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.",
         f"What lies outside the tensor is loaded as {fill}.",
     ]
@@ -120,7 +120,7 @@ def in_words(tensor_map: AnyMap) -> str:
     return " ".join(sentences)
 
 
-def _copied(a: AnyMap) -> str:
+def _copy_facts(a: AnyMap) -> str:
     """What one copy brings."""
     first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
     if isinstance(a, TensorMap):

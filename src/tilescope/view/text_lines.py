@@ -14,8 +14,8 @@ from itertools import accumulate, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from tilescope.view.columns import Columns
-from tilescope.view.drawing_parts import Beside, Entry, Legend, packed, pieces, plain, words
-from tilescope.view.grid import Cell, Grid, Header, placed
+from tilescope.view.drawing_parts import Beside, Entry, Legend, pack_lines, pieces, plain, words
+from tilescope.view.grid import Cell, Grid, Header, place_items
 from tilescope.view.palette import MARK_SIGN, Tint
 from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
 from tilescope.view.table import Table
@@ -54,14 +54,14 @@ def lines_of(part: object, width: int) -> list[Line]:
 
 @lines_of.register
 def _text(part: str, width: int) -> list[Line]:
-    return wrapped(part, min(width, _WIDEST))
+    return wrap_text(part, min(width, _WIDEST))
 
 
 @lines_of.register
 def _beside(part: Beside, width: int) -> list[Line]:
     blocks = [lines_of(inner, width) for inner in part.parts]
-    bands = packed([(_block_width(block), block) for block in blocks], width, _GUTTER)
-    return stacked([_abreast(band) for _, band in bands])
+    bands = pack_lines([(_block_width(block), block) for block in blocks], width, _GUTTER)
+    return stack_blocks([_abreast(band) for _, band in bands])
 
 
 def _abreast(blocks: list[list[Line]]) -> list[Line]:
@@ -72,12 +72,12 @@ def _abreast(blocks: list[list[Line]]) -> list[Line]:
         line: Line = []
         for number, (piece, width) in enumerate(zip(side_by_side, widths, strict=True), 1):
             is_last = number == len(blocks)
-            line += piece if is_last else _padded(piece, width + _GUTTER)
+            line += piece if is_last else _pad_line(piece, width + _GUTTER)
         lines.append(line)
     return lines
 
 
-def stacked(blocks: Iterable[list[Line]]) -> list[Line]:
+def stack_blocks(blocks: Iterable[list[Line]]) -> list[Line]:
     """Blocks of lines below each other, an empty line between them."""
     lines: list[Line] = []
     for block in blocks:
@@ -93,39 +93,39 @@ def _block_width(lines: Iterable[Line]) -> int:
     return max(map(_line_width, lines), default=0)
 
 
-def _padded(line: Line, width: int, *, right: bool = False) -> Line:
+def _pad_line(line: Line, width: int, *, right: bool = False) -> Line:
     """The line filled up to a width, behind it or before it."""
     space = Span(" " * (width - _line_width(line)))
     return [space, *line] if right else [*line, space]
 
 
-def _centred(text: str, width: int, filling: str = " ") -> str:
+def _centre(text: str, width: int, filling: str = " ") -> str:
     """The text in the middle, the odd character of filling after it (str.center wavers).
 
-    >>> _centred("3", 4), _centred("12", 3)
+    >>> _centre("3", 4), _centre("12", 3)
     (' 3  ', '12 ')
     """
     left = max(0, width - len(text)) // 2
     return (filling * left + text).ljust(width, filling)
 
 
-def wrapped(text: str, width: int, tint: Tint = None) -> list[Line]:
+def wrap_text(text: str, width: int, tint: Tint = None) -> list[Line]:
     """A text broken between words; code in it gets a tint of its own.
 
-    >>> [plain_line(line) for line in wrapped("one `two` three", 8)]
+    >>> [plain_line(line) for line in wrap_text("one `two` three", 8)]
     ['one two', 'three']
     """
-    fitting = [piece for word in words(text) for piece in _fitting(word, width)]
-    lines = packed([(len(plain(word)), word) for word in fitting], width, 1)
+    fitting = [piece for word in words(text) for piece in _cut_word(word, width)]
+    lines = pack_lines([(len(plain(word)), word) for word in fitting], width, 1)
     return [
         [Span(piece, "code" if is_code else tint) for piece, is_code in pieces(" ".join(line))] for _, line in lines
     ]
 
 
-def _fitting(word: str, width: int) -> list[str]:
+def _cut_word(word: str, width: int) -> list[str]:
     """A word as it is, or, if it is too long for a line, cut at the spaces of its code, then behind a bracket or comma.
 
-    >>> _fitting("`f(alpha, beta)`.", 8)
+    >>> _cut_word("`f(alpha, beta)`.", 8)
     ['`f(alpha,`', '`beta)`.']
     """
     if len(plain(word)) <= width:
@@ -152,11 +152,11 @@ def _pieces_of_width(text: str, width: int) -> list[str]:
     return re.findall(f"{most}$|{most}(?<=[(<,:])|{most}", text)
 
 
-def _titled(title: str, lines: list[Line], notes: Iterable[str], width: int) -> list[Line]:
+def _add_title_and_notes(title: str, lines: list[Line], notes: Iterable[str], width: int) -> list[Line]:
     """Lines under their title and above their notes; notes are no wider than what they belong to."""
     note_width = min(width, max(_NOTE_WIDTH, _block_width(lines)))
-    said = [line for note in notes for line in wrapped(note, note_width, "muted")]
-    return [*wrapped(title, width, "title"), *lines, *said]
+    said = [line for note in notes for line in wrap_text(note, note_width, "muted")]
+    return [*wrap_text(title, width, "title"), *lines, *said]
 
 
 @lines_of.register
@@ -179,7 +179,7 @@ def _entry_lines(entry: Entry, width: int) -> list[Line]:
     if entry.sample or entry.mark:
         sample = f" {entry.sample}{MARK_SIGN[entry.mark]} "
     indent = len(sample) + 1
-    first, *more = wrapped(plain(entry.text), max(_NARROWEST, width - indent)) or [[]]
+    first, *more = wrap_text(plain(entry.text), max(_NARROWEST, width - indent)) or [[]]
     swatch = Span(sample, entry.colour)
     return [[swatch, Span(" "), *first], *([Span(" " * indent), *line] for line in more)]
 
@@ -189,11 +189,11 @@ def _table(part: Table, width: int) -> list[Line]:
     rows = part.lines()
     widths = _column_widths([[text for text, _ in row] for row in rows], width)
     if part.headings and _table_width(widths) > width:
-        return _titled(part.title, _facts_of_rows(part, width), part.notes, width)
+        return _add_title_and_notes(part.title, _facts_of_rows(part, width), part.notes, width)
     lines: list[Line] = []
     for row in rows:
         cells = [
-            wrapped(text, column_width, "header" if is_name else None)
+            wrap_text(text, column_width, "header" if is_name else None)
             for (text, is_name), column_width in zip(row, widths, strict=True)
         ]
         for side_by_side in zip_longest(*cells, fillvalue=[]):
@@ -201,9 +201,9 @@ def _table(part: Table, width: int) -> list[Line]:
             for piece, column_width, side in zip(side_by_side, widths, part.align, strict=True):
                 if line:
                     line.append(Span(" " * _COLUMN_GAP))
-                line += _padded(piece, column_width, right=side == "r")
+                line += _pad_line(piece, column_width, right=side == "r")
             lines.append(line)
-    return _titled(part.title, lines, part.notes, width)
+    return _add_title_and_notes(part.title, lines, part.notes, width)
 
 
 def _facts_of_rows(table: Table, width: int) -> list[Line]:
@@ -212,7 +212,7 @@ def _facts_of_rows(table: Table, width: int) -> list[Line]:
     for row in table.rows:
         facts = [(heading, text) for heading, text in zip(table.headings, row, strict=True) if text]
         records.append(lines_of(Table(facts), width))
-    return stacked(records)
+    return stack_blocks(records)
 
 
 def _table_width(widths: Sequence[int]) -> int:
@@ -270,7 +270,7 @@ def _grid(grid: Grid, width: int) -> list[Line]:
     columns = Columns.of(
         grid,
         label=lambda text: len(text) + 1,
-        cell=lambda cell: len(_marked(cell.text, cell)) + 1,
+        cell=lambda cell: len(_marked_text(cell.text, cell)) + 1,
         header=lambda header: len(_short(header)) + 1,
         least=1,
         gap=1,
@@ -281,14 +281,14 @@ def _grid(grid: Grid, width: int) -> list[Line]:
         [[line.stub, *_spans(columns, line.items, start, stop)] for line in lines]
         for start, stop in _blocks(grid, columns, width - columns.stub)
     ]
-    return _titled(grid.title, stacked(blocks), grid.notes, width)
+    return _add_title_and_notes(grid.title, stack_blocks(blocks), grid.notes, width)
 
 
 def _header_lines(grid: Grid, columns: Columns) -> Iterable[_GridLine]:
     """The tiers of headers; the names of labels stand in the lowest."""
     for tier in grid.tiers:
         names = grid.label_names if tier is grid.tiers[-1] else ()
-        headers = [_Placed(first, header.span, _short(header), "header") for first, header in placed(tier.headers)]
+        headers = [_Placed(first, header.span, _short(header), "header") for first, header in place_items(tier.headers)]
         yield _GridLine(_stub(columns, names, tier.name), headers)
 
 
@@ -296,7 +296,10 @@ def _row_lines(grid: Grid, columns: Columns) -> Iterable[_GridLine]:
     for row in grid.rows:
         if row.ruled:
             yield _GridLine(_stub(columns, ()), None)
-        cells = [_Placed(first, cell.span, _marked(cell.text, cell), _tint(cell)) for first, cell in placed(row.cells)]
+        cells = [
+            _Placed(first, cell.span, _marked_text(cell.text, cell), _tint(cell))
+            for first, cell in place_items(row.cells)
+        ]
         yield _GridLine(_stub(columns, row.labels), cells)
 
 
@@ -312,7 +315,7 @@ def _short(header: Header) -> str:
     return header.short or header.text
 
 
-def _marked(text: str, item: Cell | BitField) -> str:
+def _marked_text(text: str, item: Cell | BitField) -> str:
     """The text of a cell or field with the sign of its mark."""
     return text + MARK_SIGN[item.mark]
 
@@ -347,16 +350,16 @@ def _spans(columns: Columns, items: list[_Placed] | None, start: int, stop: int)
         gap = int(columns.starts[low] - columns.ends[low - 1]) if low > start else 0
         if gap:
             line.append(Span(" " * gap))
-        line.append(Span(_fitted(item, int(columns.width(low, high))), item.tint))
+        line.append(Span(_fit_text(item, int(columns.width(low, high))), item.tint))
     return line
 
 
-def _fitted(item: _Placed, width: int) -> str:
+def _fit_text(item: _Placed, width: int) -> str:
     """The text of an item in a number of characters: centred, cut at the edge of a block."""
     text = item.text if len(item.text) <= width else f"{item.text[: width - 1]}…"
     if item.span > 1 and text and width >= len(text) + 5:  # "── 3 ──": its ends must show without colour too
-        return _centred(f" {text} ", width - 1, "─") + " "
-    return _centred(text, width)
+        return _centre(f" {text} ", width - 1, "─") + " "
+    return _centre(text, width)
 
 
 @lines_of.register
@@ -377,7 +380,7 @@ def _ruler(part: BitRuler, width: int) -> list[Line]:
     table = replace(part, notes=()).table()  # the notes stand below, where they may be as wide as the ruler
     if table:
         blocks.append(lines_of(table, width))
-    return _titled(part.title, stacked(blocks), part.notes, width)
+    return _add_title_and_notes(part.title, stack_blocks(blocks), part.notes, width)
 
 
 def _line_part(line: Line, start: int, stop: int) -> Line:
@@ -418,6 +421,6 @@ def _ruler_piece(piece: Piece, width: int) -> Span:
         return Span("·" * width, "muted")
     if width <= 2:
         return Span(piece.key * width, _tint(field))
-    name = _marked(field.name, field)
-    text = name if len(name) <= width - 2 else _marked(piece.key, field)[: width - 2]
-    return Span(f"[{_centred(text, width - 2, '-')}]", _tint(field))
+    name = _marked_text(field.name, field)
+    text = name if len(name) <= width - 2 else _marked_text(piece.key, field)[: width - 2]
+    return Span(f"[{_centre(text, width - 2, '-')}]", _tint(field))

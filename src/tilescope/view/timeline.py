@@ -43,7 +43,7 @@ class BlockTimeline(NamedTuple):
         total = max((event.end for event in events), default=0)
         shown = _ticks(total, ticks, at_end=mistake is not None)
         return cls(
-            events=_shown(events, shown),
+            events=_events_in(events, shown),
             ticks=shown,
             block=block,
             instances=instances,
@@ -56,7 +56,7 @@ class BlockTimeline(NamedTuple):
         """Roles, slots and barriers, each with what it does."""
         lanes = lanes_of(self.events, self.instances, self.block, self.ticks)
         return {
-            lane: [_named(span, f"{number}.{span.start}") for span in spans if span.is_seen(self.ticks)]
+            lane: [_link_span(span, f"{number}.{span.start}") for span in spans if span.is_seen(self.ticks)]
             for number, (lane, spans) in enumerate(lanes.items())
         }
 
@@ -86,7 +86,7 @@ def _ticks(total: int, asked: tuple[int, int] | None, *, at_end: bool) -> Ticks:
     return Ticks(first, min(first + count, total), total)
 
 
-def _named(span: Span, name: str) -> Span:
+def _link_span(span: Span, name: str) -> Span:
     """The span with a link of its own, behind those that it shares."""
     return span._replace(cell=replace(span.cell, link=f"{span.cell.link} {name}".strip()))
 
@@ -109,7 +109,7 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
     return own
 
 
-def _shown(events: list[Event], ticks: Ticks) -> list[Event]:
+def _events_in(events: list[Event], ticks: Ticks) -> list[Event]:
     """The events of these ticks; the ends of all phases are kept: they say which phase runs, and what ends a wait."""
     return [event for event in events if event.op == "phase" or (event.end >= ticks.first and event.start < ticks.end)]
 

@@ -31,7 +31,7 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
 from tilescope.web.form import FIGURE, PASTE, filled_form, query_of
-from tilescope.web.pages import OTHER_NAMES, PAGES, redirected
+from tilescope.web.pages import OTHER_NAMES, PAGES, redirect_query
 from tilescope.web.rendering import (
     hash_source,
     render_first,
@@ -89,7 +89,7 @@ def _page(request: Request) -> Response:
     query: dict[str, str] = {}
     try:
         query = query_of(request.query_params.multi_items())
-        filling = redirected(page, query)
+        filling = redirect_query(page, query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
         ground = query.pop(FIGURE, None) if ending == "svg" else None
@@ -172,16 +172,16 @@ class Guard:
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
         is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site"
         if not self.is_own(host):
-            return _refused(421, "Host: this server answers under the names of its own machine alone.")
+            return _refusal(421, "Host: this server answers under the names of its own machine alone.")
         if is_foreign:
-            return _refused(403, "Origin: pages of other origins are not answered.")
+            return _refusal(403, "Origin: pages of other origins are not answered.")
         if is_cross_site:
-            return _refused(403, "Sec-Fetch-Site: a page of another site asks. Open the address yourself.")
+            return _refusal(403, "Sec-Fetch-Site: a page of another site asks. Open the address yourself.")
         if scope["method"] not in ("GET", "HEAD"):
             sentence = "Method: pages are read with GET; nothing is written."
-            return _refused(405, sentence, {"allow": "GET, HEAD"})
+            return _refusal(405, sentence, {"allow": "GET, HEAD"})
         if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
-            return _refused(414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line.")
+            return _refusal(414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line.")
         return None
 
     def is_own(self, host: str) -> bool:
@@ -190,7 +190,7 @@ class Guard:
         return name in self.names or (self.open and _is_address(name.strip("[]")))
 
 
-def _refused(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     return PlainTextResponse(f"{sentence}\n", status, headers)
 
 

@@ -24,7 +24,7 @@ NO_ADDRESS = PAGE_QUERY.worded(
 )
 
 
-def redirected(page: Page, query: Mapping[str, str]) -> Mapping[str, str] | None:
+def redirect_query(page: Page, query: Mapping[str, str]) -> Mapping[str, str] | None:
     """The query to which a page sends another one, as a pasted text to the fields that it fills; None if to none."""
     return None if page.redirect is None else page.redirect(query)
 
@@ -44,4 +44,4 @@ def form_at(url: str) -> Form:
     if name not in PAGES:
         raise RuleError([unknown_name("page", "url", name[:80], PAGES)])
     query = query_of(parse_qsl(place.query, keep_blank_values=True, max_num_fields=100))
-    return filled_form(PAGES[name], redirected(PAGES[name], query) or query)
+    return filled_form(PAGES[name], redirect_query(PAGES[name], query) or query)

@@ -21,7 +21,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.questions.gallery import GALLERY
 from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
-from tilescope.view.drawing_parts import Beside, Part, packed, plain
+from tilescope.view.drawing_parts import Beside, Part, pack_lines, plain
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.ruler import BitRuler
@@ -29,12 +29,12 @@ from tilescope.view.svg_grid import DENSE, ROOMY, TIGHT, Density, GridBlocks, gr
 from tilescope.view.svg_ruler import ruler_rows
 from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.web.explained import explained
 from tilescope.web.field import choice_of
 from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 from tilescope.web.sheet import Sheet
 from tilescope.web.side_by_side import Comparison, saved_drawing, saved_json
+from tilescope.web.term_links import link_terms
 
 _SMALLEST_SCALE = 0.91  # the smallest texts, of 11 pixels, have 10: smaller ones cannot be read
 _ANSWER_WIDTHS = (911, 1031)  # pixels for an answer in windows of 1280 and 1400
@@ -54,7 +54,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (colour_of, command_line, explained, fitted, picture, plain)
+    functions = (colour_of, command_line, link_terms, fit_beside, picture, plain)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment
@@ -123,7 +123,7 @@ def _page_html(
             program = code
         else:
             drawing = drawing.with_parts({"no code": code})
-    return _rendered(
+    return _render(
         template,
         form=form,
         page=form.page,
@@ -151,10 +151,10 @@ def render_first() -> str:
 
 def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
     """A page that says why there is no page."""
-    return _rendered("refusal.html", title=title, violations=violations, standalone=None, told=set())
+    return _render("refusal.html", title=title, violations=violations, standalone=None, told=set())
 
 
-def _rendered(template: str, **values: object) -> str:
+def _render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
@@ -184,7 +184,7 @@ def picture(part: Grid | BitRuler, *, is_narrow: bool = False) -> Markup:
 
 
 def _grid_picture(grid: Grid, size: Size) -> Markup:
-    return _labelled(grid, grid_blocks(grid, size.density), size.scale)
+    return _draw_labelled(grid, grid_blocks(grid, size.density), size.scale)
 
 
 class FittedPart(NamedTuple):
@@ -195,7 +195,7 @@ class FittedPart(NamedTuple):
     picture: Markup | None
 
 
-def fitted(beside: Beside, *, is_narrow: bool = False) -> tuple[FittedPart, ...]:
+def fit_beside(beside: Beside, *, is_narrow: bool = False) -> tuple[FittedPart, ...]:
     """Parts that stand beside each other, with the pictures of their grids; those that do not fit stand below the others.
 
     Where it `is_narrow`, as beside another state, all stand below each other.
@@ -223,7 +223,7 @@ def _size_beside(grids: list[Grid]) -> Size:
     def lines(size: Size) -> list[int]:
         pictures = [grid_width(grid, size.density) * size.scale + _BOX_PADDING for grid in grids]
         widths = [(max(_NARROWEST_PART, width), width) for width in pictures]
-        return [len(packed(widths, answer, _BESIDE_GAP)) for answer in _ANSWER_WIDTHS]
+        return [len(pack_lines(widths, answer, _BESIDE_GAP)) for answer in _ANSWER_WIDTHS]
 
     return min(_sizes_of(grids, _SIZES_BESIDE), key=lines)
 
@@ -234,7 +234,7 @@ def _sizes_of(grids: list[Grid], sizes: tuple[Size, ...]) -> list[Size]:
     return [size for size in sizes if size.density is not ROOMY or not is_dense]
 
 
-def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
+def _draw_labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
     """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them.
 
     The cells of a painted grid are no shapes of their own: the script finds them by their places, and what they say stands
@@ -267,10 +267,10 @@ def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup
     return svg.format(kind, *shown, number(width), number(height), Markup(drawn.body))  # noqa: S704  view/ escapes it
 
 
-def exported(url: str) -> str:
+def export_page(url: str) -> str:
     """The page at `url`, whole or from its path on, as a document that hovers and steps by itself.
 
-    >>> exported("/swizzle?mode=64B").count("<script")
+    >>> export_page("/swizzle?mode=64B").count("<script")
     2
     """
     sheet = Sheet.of(form_at(url))

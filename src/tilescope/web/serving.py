@@ -21,7 +21,7 @@ HEADER_SECONDS = 10.0  # for the whole head of a request
 MAX_CONNECTIONS = 256  # more are answered with 503; a browser opens six
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens on `host`; OSError where it cannot.
 
     The protocol is named, because asyncio switches Nagle's algorithm off only for sockets that say they are TCP: without
@@ -79,7 +79,7 @@ def warm_up() -> None:
 
 
 def server(host: str = "127.0.0.1") -> uvicorn.Server:
-    """The explorer's server; run it with `sockets=[listening(host, port)]`."""
+    """The explorer's server; run it with `sockets=[open_listener(host, port)]`."""
     return uvicorn.Server(
         uvicorn.Config(
             application(host),

@@ -81,7 +81,7 @@ class Sheet:
     @classmethod
     def of(cls, form: Form) -> Sheet:
         """The sheet of a filled form; RuleError where there is no answer."""
-        asked, answer = _answered(form)
+        asked, answer = _answer_form(form)
         drawing = view.draw(answer.value, **_drawn_with(form, answer))
         assert drawing is not None, answer.value.kind
         return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
@@ -165,7 +165,7 @@ class _AskedState:
     written: tuple[tuple[str, str], ...]
 
 
-def _answered(form: Form) -> tuple[Asked, Answer]:
+def _answer_form(form: Form) -> tuple[Asked, Answer]:
     """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
     if not form.description.pans:
         asked = form.asked()

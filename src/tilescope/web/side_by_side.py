@@ -8,7 +8,7 @@ from typing import NamedTuple, Self, get_args
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.answer_differences import differences
 from tilescope.view.drawing import Drawing
-from tilescope.view.figure import Ground, Labelled, Pin, figure_svg, has_figure, pinned
+from tilescope.view.figure import Ground, Labelled, Pin, figure_svg, has_figure, mark_pinned
 from tilescope.web.form import FIGURE, PAGE_QUERY, Form
 from tilescope.web.sheet import Sheet
 
@@ -62,7 +62,7 @@ def saved_drawing(form: Form) -> Drawing:
     compared = Comparison.of(sheet)
     drawing = sheet.drawing if compared is None else compared.drawing()
     pin = pin_of(form)
-    return drawing if pin is None else pinned([Labelled("", drawing)], pin)[0].drawing
+    return drawing if pin is None else mark_pinned([Labelled("", drawing)], pin)[0].drawing
 
 
 def pin_of(form: Form) -> Pin | None:

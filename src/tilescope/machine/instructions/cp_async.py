@@ -98,9 +98,10 @@ def _commit(kind: CopyUnit) -> Step:
 def _wait_all(kind: CopyUnit) -> Step:
     def wait_all(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
+        pc = cluster.pc  # copies that complete now have another
         cluster.pending.wait_all(kind, lanes)
         completed = cluster.pending.open_groups[kind][lanes]
-        cluster.emit(GroupWait(cluster.pc, lanes, kind, None, only_read=False, completed=completed))
+        cluster.emit(GroupWait(pc, lanes, kind, None, only_read=False, completed=completed))
 
     return wait_all
 
@@ -108,9 +109,10 @@ def _wait_all(kind: CopyUnit) -> Step:
 def _wait_group(kind: CopyUnit, newest: int, *, only_read: bool) -> Step:
     def wait_group(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
+        pc = cluster.pc
         cluster.pending.wait_group(kind, lanes, newest, only_read=only_read)
         completed = cluster.pending.open_groups[kind][lanes] - newest
-        cluster.emit(GroupWait(cluster.pc, lanes, kind, newest, only_read=only_read, completed=completed))
+        cluster.emit(GroupWait(pc, lanes, kind, newest, only_read=only_read, completed=completed))
 
     return wait_group
 

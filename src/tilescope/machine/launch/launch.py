@@ -20,14 +20,14 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.float_adds import FloatAdds, float_swaps
+from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
-from tilescope.sync.detector.context import LaunchOrder
+from tilescope.sync.detector.context import LaunchDetector
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
 WAITED_CYCLES = 100_000_000  # added to the clock when every thread waits; not a measure of time
@@ -71,14 +71,14 @@ class Launch:
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # executed opcodes whose result bits are not specified
     costs: Costs | None = None  # costs of memory accesses; None: not counted
-    float_adds: FloatAdds = field(init=False)
     cut_edits: dict[int, CutEdit] = field(default_factory=dict)  # by pc
     float_swaps: frozenset[int] = field(init=False)  # atom.cas that store a sum of floats
+    float_adds: FloatAdds | None = field(init=False)  # None: the kernel adds no floats atomically
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
-    detector: LaunchOrder | None = None  # None: no findings are wanted
+    detector: LaunchDetector | None = None  # None: no findings are wanted
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
@@ -92,8 +92,10 @@ class Launch:
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
-        self.float_swaps = float_swaps(self.program)
-        self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
+        self.float_swaps = self.program.fact(float_swaps)
+        self.float_adds = None
+        if self.program.fact(adds_floats):
+            self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
 
     @property
     def block_threads(self) -> int:

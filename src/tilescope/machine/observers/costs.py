@@ -17,23 +17,17 @@ import numpy as np
 
 from tilescope.machine.access_kind import AccessKind
 from tilescope.machine.observers.access_cost import AccessCounter, Execution, Where, sectors_of, wavefronts_of
-from tilescope.machine.observers.operand_reads import OperandReads, forget_bytes
-from tilescope.machine.observers.shared_marks import WORD_BYTES, SharedMarks
-from tilescope.machine.observers.thread_tiles import ThreadTiles, forget_stores
-from tilescope.machine.program import Program
+from tilescope.machine.observers.operand_reads import OperandReads
+from tilescope.machine.observers.thread_tiles import ThreadTiles
 from tilescope.machine.records import CopyKind
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers
 from tilescope.sync.events import (
-    AsyncStoreIssued,
     Atomic,
-    CopyCompleted,
-    CopyRead,
     CopyRequested,
     CpAsyncIssued,
     Load,
-    OperandRead,
     Store,
 )
 from tilescope.tma.walk import walk
@@ -78,13 +72,14 @@ class Costs:
     traffic: dict[TrafficKey, Traffic] = field(default_factory=dict)
     operands: OperandReads = field(default_factory=OperandReads)
     tiles: ThreadTiles = field(init=False)
+    has_tiles: bool = False  # whether tiles are watched
 
     def __post_init__(self) -> None:
         self.tiles = ThreadTiles(self.operands)
 
-    def handlers(self, cluster: ClusterShape, program: Program) -> dict[type, Handler]:
+    def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
         """What counts the events of one cluster."""
-        return ClusterCosts(self, cluster, SharedMarks(cluster, program)).handlers()
+        return ClusterCosts(self, cluster).handlers()
 
     def count_copy(self, event: CopyRequested) -> None:
         """Count a copy once, also if several blocks receive it."""
@@ -103,50 +98,27 @@ class Costs:
         """Count what waits to be counted."""
         self.wavefronts.finish()
         self.sectors.finish()
-        self.tiles.finish()
+        if self.has_tiles:
+            self.tiles.finish()
 
 
 class ClusterCosts:
     """Counts the events of one cluster into the costs of its launch."""
 
-    def __init__(self, costs: Costs, cluster: ClusterShape, marks: SharedMarks) -> None:
+    def __init__(self, costs: Costs, cluster: ClusterShape) -> None:
         self._costs = costs
         self._cluster = cluster
-        self._marks = marks
         self._where = Where(cluster.first_block, cluster.extents, cluster.block_lanes)
 
     def handlers(self) -> dict[type, Handler]:
         """Which method counts each event."""
         return {
-            Load: self._load,
-            Store: self._store,
-            Atomic: self._atomic,
+            Load: self._count,
+            Store: self._count,
+            Atomic: self._count,
             CpAsyncIssued: self._cp_async,
             CopyRequested: self._costs.count_copy,
-            CopyCompleted: self._complete_copy,
-            CopyRead: self._read_copy,
-            OperandRead: self._read_operand,
         }
-
-    def _load(self, event: Load) -> None:
-        self._count(event)
-        if event.space == "shared" and self._marks.tile_marks is not None:
-            self._costs.tiles.read(self._marks.at(event.pc), event.lanes, event.places)
-
-    def _store(self, event: Store) -> None:
-        self._count(event)
-        if event.space == "shared":
-            self._costs.tiles.wrote(self._marks.at(event.pc), event.lanes, event.places, event.size_bytes)
-
-    def _atomic(self, event: Atomic) -> None:
-        self._count(event)
-        if event.space != "shared":
-            return
-        marks = self._marks.at(event.pc)
-        if marks.tile_marks is not None:
-            self._costs.tiles.read(marks, event.lanes, event.places)
-        if len(event.written_lanes):
-            self._costs.tiles.wrote(marks, event.written_lanes, event.written_places, event.written_bytes)
 
     def _cp_async(self, event: CpAsyncIssued) -> None:
         self._count_shared(event.pc, event.cost, event.lanes, event.addresses)
@@ -173,32 +145,3 @@ class ClusterCosts:
                 addresses = addresses[is_own]
         if len(addresses):
             self._costs.wavefronts.add(Execution(pc, cost, lanes, addresses, self._where))
-
-    def _complete_copy(self, event: CopyCompleted) -> None:
-        """A load has written shared memory."""
-        issue = event.issue
-        if isinstance(issue, AsyncStoreIssued):
-            return
-        marks = self._marks
-        record = issue.record
-        if issue.tensor_copy is None:
-            forget_bytes(marks, record.shared_address, event.size_bytes)
-            forget_stores(marks, record.shared_address, event.size_bytes)
-            return
-        self._costs.operands.wrote(marks, issue.tensor_copy, record.map_number, issue.pc)
-        box_bytes = issue.tensor_copy.tensor_map.smem_bytes
-        forget_stores(marks, record.shared_address, max(event.size_bytes, box_bytes))
-
-    def _read_copy(self, event: CopyRead) -> None:
-        issue = event.issue
-        if issue.tensor_copy is not None:
-            self._costs.tiles.stored(self._marks, issue.tensor_copy, issue.record.map_number, event.pc)
-
-    def _read_operand(self, event: OperandRead) -> None:
-        marks = self._marks.at(event.pc)
-        self._costs.operands.read(marks, event.shape, event.rank, event.word, event.first_element)
-        if marks.store_marks is not None:
-            words = event.bytes.cells(WORD_BYTES)
-            assert not isinstance(words, slice)
-            descriptor = event.shape.descriptor(event.word)
-            self._costs.tiles.multiplied(marks, event.shape, event.rank, descriptor, words)

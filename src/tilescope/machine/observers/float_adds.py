@@ -38,6 +38,13 @@ def float_swaps(program: Program) -> frozenset[int]:
     return frozenset(pc for pc in swaps if not sums.isdisjoint(program.registers_named[pc]))
 
 
+def adds_floats(program: Program) -> bool:
+    """Whether atomics of a program may add floats."""
+    atomics = [one for one in program.instructions if one is not None and one.name in ("atom", "red")]
+    is_addition = any("add" in one.modifiers and not _FLOATS.isdisjoint(one.modifiers) for one in atomics)
+    return is_addition or bool(program.fact(float_swaps))
+
+
 def _adds_floats(instruction: Instruction) -> bool:
     return instruction.name in _ADDING and not _FLOATS.isdisjoint(instruction.modifiers)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilescope.sync.cluster_shape import BlockIndex, block_index
-from tilescope.sync.epoch import taken_apart
+from tilescope.sync.epoch import unpack_stamp
 from tilescope.value import Value
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LastWriters:
         found = self.writes.at(address)
         if found is None:
             return None
-        stamp = taken_apart(found.stamp)
+        stamp = unpack_stamp(found.stamp)
         rank, thread = divmod(stamp.column % self.cluster_lanes, self.block_lanes)
         instruction = self.instructions[stamp.pc]
         assert instruction is not None  # the return at the end of a body writes nothing

@@ -7,9 +7,10 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
+from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
-from tilescope.sync.detector.context import LaunchOrder, ProgramFacts
-from tilescope.sync.detector.detector import Order
+from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
+from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
 
 _TENSOR_OPERATIONS: dict[str, How] = {
@@ -23,40 +24,55 @@ _TENSOR_OPERATIONS: dict[str, How] = {
 }
 
 
-def launch_detector(program: Program, memory: GlobalMemory) -> LaunchOrder:
+def launch_detector(program: Program, memory: GlobalMemory) -> LaunchDetector:
     """What the detectors of all clusters of a launch share."""
+    return LaunchDetector(program.fact(_find_facts), memory)
+
+
+def _find_facts(program: Program) -> ProgramFacts:
     operations: dict[int, How] = {}
     for pc, instruction in enumerate(program.instructions):
         if instruction is not None and instruction.name == "tcgen05":
             named = [word for word in instruction.modifiers if word in _TENSOR_OPERATIONS]
             if named:
                 operations[pc] = _TENSOR_OPERATIONS[named[0]]
-    facts = ProgramFacts(
-        accesses=decode_accesses(program),
+    accesses = decode_accesses(program)
+    return ProgramFacts(
+        accesses=accesses,
+        has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
     )
-    return LaunchOrder(facts, memory)
+
+
+def _has_tiles(program: Program) -> bool:
+    """Whether TMA or a tensor core reads or writes shared memory."""
+    named = [one for one in program.instructions if one is not None]
+    return any(one.name in ("wgmma", "tcgen05") or (one.name == "cp" and "tensor" in one.modifiers) for one in named)
 
 
 def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     """Let the observers of its launch, and a watch, listen to a cluster, from its first event on."""
     launch = cluster.launch
     bus = cluster.bus
-    bus.subscribe(launch.float_adds.handlers(cluster.shape))
+    if launch.float_adds is not None:
+        bus.subscribe(launch.float_adds.handlers(cluster.shape))
     recorder = launch.take_recorder()
     if recorder is not None:
         bus.subscribe(recorder.handlers(cluster.shape))
     if launch.costs is not None:
-        bus.subscribe(launch.costs.handlers(cluster.shape, cluster.program))
+        bus.subscribe(launch.costs.handlers(cluster.shape))
+        if cluster.program.fact(_has_tiles):
+            launch.costs.has_tiles = True
+            bus.subscribe(TileUse(launch.costs, cluster.shape, cluster.program).handlers())
     if launch.detector is not None:
-        detector = Order(cluster.shape, launch.detector)
+        detector = ClusterDetector(cluster.shape, launch.detector)
         bus.answer_by(detector)
         bus.subscribe(detector.handlers())
         if watch is not None:
-            bus.subscribe(watch.handlers(cluster, detector.witness))
+            bus.subscribe(watch.handlers(cluster, detector.context))
         cluster.accesses = launch.detector.program.accesses
     elif bus.is_heard:
-        cluster.accesses = decode_accesses(cluster.program)
+        cluster.accesses = cluster.program.fact(decode_accesses)

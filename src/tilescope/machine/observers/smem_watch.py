@@ -27,7 +27,7 @@ from tilescope.sentence import printed, shortened
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_RESERVED_BYTES
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex
-from tilescope.sync.epoch import UNDER_WAY, Stamps, epochs_of, pcs_of
+from tilescope.sync.epoch import PENDING, Stamps, epochs_of, pcs_of
 from tilescope.sync.events import InstructionReached
 from tilescope.tensor_map import TensorMap
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tilescope.machine.step import Step
     from tilescope.ptx.syntax import Instruction
     from tilescope.sync.cluster_shape import ClusterShape, Lanes
-    from tilescope.sync.detector.context import Witness
+    from tilescope.sync.detector.context import DetectorContext
 
 _PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
 _MOST_CHARACTERS = 5000  # a path has at most 4096
@@ -142,19 +142,19 @@ class SmemWatch:
     moment: Moment
     came: int = 0  # how often a thread of the block came to an instruction of the line
     _cluster: Cluster | None = None  # that has the block
-    _witness: Witness | None = None  # whose shadow memory says who wrote what
+    _context: DetectorContext | None = None  # whose shadow memory says who wrote what
     _rank: int = 0
     _copies_before: int = 0
     _visits: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)  # by instruction: of every lane
     _snapshot: _Snapshot | None = None
 
-    def handlers(self, cluster: Cluster, witness: Witness) -> dict[type, Handler]:
+    def handlers(self, cluster: Cluster, context: DetectorContext) -> dict[type, Handler]:
         """What looks at a cluster that begins, if it has the block."""
         rank = _rank_of(self.block, cluster.shape)
         if rank is None:
             return {}
         self._cluster = cluster
-        self._witness = witness
+        self._context = context
         self._rank = rank
         self._copies_before = len(cluster.launch.copies)
         return {InstructionReached: self._reach}
@@ -177,15 +177,15 @@ class SmemWatch:
 
     def _taken(self, cluster: Cluster) -> _Snapshot:
         """The block's memory as it is now."""
-        witness = self._witness
-        assert witness is not None
-        first = self._rank * cluster.shared_stride // witness.cell_bytes
-        cells = ceil_div(cluster.launch.shared_end, witness.cell_bytes)
+        context = self._context
+        assert context is not None
+        first = self._rank * cluster.shared_stride // context.cell_bytes
+        cells = ceil_div(cluster.launch.shared_end, context.cell_bytes)
         barriers = sorted(
             address & SHARED_OFFSET_MASK for address in cluster.mbarriers if address >> SHARED_RANK_SHIFT == self._rank
         )
         return _Snapshot(
-            witness.shared.writes[first : first + cells].copy(),
+            context.shared.writes[first : first + cells].copy(),
             cluster.shared_bytes(self._rank).copy(),
             tuple(barriers),
             tuple(filter(self._is_tile, cluster.launch.copies[self._copies_before :])),
@@ -204,8 +204,8 @@ class SmemWatch:
         if cluster is None:
             return None
         snapshot = self._taken(cluster) if self._snapshot is None else self._snapshot
-        assert self._witness is not None
-        written = _Written(launch, snapshot, self._witness.cell_bytes)
+        assert self._context is not None
+        written = _Written(launch, snapshot, self._context.cell_bytes)
         return SmemPicture(
             block=self.block,
             at=self.moment.at,
@@ -254,7 +254,7 @@ class _Written:
         """Cells side by side that one line wrote, and what nobody wrote, from the first usable byte on."""
         numbers = self._numbers
         content = self._snapshot.content
-        is_under_way = epochs_of(self._snapshot.stamps) == UNDER_WAY
+        is_under_way = epochs_of(self._snapshot.stamps) == PENDING
         is_new = (numbers[1:] != numbers[:-1]) | (is_under_way[1:] != is_under_way[:-1])
         start = SHARED_RESERVED_BYTES // self._cell_bytes
         starts = [start, *(cell for cell in (np.flatnonzero(is_new) + 1).tolist() if cell > start)]

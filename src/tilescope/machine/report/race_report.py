@@ -153,7 +153,7 @@ def report_races(launch: Launch) -> tuple[Violation, ...]:
         return ()
     equal: dict[tuple[object, ...], list[Conflict]] = {}
     for conflict in launch.detector.conflicts.found.values():
-        if conflict.mistake == "early load" and conflict.now.pc in launch.detector.polling_pcs:
+        if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
             continue
         equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*equal.values()]

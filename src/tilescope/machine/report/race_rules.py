@@ -321,7 +321,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
-    "early load": EARLY_LOAD,
+    "stale read": EARLY_LOAD,
     "unwritten": UNWRITTEN,
     "unwritten operand": UNWRITTEN_OPERAND,
     "cp.async fence": CP_ASYNC_FENCE,

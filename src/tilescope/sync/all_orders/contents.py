@@ -3,7 +3,7 @@
     slot of 256 bytes      |---- tile 3, phase 1 ----|---- nothing ----|     a copy of 128 bytes: a reader of the slot
     0                     128                       256                      finds a gap
 
-A copy that begins makes those segments stale that somebody has read, or that an earlier phase of its barrier brought: a
+A copy that begins makes those segments stale that somebody has read, or that an earlier phase of its barrier filled: a
 later reader of the slot expects new bytes, and finds stale ones where the copy does not reach.
 """
 
@@ -15,7 +15,7 @@ from tilescope.sync.happens_before import Fill
 
 
 class Segment(NamedTuple):
-    """Bytes of a slot that were brought together."""
+    """Bytes of a slot that one copy or write filled."""
 
     start: int
     end: int

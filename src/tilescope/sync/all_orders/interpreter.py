@@ -59,18 +59,20 @@ class Interpreter(PendingCopies):
 
     def starts_late(self, agent: int) -> bool:
         """Whether an agent has to wait for the grid before, which does not let this one start sooner."""
+        if not self.program.starts_late:
+            return False
         return self._starts_after_grid(agent) and not self._has_grid_before_ended()
 
     def _starts_after_grid(self, agent: int) -> bool:
-        """Whether an agent's first action comes after the end of the grid before."""
-        return self.program.starts_late and self.pc[agent] == 0 and not self.program.agents[agent].is_earlier
+        """Whether an agent's next action is its first, and comes after the end of the grid before."""
+        return self.pc[agent] == 0 and not self.program.agents[agent].is_earlier
 
     def perform(self, agent: int) -> None:
         """Carry out an agent's next action."""
         action = self.current(agent)
         self.ended, self.issued = [], []
         self.ordering.advance(agent)
-        if self._starts_after_grid(agent):
+        if self.program.starts_late and self._starts_after_grid(agent):
             self.ordering.acquire(self.program.grid, agent)
         self.actions_done += 1
         if action is None:

@@ -123,7 +123,7 @@ class SlotAccesses(State):
         return not covers
 
     def _check_copies_of_phase(self, slot: int, earlier: Access, access: Access) -> None:
-        """Stop if two copies of one phase fill the same bytes, or bring two tiles."""
+        """Stop if two copies of one phase fill the same bytes, or two tiles."""
         if self.program.slots[slot].bytes:
             raise MistakeFoundError("overlap", slot=slot, agent=access.agent, first=access.start, last=access.end - 1)
         if None not in (earlier.tile, access.tile) and earlier.tile != access.tile:

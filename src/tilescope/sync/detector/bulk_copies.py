@@ -1,4 +1,4 @@
-"""Bulk and tensor copies, and stores that arrive later: units of the chip that read and write by the async proxy."""
+"""Bulk and tensor copies, and stores that arrive later: units of the chip that access memory by the async proxy."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ import numpy as np
 
 from tilescope.sync.address import SHARED_RANK_SHIFT, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.accesses import Request, Touching
-from tilescope.sync.detector.context import Witness, mistake_of
-from tilescope.sync.detector.mbarrier_order import MbarrierOrder, Mbarriers
+from tilescope.sync.detector.accesses import Accesses, Request
+from tilescope.sync.detector.context import DetectorContext, classify_conflict
+from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import UNDER_WAY, first_of_each, pcs_of, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import PENDING, first_of_each, pack_stamps, pcs_of, stamp_base, unpack_stamp
 from tilescope.sync.events import AsyncStoreIssued, CopyCompleted, CopyIssued, GroupWait
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
 from tilescope.sync.lane_clocks import (
+    ASYNC_GLOBAL,
+    ASYNC_SHARED,
     BULK_READ,
     BULK_WRITE,
-    FENCED_GLOBAL,
-    FENCED_SHARED,
-    KNOWN,
-    Clock,
+    HAPPENS_BEFORE,
+    VectorClock,
 )
 from tilescope.sync.shadow.accessor import Unit
-from tilescope.sync.shadow.shadow_cells import Met
+from tilescope.sync.shadow.shadow_cells import Unordered
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 
-class Landing(NamedTuple):
-    """A copy into shared memory under way: the cells that it writes, with what stamp, and its mbarrier."""
+class PendingCopy(NamedTuple):
+    """A pending copy into shared memory: the cells that it writes, with what stamp, and its mbarrier."""
 
     cells: Cells
     stamp: int
-    barrier: MbarrierOrder
+    barrier: MbarrierHistory
     base: int
     phase: int  # of the mbarrier, in which it was issued
 
     @property
     def read_stamp(self) -> int:
-        """The stamp of what it reads: finished for those who know that the phase has ended."""
-        return int(stamped(self.base, self.barrier.column, self.barrier.phases + 1))
+        """The stamp of what it reads, which completes with the mbarrier's phase."""
+        return int(pack_stamps(self.base, self.barrier.column, self.barrier.phases + 1))
 
 
 class _RemoteRead(NamedTuple):
-    """A copy out of a block's shared memory into another block's, which tells an mbarrier there."""
+    """A copy out of a block's shared memory into another block's, which an mbarrier there counts."""
 
     rank: int
-    barrier: MbarrierOrder
+    barrier: MbarrierHistory
     epoch: int
     pc: int
 
@@ -57,193 +57,193 @@ class _RemoteRead(NamedTuple):
 class BulkCopies:
     """The bulk and tensor copies of one cluster."""
 
-    def __init__(self, witness: Witness, touching: Touching, mbarriers: Mbarriers) -> None:
-        self._witness = witness
-        self._touching = touching
+    def __init__(self, context: DetectorContext, accesses: Accesses, mbarriers: Mbarriers) -> None:
+        self._context = context
+        self._accesses = accesses
         self._mbarriers = mbarriers
         self._stores: dict[int, tuple[int, int]] = {}  # by lane: (epoch, pc) of its last store
         self._remote_reads: list[_RemoteRead] = []
-        self._landings: WeakKeyDictionary[CopyIssued | AsyncStoreIssued, Landing] = WeakKeyDictionary()
+        self._pending: WeakKeyDictionary[CopyIssued | AsyncStoreIssued, PendingCopy] = WeakKeyDictionary()
 
     def issue(self, event: CopyIssued) -> None:
         """A bulk or tensor copy is issued."""
         if event.shared is None:
             return
-        witness = self._witness
-        shared = event.shared.cells(witness.cell_bytes)
-        memory = None if event.memory is None else event.memory.whole_cells(witness.launch.memory.cell_bytes)
+        context = self._context
+        shared = event.shared.cells(context.cell_bytes)
+        memory = None if event.memory is None else event.memory.whole_cells(context.launch.memory.cell_bytes)
         if event.barrier is None:
             self._store(event.lane, shared, event.group)
             if memory is not None:
                 self._write_memory(event.lane, memory, event.group, is_reduction=event.is_reduction)
             return
         if event.source is not None:
-            self._read_source(event.lane, event.source.cells(witness.cell_bytes), event.barrier)
-        landing = self._load(event.lane, shared, event.barrier, is_reduction=event.is_reduction)
+            self._read_source(event.lane, event.source.cells(context.cell_bytes), event.barrier)
+        pending = self._load(event.lane, shared, event.barrier, is_reduction=event.is_reduction)
         if memory is not None:
-            self._read_memory(event.lane, memory, landing)
+            self._read_memory(event.lane, memory, pending)
         if event.map_address is not None:
-            self._read_map(event.map_address, landing)
-        self._landings[event] = landing
+            self._read_map(event.map_address, pending)
+        self._pending[event] = pending
 
     def complete(self, event: CopyCompleted) -> None:
         """The bytes of a copy are there; its mbarrier counts them next."""
-        landing = self._landings.get(event.issue)
-        if landing is not None:
-            self._land(landing, event.size_bytes)
+        pending = self._pending.get(event.issue)
+        if pending is not None:
+            self._land(pending, event.size_bytes)
 
-    def _load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool) -> Landing:
-        """A copy into shared memory that will tell an mbarrier."""
-        witness = self._witness
+    def _load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool) -> PendingCopy:
+        """A copy into shared memory that an mbarrier counts."""
+        context = self._context
         barrier = self._mbarriers.issue(barrier_address, np.array([lane]))
-        unit = self._unit(lane, FENCED_SHARED)
-        now = Side(witness.pc, "copy", lane)
-        met = witness.shared.unknown_writes(cells, unit, strong=is_reduction)
-        if met is not None:
-            witness.tell_of_unit(met, cells, now, unit, "shared")
-        for read in witness.shared.unknown_reads(cells, replace(unit, proxy=KNOWN), strong=is_reduction):
-            self._tell_of_reads(read, cells, now)
+        unit = self._unit(lane, ASYNC_SHARED)
+        now = Side(context.pc, "copy", lane)
+        unordered = context.shared.unordered_writes(cells, unit, strong=is_reduction)
+        if unordered is not None:
+            context.report_unit(unordered, cells, now, unit, "shared")
+        for read in context.shared.unordered_reads(cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
+            self._report_reads(read, cells, now)
         return self._under_way(cells, barrier, is_strong=is_reduction)
 
-    def _under_way(self, cells: Cells, barrier: MbarrierOrder, *, is_strong: bool) -> Landing:
-        base = stamp_base(self._witness.pc, is_strong=is_strong, is_asynchronous=True)
-        stamp = int(stamped(base, barrier.column, UNDER_WAY))
-        self._witness.shared.write(cells, stamp)
-        barrier.last_copy = (UNDER_WAY, self._witness.pc)
-        barrier.byte_pcs.add(self._witness.pc)
-        return Landing(cells, stamp, barrier, base, barrier.phases)
+    def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool) -> PendingCopy:
+        base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
+        stamp = int(pack_stamps(base, barrier.column, PENDING))
+        self._context.shared.write(cells, stamp)
+        barrier.last_copy = (PENDING, self._context.pc)
+        barrier.byte_pcs.add(self._context.pc)
+        return PendingCopy(cells, stamp, barrier, base, barrier.phases)
 
-    def _tell_of_reads(self, met: Met, cells: Cells, now: Side) -> None:
-        """Reads that may come before or after a copy: of old bytes, or, where nobody had written any, of its own."""
-        witness = self._witness
-        for index in first_of_each(pcs_of(met.stamps)):
-            before = witness.side(taken_apart(int(met.stamps[index])), was_write=False)
-            address = witness.address_of(cells, int(met.places[index]), "shared")
-            if witness.shared.writes[address // witness.cell_bytes] == 0:
-                witness.tell("copy wait", now, before, "shared", address)
+    def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
+        """Report reads that are unordered with a copy: of old bytes or, where nobody had written any, of its own."""
+        context = self._context
+        for index in first_of_each(pcs_of(unordered.stamps)):
+            before = context.side(unpack_stamp(int(unordered.stamps[index])), was_write=False)
+            address = context.address_of(cells, int(unordered.places[index]), "shared")
+            if context.shared.writes[address // context.cell_bytes] == 0:
+                context.report("copy wait", now, before, "shared", address)
             else:
-                witness.tell(mistake_of(before.how, "copy", was_write=False), before, now, "shared", address)
+                context.report(classify_conflict(before.how, "copy", was_write=False), before, now, "shared", address)
 
-    def _land(self, landing: Landing, size_bytes: int) -> None:
-        barrier = landing.barrier
+    def _land(self, pending: PendingCopy, size_bytes: int) -> None:
+        barrier = pending.barrier
         epoch = barrier.phases + 1
-        after = int(stamped(landing.base, barrier.column, epoch))
-        self._witness.shared.restamp(landing.cells, landing.stamp, after)
-        barrier.last_copy = (epoch, self._witness.pc)
+        after = int(pack_stamps(pending.base, barrier.column, epoch))
+        self._context.shared.restamp(pending.cells, pending.stamp, after)
+        barrier.last_copy = (epoch, self._context.pc)
         barrier.came_bytes += size_bytes
-        if landing.phase < barrier.phases:
-            barrier.spill(size_bytes, landing.phase)
+        if pending.phase < barrier.phases:
+            barrier.spill(size_bytes, pending.phase)
 
     def issue_async_store(self, event: AsyncStoreIssued) -> None:
         """st.async or red.async: each lane's value will arrive before the mbarrier's phase completes."""
-        witness = self._witness
+        context = self._context
         if not event.is_by_threads:
-            cells = one_row(int(event.places[0]), event.size_bytes).cells(witness.cell_bytes)
-            self._landings[event] = self._load(int(event.lanes[0]), cells, event.barrier, is_reduction=False)
+            cells = one_row(int(event.places[0]), event.size_bytes).cells(context.cell_bytes)
+            self._pending[event] = self._load(int(event.lanes[0]), cells, event.barrier, is_reduction=False)
             return
         barrier = self._mbarriers.issue(event.barrier, event.lanes)
-        touch = self._touching.shared_touch("copy", Request(event.lanes, event.places, event.size_bytes))
-        self._touching.meet(witness.shared, touch)
-        self._landings[event] = self._under_way(touch.cells, barrier, is_strong=False)
+        thread_access = self._accesses.shared_access("copy", Request(event.lanes, event.places, event.size_bytes))
+        self._accesses.find_races(context.shared, thread_access)
+        self._pending[event] = self._under_way(thread_access.cells, barrier, is_strong=False)
 
     def _store(self, lane: int, cells: Cells, group: int) -> None:
         """A copy out of shared memory: it reads its source until a wait_group.read, or a wait_group."""
-        witness = self._witness
+        context = self._context
         self._read_shared(lane, cells)
-        column = BULK_READ * witness.knowledge.lane_count + lane
-        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), column, group + 1))
-        witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
-        self._stores[lane] = (group + 1, witness.pc)
+        column = BULK_READ * context.clocks.lane_count + lane
+        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), column, group + 1))
+        context.shared.read_by_unit(cells, context.bulk_unit, stamp)
+        self._stores[lane] = (group + 1, context.pc)
 
     def _read_source(self, lane: int, cells: Cells, barrier_address: int) -> None:
-        """The source of a copy to another block's shared memory, which is read until the mbarrier's phase ends."""
-        witness = self._witness
+        """The source of a copy to another block's shared memory, which is read until the mbarrier's phase completes."""
+        context = self._context
         self._read_shared(lane, cells)
         barrier = self._mbarriers.named(barrier_address)
         epoch = barrier.phases + 1
-        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), barrier.column, epoch))
-        witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
-        rank = int(witness.cluster.block_of_lane[lane])
+        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), barrier.column, epoch))
+        context.shared.read_by_unit(cells, context.bulk_unit, stamp)
+        rank = int(context.cluster.block_of_lane[lane])
         if barrier_address >> SHARED_RANK_SHIFT != rank:
-            self._remote_reads.append(_RemoteRead(rank, barrier, epoch, witness.pc))
+            self._remote_reads.append(_RemoteRead(rank, barrier, epoch, context.pc))
 
     def _read_shared(self, lane: int, cells: Cells) -> None:
-        witness = self._witness
-        unit = self._unit(lane, FENCED_SHARED)
-        now = Side(witness.pc, "bulk store", lane)
-        met = witness.shared.unknown_writes(cells, unit)
-        if met is not None:
-            witness.tell_of_unit(met, cells, now, unit, "shared")
-        witness.tell_of_unwritten(cells, now)
+        context = self._context
+        unit = self._unit(lane, ASYNC_SHARED)
+        now = Side(context.pc, "bulk store", lane)
+        unordered = context.shared.unordered_writes(cells, unit)
+        if unordered is not None:
+            context.report_unit(unordered, cells, now, unit, "shared")
+        context.report_unwritten(cells, now)
 
     def wait(self, event: GroupWait) -> None:
-        """cp.async.bulk.wait_group: how many groups of each lane are finished, or have been read."""
-        knowledge = self._witness.knowledge
+        """cp.async.bulk.wait_group: how many groups of each lane have completed, or have been read."""
+        clocks = self._context.clocks
         for kind in (BULK_READ,) if event.only_read else (BULK_READ, BULK_WRITE):
-            knowledge.finish_own(kind * knowledge.lane_count + event.lanes, event.completed)
+            clocks.complete_own(kind * clocks.lane_count + event.lanes, event.completed)
 
-    def _read_memory(self, lane: int, cells: CellNumbers, landing: Landing) -> None:
-        """A copy reads global memory until the phase of its mbarrier ends."""
+    def _read_memory(self, lane: int, cells: CellNumbers, pending: PendingCopy) -> None:
+        """A copy reads global memory until the phase of its mbarrier completes."""
         if not len(cells):
             return
-        witness = self._witness
-        unit = self._unit(lane, FENCED_GLOBAL)
-        now = Side(witness.pc, "copy", lane)
-        for piece in witness.launch.memory.pieces(cells):
+        context = self._context
+        unit = self._unit(lane, ASYNC_GLOBAL)
+        now = Side(context.pc, "copy", lane)
+        for piece in context.launch.memory.pieces(cells):
             table = piece.stretch.table
-            met = table.unknown_writes(piece.cells, unit)
-            if met is not None:
-                witness.tell_of_unit(met, piece.cells + piece.stretch.first, now, unit, "global")
-            table.read_by_unit(piece.cells, 0, landing.read_stamp, witness.number)
+            unordered = table.unordered_writes(piece.cells, unit)
+            if unordered is not None:
+                context.report_unit(unordered, piece.cells + piece.stretch.first, now, unit, "global")
+            table.read_by_unit(piece.cells, 0, pending.read_stamp, context.number)
 
-    def _read_map(self, address: int, landing: Landing) -> None:
-        """A copy reads its map until the phase of its mbarrier ends."""
-        witness = self._witness
+    def _read_map(self, address: int, pending: PendingCopy) -> None:
+        """A copy reads its map until the phase of its mbarrier completes."""
+        context = self._context
         if is_in_window("param", address):
             return  # which no store changes
-        for piece in witness.launch.memory.pieces(witness.global_cells_at(address, DESCRIPTOR_BYTES)):
-            piece.stretch.table.read_by_unit(piece.cells, 0, landing.read_stamp, witness.number)
+        for piece in context.launch.memory.pieces(context.global_cells_at(address, DESCRIPTOR_BYTES)):
+            piece.stretch.table.read_by_unit(piece.cells, 0, pending.read_stamp, context.number)
 
     def _write_memory(self, lane: int, cells: CellNumbers, group: int, *, is_reduction: bool) -> None:
         """A copy writes global memory as part of a bulk group of its thread."""
         if not len(cells):
             return
-        witness = self._witness
-        unit = self._unit(lane, FENCED_GLOBAL)
-        now = Side(witness.pc, "bulk store", lane)
-        base = stamp_base(witness.pc, is_strong=is_reduction, is_asynchronous=True)
-        column = BULK_WRITE * witness.knowledge.lane_count + lane
-        for piece in witness.launch.memory.pieces(cells):
+        context = self._context
+        unit = self._unit(lane, ASYNC_GLOBAL)
+        now = Side(context.pc, "bulk store", lane)
+        base = stamp_base(context.pc, is_strong=is_reduction, is_asynchronous=True)
+        column = BULK_WRITE * context.clocks.lane_count + lane
+        for piece in context.launch.memory.pieces(cells):
             table = piece.stretch.table
             in_memory = piece.cells + piece.stretch.first
-            met = table.unknown_writes(piece.cells, unit, strong=is_reduction)
-            if met is not None:
-                witness.tell_of_unit(met, in_memory, now, unit, "global")
-            for read in table.unknown_reads(piece.cells, unit, strong=is_reduction):
+            unordered = table.unordered_writes(piece.cells, unit, strong=is_reduction)
+            if unordered is not None:
+                context.report_unit(unordered, in_memory, now, unit, "global")
+            for read in table.unordered_reads(piece.cells, unit, strong=is_reduction):
                 index = 0
-                before = witness.side(taken_apart(int(read.stamps[index])), was_write=False)
-                address = witness.address_of(in_memory, int(read.places[index]), "global")
-                witness.tell("race", before, now, "global", address, **witness.foreign(read, index))
-            table.write(piece.cells, int(stamped(base, column, group + 1)), witness.number)
+                before = context.side(unpack_stamp(int(read.stamps[index])), was_write=False)
+                address = context.address_of(in_memory, int(read.places[index]), "global")
+                context.report("race", before, now, "global", address, **context.foreign(read, index))
+            table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
 
     def _unit(self, lane: int, proxy: int) -> Unit:
-        knowledge = self._witness.knowledge
-        return Unit(knowledge, knowledge.view(lane), knowledge.others[knowledge.row_of_lane[lane]], proxy)
+        clocks = self._context.clocks
+        return Unit(clocks, clocks.view(lane), clocks.others[clocks.row_of_lane[lane]], proxy)
 
-    def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
-        """A block has ended: what may still touch its shared memory."""
-        witness = self._witness
+    def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
+        """Report pending copies that may still access the shared memory of a block that has ended."""
+        context = self._context
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
                 epoch, pc = barrier.last_copy
                 if clock.over[barrier.column] < epoch:
-                    witness.tell(
-                        "block end", None, Side(pc, "copy", None), "shared", witness.cluster.place(address), rank=rank
+                    context.report(
+                        "block end", None, Side(pc, "copy", None), "shared", context.cluster.place(address), rank=rank
                     )
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
-            if clock.known[BULK_READ * witness.knowledge.lane_count + lane] < epoch:
-                witness.tell("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
+            if clock.known[BULK_READ * context.clocks.lane_count + lane] < epoch:
+                context.report("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
         for read in self._remote_reads:
             if read.rank == rank and clock.over[read.barrier.column] < read.epoch:
-                witness.tell("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)
+                context.report("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)

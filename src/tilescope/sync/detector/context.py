@@ -1,4 +1,4 @@
-"""What all parts of the order share: the clocks and cells of one cluster, and where conflicts are told."""
+"""What all parts of the detector share: the clocks and shadow memory of one cluster, and where conflicts are reported."""
 
 from __future__ import annotations
 
@@ -12,24 +12,32 @@ from tilescope.arithmetic import ceil_div
 from tilescope.sync.access import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
-from tilescope.sync.detector.releases import Flags
-from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, taken_apart
+from tilescope.sync.detector.releases import SyncWords
+from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
-from tilescope.sync.lane_clocks import BULK_READ, BULK_WRITE, CP_ASYNC, EXECUTED, KNOWN, Clock, Knowledge
+from tilescope.sync.lane_clocks import (
+    BULK_READ,
+    BULK_WRITE,
+    CP_ASYNC,
+    EXECUTED,
+    HAPPENS_BEFORE,
+    LaneClocks,
+    VectorClock,
+)
 from tilescope.sync.shadow.accessor import Unit
 from tilescope.sync.shadow.global_cells import GlobalCells, Regions
-from tilescope.sync.shadow.shadow_cells import CellTable, Met
+from tilescope.sync.shadow.shadow_cells import CellTable, Unordered
 
 
 class PublishedColumns(NamedTuple):
-    """Two columns of somebody who uses tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has published."""
+    """Two columns of an actor on tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has released."""
 
-    fenced: int  # and is finished
-    issued: int  # finished or not
+    fenced: int  # of what has completed
+    issued: int  # completed or not
 
 
 class PhaseBytes(NamedTuple):
-    """The bytes of a phase that has ended: expected, and come, late ones included; the instructions that did both."""
+    """The bytes of a completed phase: expected, and arrived, late ones included; the instructions of both."""
 
     expected: int
     came: int
@@ -37,7 +45,7 @@ class PhaseBytes(NamedTuple):
 
 
 class MbarrierUse(NamedTuple):
-    """What a block did with an mbarrier: the arrivals that it counts, and the instructions by which threads used it last."""
+    """How a block used an mbarrier: its expected arrivals, and the last instruction of each thread that used it."""
 
     arrivals: int  # that complete a phase of it
     pcs: frozenset[int]
@@ -55,13 +63,14 @@ class ProgramFacts(NamedTuple):
     """What the detector must know of the program text; lists are by instruction."""
 
     accesses: Sequence[AccessSemantics | None]
+    has_flag_loads: bool  # strong loads, through which threads may synchronize
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
 
 
-class LaunchOrder:
+class LaunchDetector:
     """What all clusters of a launch share."""
 
     def __init__(self, program: ProgramFacts, regions: Regions) -> None:
@@ -71,18 +80,18 @@ class LaunchOrder:
         self.memory = GlobalCells(regions, program.global_cell_bytes)
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
-        self.flags = Flags("global")
-        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
+        self.flags = SyncWords("global")
+        self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
-class Witness:
-    """The clocks and cells of one cluster."""
+class DetectorContext:
+    """The clocks and shadow memory of one cluster."""
 
-    def __init__(self, cluster: ClusterShape, launch: LaunchOrder) -> None:
+    def __init__(self, cluster: ClusterShape, launch: LaunchDetector) -> None:
         launch.clusters += 1
         launch.first_blocks.append(cluster.first_block)
         self.cluster = cluster
@@ -91,10 +100,10 @@ class Witness:
         self.number = launch.clusters
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
-        self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups)
         self.has_cp_async = False  # whether any thread has issued one
         self.ended_blocks: set[int] = set()  # by rank
-        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
+        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each actor on tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // WARP_LANES
         shared_bytes = cluster.blocks * cluster.shared_stride
@@ -119,21 +128,21 @@ class Witness:
         """The slot of `shared` in which reads by tcgen05 are kept."""
         return self.warpgroups + 1
 
-    def published_tensor_work(self, lanes: LaneNumbers) -> Clock | None:
-        """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
+    def published_tensor_work(self, lanes: LaneNumbers) -> VectorClock | None:
+        """What fence::before_thread_sync before a relaxed arrival released: the order of execution carries it."""
         if not self.tensor_columns:
             return None
-        knowledge = self.knowledge
-        clock = knowledge.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        clocks = self.clocks
+        clock = clocks.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
         for column, published in self.tensor_columns.items():
-            finished = int(knowledge.known_to(lanes, published.fenced).max())
-            clock.vectors[KNOWN, [column, published.fenced]] = finished
-            clock.vectors[KNOWN, published.issued] = int(knowledge.known_to(lanes, published.issued).max())
+            finished = int(clocks.time_known_to(lanes, published.fenced).max())
+            clock.vectors[HAPPENS_BEFORE, [column, published.fenced]] = finished
+            clock.vectors[HAPPENS_BEFORE, published.issued] = int(clocks.time_known_to(lanes, published.issued).max())
         return clock
 
     @property
     def tensor_work_columns(self) -> list[int]:
-        """All columns that speak of tensor memory."""
+        """All columns of actors on tensor memory."""
         return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
     def cells_at(self, address: int, size_bytes: int) -> slice:
@@ -146,13 +155,13 @@ class Witness:
         return one_row(address, size_bytes).whole_cells(self.launch.memory.cell_bytes)
 
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
-        """Who left a stamp."""
-        kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        """The access that left a stamp."""
+        kind, lane = divmod(stamp.column, self.clocks.lane_count)
         if stamp.column in self.tensor_columns:
             return self.tensor_side(stamp.pc, None)
-        if stamp.column >= self.knowledge.first_barrier:
+        if stamp.column >= self.clocks.first_barrier:
             return Side(stamp.pc, "copy", None)
-        if stamp.column >= self.knowledge.first_warpgroup:
+        if stamp.column >= self.clocks.first_warpgroup:
             return Side(stamp.pc, "wgmma", None)
         if kind == CP_ASYNC:
             return Side(stamp.pc, "cp.async", lane)
@@ -163,42 +172,46 @@ class Witness:
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
-        """Who used tensor memory: what the instruction does is in its name."""
+        """An access to tensor memory: the instruction's name says which."""
         return Side(pc, self.launch.program.tensor_operations[pc], lane)
 
-    def foreign(self, met: Met, index: int) -> dict[str, int]:
-        """The cluster that was met, where it is another one."""
-        if met.clusters is None or int(met.clusters[index]) == self.number:
+    def foreign(self, unordered: Unordered, index: int) -> dict[str, int]:
+        """The cluster of the earlier access, if it is another one."""
+        if unordered.clusters is None or int(unordered.clusters[index]) == self.number:
             return {}
-        return {"cluster": int(met.clusters[index])}
+        return {"cluster": int(unordered.clusters[index])}
 
-    def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
-        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy.
+    def report_unit(
+        self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]
+    ) -> None:
+        """Report writes that are not ordered before a copy or a tensor core, or not visible to the async proxy.
 
         Of all threads that one instruction wrote by, one of another warp is told, if there is one: it says more than a neighbour.
         """
-        for index in self._farthest_of_each(met.stamps, now):
-            stamp = taken_apart(int(met.stamps[index]))
+        for index in self._farthest_of_each(unordered.stamps, now):
+            stamp = unpack_stamp(int(unordered.stamps[index]))
             before = self.side(stamp, was_write=True)
-            mistake = mistake_of(before.how, now.how, was_write=True)
-            facts = self.foreign(met, index)
+            mistake = classify_conflict(before.how, now.how, was_write=True)
+            facts = self.foreign(unordered, index)
             if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
                 facts["relaxed"] = 1
-            if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
+            if before.how in ("write", "atomic") and unit.happens_after(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
-            self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
+            self.report(
+                mistake, before, now, space, self.address_of(cells, int(unordered.places[index]), space), **facts
+            )
 
     def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
-        """One stamp of every instruction: of a thread of another warp than the issuer's, where there is one."""
+        """One stamp of each instruction: of a thread of another warp than the issuer's, if there is one."""
         columns = columns_of(stamps)
         own_warp = -1 if now.lane is None else now.lane // WARP_LANES
-        is_far = (columns < self.knowledge.lane_count) & (columns // WARP_LANES != own_warp)
+        is_far = (columns < self.clocks.lane_count) & (columns // WARP_LANES != own_warp)
         far_first = np.argsort(~is_far, kind="stable")
         indices: list[int] = far_first[first_of_each(pcs_of(stamps[far_first]))].tolist()
         return indices
 
-    def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+    def report_unwritten(self, cells: Cells, now: Side) -> None:
+        """Report bytes of shared memory that a copy or a tensor core reads, and nobody has written.
 
         Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
         """
@@ -206,14 +219,14 @@ class Witness:
         if not flags.any():
             return
         mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
-        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        self.report(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
         cell = (cells.start or 0) + place if isinstance(cells, slice) else int(cells[place])
         return cell * (self.cell_bytes if space == "shared" else self.launch.memory.cell_bytes)
 
-    def tell(
+    def report(
         self, mistake: Mistake, before: Side | None, now: Side, space: Space, address: int | None, **facts: int
     ) -> None:
         """Keep a conflict."""
@@ -224,12 +237,12 @@ class Witness:
         conflict.copies_made = self.launch.copies_issued
         if space == "shared" and address is not None:
             stamp = int(self.shared.writes[address // self.cell_bytes])
-            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+            conflict.writer_pc = unpack_stamp(stamp).pc if stamp else None
         self.launch.conflicts.add(conflict)
 
 
-def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
-    """What two accesses that nothing orders amount to."""
+def classify_conflict(before: How, now: How, *, was_write: bool) -> Mistake:
+    """Which mistake two unordered accesses are."""
     if before == "copy" and was_write:
         return "copy wait"
     if before == "cp.async":

@@ -1,6 +1,9 @@
-"""Releases and acquires of threads through words in memory, and the fences that make relaxed accesses such."""
+"""Releases and acquires through words in memory, and the fences that turn relaxed accesses into them."""
 
 from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -9,163 +12,180 @@ from tilescope.sync.access import AccessSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import Witness
-from tilescope.sync.detector.releases import Flags, Left
-from tilescope.sync.detector.stale_reads import EarlyLoads
-from tilescope.sync.lane_clocks import Clock, joined
+from tilescope.sync.detector.context import DetectorContext
+from tilescope.sync.detector.releases import Release, SyncWords
+from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.scope import GPU
+
+if TYPE_CHECKING:
+    from tilescope.sync.detector.stale_reads import StaleReads
 
 
 class Fences:
-    """What the threads of one cluster hand on and learn by words in memory."""
+    """What the threads of one cluster release and acquire through words in memory."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
-        lanes = witness.cluster.lane_count
-        self.shared_flags = Flags("shared")
-        # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
+    def __init__(self, context: DetectorContext) -> None:
+        self._context = context
+        lanes = context.cluster.lane_count
+        self.shared_flags = SyncWords("shared")
+        # By scope: the epoch of each thread's last fence of at least that scope; 0: none.
         self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
-        self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
-        self.early = EarlyLoads(witness)
+        self._seen: dict[
+            int, list[Release]
+        ] = {}  # releases that relaxed loads observed: acquired at the next fence of the lane
 
-    def poll(
-        self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
+    @cached_property
+    def stale(self) -> StaleReads:
+        """Loads that may return the value before the last write."""
+        from tilescope.sync.detector.stale_reads import StaleReads
+
+        return StaleReads(self._context)
+
+    def end_block(self, rank: int) -> None:
+        """The threads of a block have exited."""
+        if "stale" in vars(self):
+            self.stale.end(rank)
+
+    def synchronize_by_load(
+        self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
     ) -> StaleValues:
-        """Strong loads of words: what is learnt from them, and which lanes are early and get the value before."""
-        older: StaleValues = {}
-        if not flags.left and not flags.before:
-            return older
+        """Strong loads: acquire the releases at their words; lanes that may read a stale value get it."""
+        stale_values: StaleValues = {}
+        if not flags.release and not flags.before:
+            return stale_values
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
-            lefts = flags.at(address)
-            unseen = self.early.come(flags, lane, address, size_bytes)
+            releases = flags.at(address)
+            unseen = self.stale.on_load(flags, lane, address, size_bytes)
             if unseen is not None and unseen.value is not None:
-                older[place] = unseen.value
-                lefts = list(unseen.left.values())
-            for left in lefts:
-                self._see(lane, left, meaning)
-        return older
+                stale_values[place] = unseen.value
+                releases = list(unseen.release.values())
+            for release in releases:
+                self._observe_release(lane, release, access)
+        return stale_values
 
-    def pass_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Strong stores and atomics: what is learnt from words, and what is left there."""
-        if meaning.kind == "atomic":
-            self.early.change(flags, lanes, addresses)
-        self.early.write(flags, lanes, addresses)
-        if meaning.kind != "atomic":
-            self._hand_on(flags, meaning, lanes, addresses)
+    def synchronize_by_store(
+        self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses
+    ) -> None:
+        """Strong stores and atomics: acquire the releases at their words (atomics), and release."""
+        if access.kind == "atomic":
+            self.stale.change(flags, lanes, addresses)
+        self.stale.write(flags, lanes, addresses)
+        if access.kind != "atomic":
+            self._release(flags, access, lanes, addresses)
             return
-        is_handing_on = meaning.releases or bool(self.epochs[0, lanes].any())
+        is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
-            if flags.left:
+            if flags.release:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
-                    for left in flags.at(address):
-                        self._see(lane, left, meaning)
-            self._hand_on(flags, meaning, lanes[turn], addresses[turn])
+                    for release in flags.at(address):
+                        self._observe_release(lane, release, access)
+            self._release(flags, access, lanes[turn], addresses[turn])
 
-    def _hand_on(self, flags: Flags, meaning: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Leave at words what a release hands on; without one, what the last fence of each lane covers."""
-        if meaning.releases:
-            self._leave(flags, lanes, addresses, None, meaning.scope)
-            self._witness.knowledge.advance(lanes)
+    def _release(self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Release at words; a relaxed access releases what the last fence of each lane covers."""
+        if access.releases:
+            self._record_release(flags, lanes, addresses, None, access.scope)
+            self._context.clocks.advance(lanes)
             return
-        for reach in range(meaning.scope, -1, -1):
-            is_fenced = self.epochs[reach, lanes] > 0
+        for scope in range(access.scope, -1, -1):
+            is_fenced = self.epochs[scope, lanes] > 0
             if is_fenced.any():
                 fenced = lanes[is_fenced]
-                self._leave(flags, fenced, addresses[is_fenced], self.epochs[reach], reach)
+                self._record_release(flags, fenced, addresses[is_fenced], self.epochs[scope], scope)
 
-    def _see(self, lane: int, left: Left, meaning: AccessSemantics) -> None:
-        rank = int(self._witness.cluster.block_of_lane[lane])
-        if not left.is_seen_by(self._witness.number, rank, meaning.scope):
+    def _observe_release(self, lane: int, release: Release, access: AccessSemantics) -> None:
+        rank = int(self._context.cluster.block_of_lane[lane])
+        if not release.reaches(self._context.number, rank, access.scope):
             return
-        if meaning.acquires:
-            self._witness.knowledge.acquire(np.array([lane]), left.clock)
+        if access.acquires:
+            self._context.clocks.acquire(np.array([lane]), release.clock)
             return
         if (
-            meaning.kind == "atomic"
-        ):  # it has counted others: what they did before is over, as the guide's last block relies on
-            self._witness.knowledge.acquire(np.array([lane]), left.clock.executed_part())
-        self._keep_seen(lane, left)
+            access.kind == "atomic"
+        ):  # it has counted others: what they did before has completed, as threadFenceReduction relies on
+            self._context.clocks.acquire(np.array([lane]), release.clock.only_executed())
+        self._observe(lane, release)
 
-    def _keep_seen(self, lane: int, left: Left) -> None:
+    def _observe(self, lane: int, release: Release) -> None:
         seen = self._seen.setdefault(lane, [])
-        if not any(held is left for held in seen):
-            seen.append(left)
+        if not any(held is release for held in seen):
+            seen.append(release)
 
-    def seen_by(self, lanes: LaneNumbers) -> list[Left]:
-        """What relaxed loads of some lanes saw, and no fence has made known yet."""
+    def observed_by(self, lanes: LaneNumbers) -> list[Release]:
+        """Releases that relaxed loads of some lanes observed, and no fence has acquired yet."""
         if not self._seen:
             return []
-        seen = {id(left): left for lane in lanes.tolist() for left in self._seen.get(lane, ())}
+        seen = {id(release): release for lane in lanes.tolist() for release in self._seen.get(lane, ())}
         return list(seen.values())
 
-    def share_seen(self, lanes: LaneNumbers, seen: list[Left]) -> None:
-        """Lanes met others that saw something at a barrier: a fence of their own after it makes that known to them too.
+    def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
+        """Lanes synchronized with others that observed releases: a fence of theirs acquires those too.
 
         So the last block of a reduction reads what other blocks wrote: one thread counts, all fence after bar.sync.
         """
         if not seen:
             return
-        merged: dict[tuple[int, int, int], Left] = {}
-        for left in seen:
-            key = (left.clock.cluster, left.rank, left.reach)
+        merged: dict[tuple[int, int, int], Release] = {}
+        for release in seen:
+            key = (release.clock.cluster, release.rank, release.scope)
             held = merged.get(key)
-            merged[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
+            merged[key] = release if held is None else release._replace(clock=join_clocks(held.clock, release.clock))
         for lane in lanes.tolist():
             self._seen[lane] = list(merged.values())
 
-    def covered(self, lanes: LaneNumbers, reach: int) -> Clock | None:
-        """What a relaxed arrival of some lanes hands on: all that their last fence, of that reach, covers."""
-        epochs = self.epochs[reach]
+    def covered(self, lanes: LaneNumbers, scope: int) -> VectorClock | None:
+        """What a relaxed arrival of some lanes releases: all that their last fence of that scope covers."""
+        epochs = self.epochs[scope]
         fenced = lanes[epochs[lanes] > 0]
         if not len(fenced):
             return None
-        return self._witness.knowledge.clock(fenced, epochs[fenced])
+        return self._context.clocks.clock(fenced, epochs[fenced])
 
-    def _leave(
+    def _record_release(
         self,
-        flags: Flags,
+        flags: SyncWords,
         lanes: LaneNumbers,
         addresses: Addresses,
         epochs: npt.NDArray[np.int32] | None,
-        reach: int,
+        scope: int,
     ) -> None:
-        """Leave at each word what its lanes know; of themselves only what they did up to some epochs."""
-        ranks = self._witness.cluster.block_of_lane[lanes]
+        """Record at each word the clock of its lanes; of themselves only up to given epochs."""
+        ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
             own = lanes[(addresses == address) & (ranks == rank)]
-            clock = self._witness.knowledge.clock(own, None if epochs is None else epochs[own])
-            flags.leave(address, Left(clock, reach, rank))
+            clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
+            flags.add(address, Release(clock, scope, rank))
 
-    def keep(self, lane: int, clock: Clock) -> None:
-        """A relaxed wait saw the end of a phase: what it hands on is learnt at the next fence."""
-        rank = int(self._witness.cluster.block_of_lane[lane])
-        self._keep_seen(lane, Left(clock, GPU, rank))
+    def keep(self, lane: int, clock: VectorClock) -> None:
+        """A relaxed wait observed a completed phase, which the next fence acquires."""
+        rank = int(self._context.cluster.block_of_lane[lane])
+        self._observe(lane, Release(clock, GPU, rank))
 
-    def fence(self, lanes: LaneNumbers, reach: int) -> None:
+    def fence(self, lanes: LaneNumbers, scope: int) -> None:
         """fence.acq_rel, fence.sc, membar."""
-        knowledge = self._witness.knowledge
+        clocks = self._context.clocks
         if self._seen:
-            self._learn_seen(lanes, reach)
-        for nearer in range(reach + 1):
-            self.epochs[nearer, lanes] = knowledge.own[lanes]
-        knowledge.advance(lanes)
+            self._acquire_observed(lanes, scope)
+        for nearer in range(scope + 1):
+            self.epochs[nearer, lanes] = clocks.own[lanes]
+        clocks.advance(lanes)
 
-    def _learn_seen(self, lanes: LaneNumbers, reach: int) -> None:
-        """What relaxed loads of some lanes saw is learnt, by all at once who saw the same."""
-        ranks = self._witness.cluster.block_of_lane
-        seen: dict[int, Left] = {}
+    def _acquire_observed(self, lanes: LaneNumbers, scope: int) -> None:
+        """Acquire what relaxed loads of some lanes observed, once for all lanes that observed the same."""
+        ranks = self._context.cluster.block_of_lane
+        seen: dict[int, Release] = {}
         seen_by: dict[int, list[int]] = {}
         for lane in lanes.tolist():
-            for left in self._seen.pop(lane, ()):
-                if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
-                    seen[id(left)] = left
-                    seen_by.setdefault(id(left), []).append(lane)
-        for key in reversed(seen):  # what was left later says more
-            self._witness.knowledge.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
+            for release in self._seen.pop(lane, ()):
+                if release.reaches(self._context.number, int(ranks[lane]), scope):
+                    seen[id(release)] = release
+                    seen_by.setdefault(id(release), []).append(lane)
+        for key in reversed(seen):  # later releases include earlier ones
+            self._context.clocks.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:
-    """Lanes of one atomic that meet at a word come one after another: their places, turn by turn.
+    """Lanes of one atomic at the same word execute one after another: their indices, turn by turn.
 
     >>> [turn.tolist() for turn in _turns(np.array([64, 68, 64, 64]))]
     [[0, 1], [2], [3]]

@@ -1,4 +1,4 @@
-"""mbarriers: who made them, what arrivals hand on, and who has seen a phase end."""
+"""mbarriers: who initialised them, what arrivals release into a phase, and which waits acquire it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import MbarrierUse, PhaseBytes, Witness
+from tilescope.sync.detector.context import DetectorContext, MbarrierUse, PhaseBytes
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import How, Side
 from tilescope.sync.events import (
@@ -22,14 +22,14 @@ from tilescope.sync.events import (
     MbarrierPhaseCompleted,
     MbarrierTest,
 )
-from tilescope.sync.lane_clocks import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
+from tilescope.sync.lane_clocks import EXECUTED, HAPPENS_BEFORE, LaneClocks, Vector, VectorClock, join_clocks
 from tilescope.sync.scope import CLUSTER, CTA
 
 _BARRIER_BYTES = 8
 
 
 class Moments(NamedTuple):
-    """What columns (threads, or their copies) did, each at an epoch of its own: arrivals, or waits that were passed."""
+    """Arrivals or passed waits: columns (threads, or their copies), each with its epoch."""
 
     columns: LaneNumbers
     epochs: Vector
@@ -39,19 +39,19 @@ class Moments(NamedTuple):
         is_other = ~np.isin(self.columns, columns)
         return Moments(self.columns[is_other], self.epochs[is_other])
 
-    def joined(self, more: Moments) -> Moments:
+    def union(self, more: Moments) -> Moments:
         """These and more."""
         return Moments(np.concatenate([self.columns, more.columns]), np.concatenate([self.epochs, more.epochs]))
 
-    def not_over(self, clock: Clock) -> Moments:
-        """Those that were not over in time, for all that a clock says."""
+    def not_over(self, clock: VectorClock) -> Moments:
+        """Those that, by a clock, have not completed."""
         is_open = clock.vectors[EXECUTED, self.columns] < self.epochs
         return Moments(self.columns[is_open], self.epochs[is_open])
 
 
 @dataclass(slots=True)
-class MbarrierOrder:
-    """One mbarrier. `column` counts its phases that have ended.
+class MbarrierHistory:
+    """One mbarrier. `column` counts its completed phases.
 
     The copies of a phase are finished for those who know that it ended.
     """
@@ -63,15 +63,15 @@ class MbarrierOrder:
     has_init_fence: bool = False  # fence.mbarrier_init of the thread that made it
     is_released: bool = False  # by that fence, or by a release of that thread at the cluster's barrier
     is_published: bool = False  # by a barrier of the cluster after that
-    phases: int = 0  # that have ended
-    first_phase: int = 0  # how many had ended at its init
-    arriving: Clock | None = None
-    ended: Clock | None = None
+    phases: int = 0  # completed
+    first_phase: int = 0  # completed before its init
+    arriving: VectorClock | None = None
+    ended: VectorClock | None = None
     arrived_columns: list[LaneNumbers] = field(default_factory=list)  # in this phase
     arrived_epochs: list[Vector] = field(default_factory=list)
-    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy ended it
+    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy completed it
     ended_before_by: Moments | None = None  # those of the phase before
-    failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
+    failed_lanes: set[int] = field(default_factory=set)  # whose test of the last completed phase failed once
     last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
     last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
@@ -79,10 +79,10 @@ class MbarrierOrder:
     came_bytes: int = 0
     waits: dict[int, Moments] = field(
         default_factory=dict
-    )  # by pc: who saw the last phase end, and nobody has heard of it
+    )  # by pc: waits for the last phase that no arrival of this one is ordered after
     byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
     last_bytes: PhaseBytes | None = None  # of the phase before
-    spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
+    spilled: PhaseBytes | None = None  # of the first phase that completed while one of its copies was pending
     spilled_phase: int | None = None  # its number
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
@@ -91,15 +91,15 @@ class MbarrierOrder:
         self.arrived_epochs.append(epochs)
 
     def note_wait(self, pc: int, waits: Moments) -> None:
-        """Lanes have seen the last phase end: somebody who arrives in this one must know of it."""
+        """Lanes passed a wait for the last phase: an arrival in this one must be ordered after that."""
         held = self.waits.get(pc)
         if held is not None:
-            waits = held.without(waits.columns).joined(waits)
+            waits = held.without(waits.columns).union(waits)
         self.waits[pc] = waits
 
-    def arrive(self, clock: Clock) -> None:
-        """An arrival hands on what its threads know; waits that they know of were in time for this phase."""
-        self.arriving = joined(self.arriving, clock)
+    def arrive(self, clock: VectorClock) -> None:
+        """An arrival releases a clock; waits that happen before it were in time for this phase."""
+        self.arriving = join_clocks(self.arriving, clock)
         for pc, waits in list(self.waits.items()):
             left = waits.not_over(clock)
             if len(left.columns):
@@ -125,7 +125,7 @@ class MbarrierOrder:
         self.byte_pcs.clear()
 
     def spill(self, size_bytes: int, phase: int) -> None:
-        """A copy of a phase has come when that had ended: too few bytes had been expected. The first such phase is kept."""
+        """A copy of a phase completed after the phase: too few bytes were expected. The first such phase is kept."""
         held = self.spilled
         if held is None:
             held = self.last_bytes
@@ -134,77 +134,77 @@ class MbarrierOrder:
             self.spilled = held._replace(came=held.came + size_bytes)
 
     def expect(self, expected_bytes: int, pc: int) -> None:
-        """An instruction says how many bytes are to come in this phase."""
+        """An instruction adds to the bytes that this phase expects."""
         self.expected_bytes += expected_bytes
         self.byte_pcs.add(pc)
 
-    def handed_on(self, knowledge: Knowledge) -> Clock:
-        """What the end of the last phase tells those who see it."""
-        end = knowledge.clock_of(np.array([self.column]), np.array([self.phases]))
-        return end if self.ended is None else joined(self.ended, end)
+    def release_clock(self, clocks: LaneClocks) -> VectorClock:
+        """What waits for the last phase acquire."""
+        end = clocks.clock_of(np.array([self.column]), np.array([self.phases]))
+        return end if self.ended is None else join_clocks(self.ended, end)
 
 
 class Mbarriers:
     """The mbarriers of one cluster, by shared address."""
 
-    def __init__(self, witness: Witness, fences: Fences) -> None:
-        self._witness = witness
+    def __init__(self, context: DetectorContext, fences: Fences) -> None:
+        self._context = context
         self._fences = fences
-        self.at: dict[int, MbarrierOrder] = {}
-        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
-        self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(witness.shared.writes), np.bool_)  # by cell
+        self.at: dict[int, MbarrierHistory] = {}
+        self._uses: dict[int, MbarrierUse] = {}  # of mbarriers that were invalidated, or whose block ended
+        self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(context.shared.writes), np.bool_)  # by cell
 
-    def named(self, address: int) -> MbarrierOrder:
+    def named(self, address: int) -> MbarrierHistory:
         """The mbarrier at a shared address."""
         found = self.at.get(address)
         if found is None:
-            found = self.at[address] = MbarrierOrder(self._witness.knowledge.new_column())
+            found = self.at[address] = MbarrierHistory(self._context.clocks.new_column())
         return found
 
     def init(self, event: MbarrierInit) -> None:
         """mbarrier.init."""
         address = event.address
         held = self.named(address)
-        epoch = int(self._witness.knowledge.own[event.lane])
+        epoch = int(self._context.clocks.own[event.lane])
         side = Side(event.pc, "init", event.lane)
-        self.at[address] = MbarrierOrder(
+        self.at[address] = MbarrierHistory(
             held.column, event.arrivals, side, epoch, phases=held.phases, first_phase=held.phases
         )
-        self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = True
+        self._is_barrier[self._context.cells_at(address, _BARRIER_BYTES)] = True
 
     def inval(self, event: MbarrierInval) -> None:
-        """mbarrier.inval: everybody must be done with it."""
+        """mbarrier.inval: all uses must have completed."""
         address = event.address
         self._require_done(address, event.lane, EXECUTED)
         if address in self.at:
             self._keep_use(address)
-        self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
+        self._is_barrier[self._context.cells_at(address, _BARRIER_BYTES)] = False
         held = self.named(address)
-        self.at[address] = MbarrierOrder(held.column, phases=held.phases)
+        self.at[address] = MbarrierHistory(held.column, phases=held.phases)
 
     def overwritten(self, lanes: LaneNumbers, places: npt.NDArray[np.int64]) -> None:
-        """Threads store to shared memory: where an mbarrier lies, everybody must be done with it."""
-        is_barrier = self._is_barrier[places // self._witness.cell_bytes]
+        """Threads store to shared memory: all uses of an mbarrier there must happen before."""
+        is_barrier = self._is_barrier[places // self._context.cell_bytes]
         if not is_barrier.any():
             return
         for index in np.flatnonzero(is_barrier).tolist():
             for address in list(self.at):
-                if 0 <= int(places[index]) - self._witness.cluster.place(address) < _BARRIER_BYTES:
-                    self._require_done(address, int(lanes[index]), KNOWN)
+                if 0 <= int(places[index]) - self._context.cluster.place(address) < _BARRIER_BYTES:
+                    self._require_done(address, int(lanes[index]), HAPPENS_BEFORE)
 
     def _require_done(self, address: int, lane: int, vector: int) -> None:
-        """A thread that invalidates or overwrites an mbarrier must know that nobody uses it any more.
+        """Report a use of an mbarrier that is not ordered before its invalidation or a store over it.
 
         For mbarrier.inval all uses must be over in time, as in cuda::pipeline, whose last warp invalidates the mbarriers; to
         write other data there, they must have happened before.
         """
-        vectors = self._witness.knowledge.view(lane)
-        known = np.maximum(vectors[KNOWN], vectors[vector])
+        vectors = self._context.clocks.view(lane)
+        known = np.maximum(vectors[HAPPENS_BEFORE], vectors[vector])
         for user, (epoch, pc) in self.named(address).users.items():
             if known[user] < epoch:
-                now = Side(self._witness.pc, "write", lane)
+                now = Side(self._context.pc, "write", lane)
                 before = Side(pc, "arrival", user)
-                self._witness.tell("barrier reuse", before, now, "shared", self._witness.cluster.place(address))
+                self._context.report("barrier reuse", before, now, "shared", self._context.cluster.place(address))
                 return
 
     def uses(self, rank: int) -> dict[int, MbarrierUse]:
@@ -238,37 +238,37 @@ class Mbarriers:
             if barrier.is_released:
                 barrier.is_published = True
 
-    def _made_by(self, lanes: LaneNumbers) -> list[MbarrierOrder]:
+    def _made_by(self, lanes: LaneNumbers) -> list[MbarrierHistory]:
         return [one for one in self.at.values() if one.init is not None and one.init.lane in lanes]
 
-    def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierOrder:
+    def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierHistory:
         """Some lanes use an mbarrier: its init must be visible to them."""
         barrier = self.named(address)
-        witness = self._witness
-        pc = witness.pc
-        if how == "arrival":  # a copy is finished for those who know that the phase has ended
-            epochs = witness.knowledge.own[lanes].tolist()
+        context = self._context
+        pc = context.pc
+        if how == "arrival":  # a copy completes with the phase
+            epochs = context.clocks.own[lanes].tolist()
             barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
         rank = address >> SHARED_RANK_SHIFT
-        if rank in witness.ended_blocks:
+        if rank in context.ended_blocks:
             side = Side(pc, how, int(lanes[0]))
-            witness.tell("block end", None, side, "shared", witness.cluster.place(address), rank=rank)
+            context.report("block end", None, side, "shared", context.cluster.place(address), rank=rank)
         if barrier.init is None or barrier.init.lane is None:
             return barrier
         columns = np.full(len(lanes), barrier.init.lane)
-        is_known = witness.knowledge.is_known(lanes, columns, np.full(len(lanes), barrier.init_epoch))
-        is_remote = witness.cluster.block_of_lane[lanes] != rank
-        is_visible = barrier.is_published | (is_known & ~is_remote)
+        is_ordered = context.clocks.is_ordered(lanes, columns, np.full(len(lanes), barrier.init_epoch))
+        is_remote = context.cluster.block_of_lane[lanes] != rank
+        is_visible = barrier.is_published | (is_ordered & ~is_remote)
         if not is_visible.all():
             now = Side(pc, how, int(lanes[np.argmin(is_visible)]))
-            witness.tell("barrier init", barrier.init, now, "shared", witness.cluster.place(address))
+            context.report("barrier init", barrier.init, now, "shared", context.cluster.place(address))
         elif is_remote.any() and not barrier.has_init_fence:
             now = Side(pc, how, int(lanes[np.argmax(is_remote)]))
-            witness.tell("init fence", barrier.init, now, "shared", witness.cluster.place(address))
+            context.report("init fence", barrier.init, now, "shared", context.cluster.place(address))
         return barrier
 
     def arrive(self, event: MbarrierArrive) -> None:
-        """mbarrier.arrive: what the lanes know is handed on when the phase ends; if .relaxed, what fences before it cover."""
+        """mbarrier.arrive releases the clock of its lanes into the phase; if .relaxed, what fences before it cover."""
         barrier = self.use(event.address, event.lanes)
         self._release_by_arrival(barrier, event)
         if event.expected_bytes:
@@ -276,19 +276,19 @@ class Mbarriers:
         if event.is_drop and barrier.count is not None:
             barrier.count -= event.arrivals
 
-    def _release_by_arrival(self, barrier: MbarrierOrder, event: MbarrierArrive) -> None:
+    def _release_by_arrival(self, barrier: MbarrierHistory, event: MbarrierArrive) -> None:
         address = event.address
         lanes = event.lanes
         semantics = event.semantics
-        barrier.note_arrival(lanes, self._witness.knowledge.own[lanes])
-        is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
+        barrier.note_arrival(lanes, self._context.clocks.own[lanes])
+        is_remote = bool((self._context.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
         if semantics.releases and not (is_remote and semantics.only_own_block):
-            barrier.arrive(self._witness.knowledge.release(lanes))
+            barrier.arrive(self._context.clocks.release(lanes))
             return
         for clock in (
             self._fences.covered(lanes, CLUSTER if is_remote else CTA),
-            self._witness.published_tensor_work(lanes),
-            self._witness.knowledge.executed(lanes),
+            self._context.published_tensor_work(lanes),
+            self._context.clocks.executed(lanes),
         ):
             if clock is not None:
                 barrier.arrive(clock)
@@ -299,10 +299,10 @@ class Mbarriers:
         if not event.is_completion and event.size_bytes:
             barrier.expect(event.size_bytes, event.pc)
 
-    def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
-        """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
+    def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierHistory:
+        """Lanes issue copies, or expect bytes, in the current phase: it completes later, and orders nothing else."""
         barrier = self.use(address, lanes, how)
-        barrier.arrive(self._witness.knowledge.executed(lanes))
+        barrier.arrive(self._context.clocks.executed(lanes))
         return barrier
 
     def complete_phase(self, event: MbarrierPhaseCompleted) -> None:
@@ -313,7 +313,7 @@ class Mbarriers:
         ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", event.lane)
         for wait_pc, waits in barrier.waits.items():
             wait = Side(wait_pc, "wait", int(waits.columns[0]))
-            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.cluster.place(address))
+            self._context.report("phase overtaken", ending, wait, "shared", self._context.cluster.place(address))
         barrier.end_phase()
 
     def test(self, event: MbarrierTest) -> Flags:
@@ -327,14 +327,14 @@ class Mbarriers:
         return passes
 
     def _passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
-        """For lanes whose phase has ended: who sees that at once.
+        """For lanes whose phase has completed: which tests pass.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
         missing loop around it is found, whichever thread this run lets go first.
         """
-        knowledge = self._witness.knowledge
+        clocks = self._context.clocks
         barrier = self.named(address)
-        passes = knowledge.known_to(lanes, barrier.column) >= barrier.phases
+        passes = clocks.time_known_to(lanes, barrier.column) >= barrier.phases
         if not passes.all():
             passes |= np.isin(lanes, list(barrier.failed_lanes))
         if not passes.all():
@@ -343,40 +343,40 @@ class Mbarriers:
         return np.asarray(passes)
 
     def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
-        """Lanes see a phase end: two phases earlier they would have passed as well, unless that was over for them."""
+        """Report waits that may have passed two phases early: parities of phases n and n + 2 are equal."""
         barrier = self.named(address)
         phase_before = barrier.phases - 1
         if phase_before <= barrier.first_phase:
             return
-        is_early = self._witness.knowledge.known_to(lanes, barrier.column, EXECUTED) < phase_before
+        is_early = self._context.clocks.time_known_to(lanes, barrier.column, EXECUTED) < phase_before
         if is_early.any():
             is_early &= ~self._knows_arrivals(lanes, barrier.ended_before_by)
         if is_early.any():
-            now = Side(self._witness.pc, "wait", int(lanes[np.argmax(is_early)]))
-            self._witness.tell("phase skipped", None, now, "shared", self._witness.cluster.place(address))
+            now = Side(self._context.pc, "wait", int(lanes[np.argmax(is_early)]))
+            self._context.report("phase skipped", None, now, "shared", self._context.cluster.place(address))
 
     def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
-        """For each lane whether all arrivals of a phase happened before; None: a copy ended that phase."""
+        """For each lane whether all arrivals of a phase happen before; None: a copy completed that phase."""
         if arrivals is None:
             return np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), len(arrivals.columns))
         columns = np.broadcast_to(arrivals.columns, shape)
         epochs = np.broadcast_to(arrivals.epochs, shape)
-        return np.asarray(self._witness.knowledge.is_known(lanes, columns, epochs).all(axis=1))
+        return np.asarray(self._context.clocks.is_ordered(lanes, columns, epochs).all(axis=1))
 
     def _wait(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
-        """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
+        """Lanes acquire a completed phase; a relaxed wait does at its next fence."""
         barrier = self.named(address)
-        knowledge = self._witness.knowledge
-        knowledge.note_news(lanes)
-        barrier.note_wait(self._witness.pc, Moments(lanes, knowledge.own[lanes]))
+        clocks = self._context.clocks
+        clocks.note_unshared(lanes)
+        barrier.note_wait(self._context.pc, Moments(lanes, clocks.own[lanes]))
         if not barrier.phases:
             return
         self._require_phase_before(address, lanes)
-        clock = barrier.handed_on(knowledge)
+        clock = barrier.release_clock(clocks)
         if is_relaxed:
-            knowledge.acquire(lanes, clock.executed_part(self._witness.tensor_work_columns))
+            clocks.acquire(lanes, clock.only_executed(self._context.tensor_work_columns))
             for lane in lanes.tolist():
                 self._fences.keep(lane, clock)
         else:
-            knowledge.acquire(lanes, clock)
+            clocks.acquire(lanes, clock)

@@ -1,4 +1,4 @@
-"""Pairs of accesses that nothing orders: each pair of instructions once, with how often it was seen."""
+"""Conflicts: pairs of accesses that nothing orders (data races), and misuse of barriers; each pair of instructions once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Mistake = Literal[
     "map fence",
     "block end",
     "expected bytes",
-    "early load",
+    "stale read",
     "unwritten",
     "unwritten operand",
     "cp.async fence",
@@ -62,7 +62,7 @@ Mistake = Literal[
     "tensor leak",
 ]
 Space = Literal["shared", "global", "registers", "tensor"]
-MOST_CONFLICTS = 1000  # kinds that are told apart
+MOST_CONFLICTS = 1000  # different pairs of instructions
 
 
 class Side(NamedTuple):
@@ -74,7 +74,7 @@ class Side(NamedTuple):
 
 
 class Insertion(NamedTuple):
-    """Instructions that are inserted before or behind (after) another one."""
+    """Instructions that are inserted before or after another one."""
 
     text: str  # "bar.sync 0;"
     place: Literal["before", "behind"]
@@ -83,7 +83,7 @@ class Insertion(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """A number of an instruction that is written otherwise."""
+    """A changed number of an instruction."""
 
     number: str  # "the other parity", "128 arrivals"
     pc: int
@@ -96,7 +96,7 @@ Pcs = tuple[int, int | None]  # the instructions of a conflict: that of the acce
 
 
 class Remedy(NamedTuple):
-    """Insertions or corrections that were tried, and the errors that were gone after them: the instructions of each."""
+    """Insertions or corrections that were tried, and the errors that they removed, by their instructions."""
 
     gone: frozenset[Pcs]
     insertions: tuple[Insertion, ...] = ()
@@ -106,7 +106,7 @@ class Remedy(NamedTuple):
 
 @dataclass(slots=True)
 class Conflict:
-    """Two accesses that nothing orders: the first of its kind, between blocks if any is, and how often there were equal ones."""
+    """Two unordered accesses: the first of its kind, between blocks if any is, and how often it occurred."""
 
     mistake: Mistake
     before: Side | None
@@ -115,15 +115,15 @@ class Conflict:
     address: int | None
     block: BlockIndex  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
-    copies_made: int = 0  # of the launch, when it was met
+    copies_made: int = 0  # of the launch, when it was reported
     writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
-    is_untried: bool = False  # what might cure it was not tried: the trials of the run had no steps left
+    is_untried: bool = False  # possible fixes were not tried: the trials had no steps left
 
     @property
     def is_between_clusters(self) -> bool:
-        """Whether another cluster made the earlier access; a block without a cluster is one of its own."""
+        """Whether another cluster made the earlier access; a block without a cluster is a cluster of one."""
         return "cluster" in self.facts
 
     @property
@@ -143,7 +143,7 @@ class Conflicts:
         before = None if conflict.before is None else (conflict.before.pc, conflict.before.how)
         key: tuple[object, ...] = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
         if conflict.mistake == "tensor fence":
-            key = (conflict.mistake,)  # a kernel has these fences, or none: told once
+            key = (conflict.mistake,)  # a kernel has these fences, or none: reported once
         held = self.found.get(key)
         if held is None:
             if len(self.found) >= MOST_CONFLICTS:

@@ -1,11 +1,11 @@
-"""Words in memory through which threads hand on what they know: flags, counters, locks.
+"""Words in memory through which threads synchronize: flags, counters, locks.
 
-        st.release, atom.release            what the thread knows is left at the word
-        fence, then a relaxed store         … as it was at the fence
-        ld.acquire, atom.acquire            what was left there is learnt
-        a relaxed load, then fence          … at the fence
+    st.release, atom.release            releases the thread's clock at the word
+    fence, then a relaxed store         … as it was at the fence
+    ld.acquire, atom.acquire            acquires the releases at the word
+    a relaxed load, then fence          … at the fence
 
-A word keeps what was left there, since each atomic on it carries on what the last one left. A scope says who can see it.
+A word keeps its releases, since each atomic on it continues the release sequence. The scope says who can acquire one.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tilescope.sync.lane_clocks import Clock, joined
+from tilescope.sync.lane_clocks import VectorClock, join_clocks
 from tilescope.sync.scope import CLUSTER, CTA, GPU
 
 
-class Left(NamedTuple):
-    """What somebody left at a word: how far it may be seen, from which block of its cluster on."""
+class Release(NamedTuple):
+    """A release at a word: its clock, its scope, and the rank of its block."""
 
-    clock: Clock
-    reach: int
+    clock: VectorClock
+    scope: int
     rank: int
 
-    def is_seen_by(self, cluster: int, rank: int, reach: int) -> bool:
-        """Whether a thread sees it whose own scope reaches that far."""
+    def reaches(self, cluster: int, rank: int, scope: int) -> bool:
+        """Whether a thread with that scope can acquire it: a release is only as wide as the narrower of both scopes."""
         if self.clock.cluster != cluster:
             needed = GPU
         else:
             needed = CTA if self.rank == rank else CLUSTER
-        return min(self.reach, reach) >= needed
+        return min(self.scope, scope) >= needed
 
 
-_LeftAtWord = dict[tuple[int, int, int], Left]  # by cluster, rank and reach
+_ReleasesAtWord = dict[tuple[int, int, int], Release]  # by cluster, rank and scope
 
 
 @dataclass(slots=True)
 class Overwritten:
-    """What a word held before its last strong write: the value, what was left there, and who wrote when."""
+    """A word before its last strong write: the value, the releases, and who wrote when."""
 
-    left: _LeftAtWord
+    release: _ReleasesAtWord
     cluster: int
     pc: int
     writers: dict[int, int] = field(
@@ -51,21 +51,21 @@ class Overwritten:
 
 
 @dataclass(slots=True)
-class Flags:
-    """All words at which something was left, by address."""
+class SyncWords:
+    """All words with releases, by address."""
 
     space: Literal["shared", "global"]
-    left: dict[int, _LeftAtWord] = field(default_factory=dict)
+    release: dict[int, _ReleasesAtWord] = field(default_factory=dict)
     before: dict[int, Overwritten] = field(default_factory=dict)
 
-    def leave(self, address: int, left: Left) -> None:
-        """A store or an atomic hands something on."""
-        key = (left.clock.cluster, left.rank, left.reach)
-        at_word = self.left.setdefault(address, {})
+    def add(self, address: int, release: Release) -> None:
+        """A store or an atomic releases."""
+        key = (release.clock.cluster, release.rank, release.scope)
+        at_word = self.release.setdefault(address, {})
         held = at_word.get(key)
-        at_word[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
+        at_word[key] = release if held is None else release._replace(clock=join_clocks(held.clock, release.clock))
 
-    def at(self, address: int) -> list[Left]:
-        """What a load from there may learn."""
-        at_word = self.left.get(address)
+    def at(self, address: int) -> list[Release]:
+        """The releases that a load may acquire."""
+        at_word = self.release.get(address)
         return [] if at_word is None else list(at_word.values())

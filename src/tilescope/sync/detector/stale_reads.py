@@ -1,12 +1,12 @@
-"""Loads of words that other threads write: one that nothing orders after the last write may come before it.
+"""Stale reads: a strong load that nothing orders after the last write may return the value before it.
 
-        block 0    st.release [flag], 1
-        block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first
-                   ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
+    block 0    st.release [flag], 1
+    block 1    ld.acquire [flag]      0: it may execute earlier, whichever block this run executes first
+               ld.acquire [flag]      1: the second load sees the write, as a polling loop does in the end
 
-So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
-went on with the older value; that is told when its block ends, unless the instruction is one that polls: a decoupled look-back
-loads a word again and again until it holds a sum, and then goes on with whichever sum it is.
+So a missing loop, or a mistake in one that this run would never repeat, is found. A thread that read a stale value and did not
+load again went on with it; that is reported when its block ends, unless the instruction is one that polls: a decoupled look-back
+loads a word again and again until it holds a sum, and goes on with whichever sum it is.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
-from tilescope.sync.detector.releases import Flags, Overwritten
+from tilescope.sync.detector.releases import Overwritten, SyncWords
 
 
 class _Word(NamedTuple):
@@ -31,38 +31,38 @@ class _Word(NamedTuple):
     lane: int
 
 
-class _Early(NamedTuple):
-    """A load that got an older value, and the write that it did not see."""
+class _StaleRead(NamedTuple):
+    """A load that got a stale value, and the write that it did not see."""
 
-    flags: Flags
+    flags: SyncWords
     load_pc: int
     write: Overwritten
 
 
-class EarlyLoads:
-    """The early loads of one cluster."""
+class StaleReads:
+    """The stale reads of one cluster."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
-        self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.program.accesses)
-        self._once: dict[_Word, _Early] = {}  # lanes that came early, and have not come again
+    def __init__(self, context: DetectorContext) -> None:
+        self._context = context
+        self.are_possible = context.launch.program.has_flag_loads
+        self._once: dict[_Word, _StaleRead] = {}  # lanes that read a stale value, and have not loaded again
 
-    def write(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Strong stores or atomics of one instruction begin: what was left at their words is what lay there before."""
+    def write(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Strong stores or atomics begin: keep the releases at their words as they were before."""
         if not self.are_possible:
             return
-        epochs = self._witness.knowledge.own[lanes].tolist()
+        epochs = self._context.clocks.own[lanes].tolist()
         written: dict[int, Overwritten] = {}
         for address, lane, epoch in zip(addresses.tolist(), lanes.tolist(), epochs, strict=True):
             before = written.get(address)
             if before is None:
-                left = dict(flags.left.get(address, {}))
-                before = written[address] = Overwritten(left, self._witness.number, self._witness.pc)
+                releases = dict(flags.release.get(address, {}))
+                before = written[address] = Overwritten(releases, self._context.number, self._context.pc)
             before.writers[lane] = epoch
         flags.before.update(written)
 
-    def overwritten(self, flags: Flags, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
-        """A store or an atomic has found these values in memory, and changes them."""
+    def overwritten(self, flags: SyncWords, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
+        """A store or an atomic replaces these values."""
         if not self.are_possible:
             return
         for address, value in zip(addresses.tolist(), held, strict=True):
@@ -70,50 +70,50 @@ class EarlyLoads:
             if before is not None:
                 before.value = value.tobytes()
 
-    def come(self, flags: Flags, lane: int, address: int, size_bytes: int) -> Overwritten | None:
-        """A lane loads a word: the write that it does not see yet, where it is early."""
+    def on_load(self, flags: SyncWords, lane: int, address: int, size_bytes: int) -> Overwritten | None:
+        """A lane loads a word: the write that it does not see, if it reads a stale value."""
         word = _Word(id(flags), address, lane)
         before = flags.before.get(address)
-        pc = self._witness.pc
-        came_before = self._once.get(word)
-        if came_before is not None and came_before.load_pc == pc:
-            self._witness.launch.polling_pcs.add(pc)
-        if before is None or not self._is_early(lane, before, size_bytes):
+        pc = self._context.pc
+        last_load = self._once.get(word)
+        if last_load is not None and last_load.load_pc == pc:
+            self._context.launch.polling_pcs.add(pc)
+        if before is None or not self._may_be_stale(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
-        before.seen_by.add((self._witness.number, lane))
-        self._once[word] = _Early(flags, pc, before)
+        before.seen_by.add((self._context.number, lane))
+        self._once[word] = _StaleRead(flags, pc, before)
         return before
 
-    def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may come before the last write: it has not come here since, and the write may not be over.
+    def _may_be_stale(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
+        """Whether a load may execute before the last write: the lane has not loaded since, and the write may not have completed.
 
         A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
         others, needs no fence of its own to read their volatile words.
         """
-        number = self._witness.number
+        number = self._context.number
         if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
             return False
         if before.cluster == number and lane in before.writers:
             return False
-        is_over = self._witness.knowledge.is_over_for
+        is_over = self._context.clocks.has_completed_for
         return not any(is_over(lane, before.cluster, *writer) for writer in before.writers.items())
 
-    def change(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def change(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Atomics see the last write."""
         if self._once:
             for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
                 self._once.pop(_Word(id(flags), address, lane), None)
 
     def end(self, rank: int) -> None:
-        """The threads of a block have ended: who went on with an older value."""
-        witness = self._witness
-        for word, early in list(self._once.items()):
-            if witness.cluster.block_of_lane[word.lane] != rank:
+        """The threads of a block have exited: report those that went on with a stale value."""
+        context = self._context
+        for word, stale_read in list(self._once.items()):
+            if context.cluster.block_of_lane[word.lane] != rank:
                 continue
             del self._once[word]
-            write = early.write
-            facts = {} if write.cluster == witness.number else {"cluster": write.cluster}
+            write = stale_read.write
+            facts = {} if write.cluster == context.number else {"cluster": write.cluster}
             before = Side(write.pc, "write", next(iter(write.writers)))
-            now = Side(early.load_pc, "read", word.lane)
-            witness.tell("early load", before, now, early.flags.space, word.address, **facts)
+            now = Side(stale_read.load_pc, "read", word.lane)
+            context.report("stale read", before, now, stale_read.flags.space, word.address, **facts)

@@ -1,13 +1,13 @@
-"""Tensor memory has an order of its own: what finishes when, and who knows it.
+"""Tensor memory: when its accesses complete, and what they happen before.
 
-    tcgen05.ld, st           of a warp; finished at its wait::ld, wait::st, and then known to those whom a barrier tells
-    tcgen05.mma, cp, shift   of a thread; in order among themselves, finished for those who saw a commit's mbarrier end its phase
+    tcgen05.ld, st           of a warp; complete at its wait::ld, wait::st, and are then released by ordinary barriers
+    tcgen05.mma, cp, shift   of a thread; ordered among themselves, complete for waits on the mbarrier of a later commit
     fence::before_thread_sync, fence::after_thread_sync
-                             stand before the barrier in the one thread, behind it in the other. The documents have them in every
-                             example, and say that ordinary barriers work too; Triton's kernels have none. So a missing fence is a note.
+                             before the barrier in one thread, after it in the other. The documents have them in every example,
+                             and say that ordinary barriers work too; Triton's kernels have none. So a missing fence is a note.
 
-Who loads, stores or issues has a column of the clocks (see knowledge.py), and a second one that counts what a fence has published.
-A cell is 16 lanes of one column: no instruction but cp.4x256b touches less.
+Each actor that loads, stores or issues has a column of the clocks (see lane_clocks), and two more for what a fence has released.
+A cell is 16 lanes of one column: no instruction but cp.4x256b accesses less.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.sync.address import SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import PublishedColumns, Witness
-from tilescope.sync.detector.mbarrier_order import MbarrierOrder, Mbarriers
+from tilescope.sync.detector.context import DetectorContext, PublishedColumns
+from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import UNDER_WAY, Stamp, Stamps, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import PENDING, Stamp, Stamps, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.events import (
     LoadedRegisterAccess,
     TmemAlloc,
@@ -39,7 +39,7 @@ from tilescope.sync.events import (
     TmemWait,
     TmemWork,
 )
-from tilescope.sync.lane_clocks import FENCED_SHARED, Clock, joined
+from tilescope.sync.lane_clocks import ASYNC_SHARED, VectorClock, join_clocks
 from tilescope.sync.shadow.accessor import Unit
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
@@ -57,35 +57,35 @@ PLACE_RANK_SHIFT = 32  # of the address of a conflict: rank, lane, column
 
 @dataclass(slots=True, eq=False)
 class Actor:
-    """A warp that loads or stores, or a thread that lets the tensor core work: it does one thing after another."""
+    """A warp that loads or stores, or a thread that issues tensor-core work: it does one thing after another."""
 
     how: ActorHow
     number: int  # of the warp, or of the thread, in its cluster
-    column: int  # what is finished
-    fenced: int  # what is finished and published by fence::before_thread_sync, or by a commit
-    issued: int  # what is published, finished or not
+    column: int  # what has completed
+    fenced: int  # what has completed and was released by fence::before_thread_sync, or by a commit
+    issued: int  # what was released, completed or not
     epoch: int = 0
     last_pc: int = 0
     ranks: set[int] = field(default_factory=set)  # the blocks whose shared memory it has read
 
     @property
     def warp(self) -> int:
-        """The warp that it is, or belongs to."""
+        """The warp that it is, or is part of."""
         return self.number // WARP_LANES if self.how == "core" else self.number
 
 
 class Committed(NamedTuple):
-    """A commit under way: the mbarrier, and what its arrival will hand on."""
+    """A pending commit: the mbarrier, and what its arrival will release."""
 
-    barrier: MbarrierOrder
-    clock: Clock
+    barrier: MbarrierHistory
+    clock: VectorClock
     actor: Actor
     epoch: int
     pc: int
 
 
 class _Allocation(NamedTuple):
-    """Columns that a block has, and who asked for them."""
+    """Columns that a block has allocated, and by which access."""
 
     rank: int
     first: int
@@ -94,7 +94,7 @@ class _Allocation(NamedTuple):
 
 
 class _Access(NamedTuple):
-    """Whoever touches tensor memory now."""
+    """The access to tensor memory that is judged."""
 
     now: Side
     lanes: LaneNumbers  # the thread, or the warp
@@ -102,17 +102,19 @@ class _Access(NamedTuple):
     rank: int
 
 
-class TensorMemoryOrder:
+class TmemOrder:
     """The accesses to the tensor memory of one cluster."""
 
-    def __init__(self, witness: Witness, mbarriers: Mbarriers) -> None:
-        self._witness = witness
+    def __init__(self, context: DetectorContext, mbarriers: Mbarriers) -> None:
+        self._context = context
         self._mbarriers = mbarriers
         self._actors: dict[tuple[str, int], Actor] = {}
         self._by_column: dict[int, Actor] = {}
-        self._behind_fence: dict[int, npt.NDArray[np.int32]] = {}  # by column `fenced`, then by lane: at its last fence
+        self._behind_fence: dict[
+            int, npt.NDArray[np.int32]
+        ] = {}  # by column `fenced`, then by lane: its clock at its last fence
         self._allocations: list[_Allocation] = []
-        self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that brings it
+        self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that writes it
         self._shapes: dict[Shape, int] = {}
         self._commits: WeakKeyDictionary[TmemCommit, dict[int, Committed]] = WeakKeyDictionary()
         self._writes: Stamps = np.zeros(0, np.int64)
@@ -122,7 +124,7 @@ class TensorMemoryOrder:
     def _make_tables(self) -> None:
         if len(self._writes):
             return
-        cluster = self._witness.cluster
+        cluster = self._context.cluster
         count = cluster.blocks * _BLOCK_CELLS
         warps = cluster.block_lanes // WARP_LANES
         readers = ceil_div(warps, QUARTERS) + 1  # warps that reach the quarter, and the tensor core
@@ -146,18 +148,18 @@ class TensorMemoryOrder:
         key = (how, number)
         found = self._actors.get(key)
         if found is None:
-            knowledge = self._witness.knowledge
-            found = Actor(how, number, knowledge.new_column(), knowledge.new_column(), knowledge.new_column())
+            clocks = self._context.clocks
+            found = Actor(how, number, clocks.new_column(), clocks.new_column(), clocks.new_column())
             self._actors[key] = found
             self._by_column[found.column] = found
-            self._witness.tensor_columns[found.column] = PublishedColumns(found.fenced, found.issued)
+            self._context.tensor_columns[found.column] = PublishedColumns(found.fenced, found.issued)
         return found
 
     def _begin(self, actor: Actor) -> int:
-        """The stamp of the next thing that somebody does."""
+        """The stamp of the next access of an actor."""
         actor.epoch += 1
-        actor.last_pc = self._witness.pc
-        return int(stamped(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
+        actor.last_pc = self._context.pc
+        return int(pack_stamps(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
 
     def move(self, event: TmemMove) -> None:
         """tcgen05.ld or st of a warp."""
@@ -165,7 +167,7 @@ class TensorMemoryOrder:
         rank = event.rank
         places = event.places
         is_load = event.is_load
-        cluster = self._witness.cluster
+        cluster = self._context.cluster
         warp = int(lanes[0]) // WARP_LANES
         now = Side(event.pc, "tcgen05.ld" if is_load else "tcgen05.st", int(lanes[0]))
         actor = self._actor("ld" if is_load else "st", warp)
@@ -184,19 +186,19 @@ class TensorMemoryOrder:
             self._write(cells, self._begin(actor), _NO_SHAPE)
 
     def wait(self, event: TmemWait) -> None:
-        """tcgen05.wait::ld, wait::st: what the warps have begun is finished."""
+        """tcgen05.wait::ld, wait::st: what the warps have issued has completed."""
         how: Literal["ld", "st"] = "ld" if event.is_load else "st"
         lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             actor = self._actors.get((how, warp))
             if actor is not None:
-                self._witness.knowledge.learn(lanes[warps == warp], actor.column, actor.epoch)
+                self._context.clocks.learn(lanes[warps == warp], actor.column, actor.epoch)
             if how == "ld":
                 self._loading.pop(warp, None)
 
     def access_registers(self, event: LoadedRegisterAccess) -> None:
-        """Threads read or write registers that a load brings: it is finished, whether or not they have waited for it."""
+        """Threads access registers that a load writes: it has completed, whether or not they waited for it."""
         if not self._loading:
             return
         lanes = event.lanes
@@ -209,7 +211,7 @@ class TensorMemoryOrder:
                 self._loading[warp] = left
                 actor = self._actor("ld", warp)
                 finished = min(left.values(), default=actor.epoch + 1) - 1
-                self._witness.knowledge.learn(lanes[warps == warp], actor.column, finished)
+                self._context.clocks.learn(lanes[warps == warp], actor.column, finished)
 
     def work(self, event: TmemWork) -> None:
         """tcgen05.mma, cp and shift of a thread."""
@@ -222,11 +224,11 @@ class TensorMemoryOrder:
             self._change(event.kind, event.lane, [(rank, event.written) for rank in event.ranks])
 
     def _change(self, how: UnitHow, lane: int, uses: list[tuple[int, Places]]) -> None:
-        """tcgen05.cp and shift: cells that a thread lets the tensor core write, by block."""
+        """tcgen05.cp and shift: cells that the tensor core writes, by block."""
         actor = self._actor("core", lane)
         stamp = self._begin(actor)
         for rank, places in uses:
-            access = _Access(Side(self._witness.pc, how, lane), np.array([lane]), actor, rank)
+            access = _Access(Side(self._context.pc, how, lane), np.array([lane]), actor, rank)
             self._require_allocated(access, places)
             cells = self._cells(rank, places)
             self._meet_writes(access, cells, in_order=np.ones(len(cells), np.bool_))
@@ -242,7 +244,7 @@ class TensorMemoryOrder:
         d = event.written
         read = event.read
         for rank in event.ranks:
-            access = _Access(Side(self._witness.pc, "tcgen05.mma", lane), np.array([lane]), actor, rank)
+            access = _Access(Side(self._context.pc, "tcgen05.mma", lane), np.array([lane]), actor, rank)
             self._require_allocated(access, np.concatenate([d, read]))
             d_cells = self._cells(rank, d)
             written_by_copy = self._shape_of_write
@@ -264,75 +266,75 @@ class TensorMemoryOrder:
         self._reads[cells] = 0
 
     def _meet_writes(self, access: _Access, cells: Cells, in_order: CellFlags | None = None) -> None:
-        """Writes that must be finished; `in_order`: cells where those of the same thread's tensor core are anyway."""
+        """Report writes that have not completed; `in_order`: cells where work of the same thread is pipelined."""
         stamps = self._writes[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
             is_met = stamps == stamp
             is_piped = in_order is not None and bool(in_order[is_met].all())
-            self._require_finished(access, taken_apart(stamp), int(cells[np.argmax(is_met)]), is_piped=is_piped)
+            self._require_finished(access, unpack_stamp(stamp), int(cells[np.argmax(is_met)]), is_piped=is_piped)
 
     def _meet_reads(self, access: _Access, cells: Cells) -> None:
-        """Reads that must be over before the cells are written."""
+        """Report reads that are not ordered before a write of the cells."""
         stamps = self._reads[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
             is_met = (stamps == stamp).any(axis=1)
             cell = int(cells[np.argmax(is_met)])
             if (self._writes[cells[is_met]] == 0).all():
-                self._require_not_early(access, taken_apart(stamp), cell)
+                self._require_not_early(access, unpack_stamp(stamp), cell)
             else:
-                self._require_finished(access, taken_apart(stamp), cell, is_piped=True)
+                self._require_finished(access, unpack_stamp(stamp), cell, is_piped=True)
 
     def _require_not_early(self, access: _Access, read: Stamp, cell: int) -> None:
-        """A load of cells that nobody had written, and that nothing orders before this write, should have come behind it."""
+        """Report a load of unwritten cells that is unordered with this write: it should have come after it."""
         reader = self._by_column[read.column]
         if (
             reader.how == "core"
-            or int(self._witness.knowledge.known_to(access.lanes, reader.column).max()) >= read.epoch
+            or int(self._context.clocks.time_known_to(access.lanes, reader.column).max()) >= read.epoch
         ):
             return
-        self._witness.tell("tensor memory", access.now, self._side(reader, read.pc), "tensor", self._address(cell))
+        self._context.report("tensor memory", access.now, self._side(reader, read.pc), "tensor", self._address(cell))
 
     def _require_finished(self, access: _Access, before: Stamp, cell: int, *, is_piped: bool) -> None:
-        """An error unless the accessor knows that something is finished; a note where fences are missing."""
+        """Report an access that has not completed; if it has, a missing fence."""
         other = self._by_column[before.column]
         if is_piped and other.how == "core" and self._is_issued_before(access, other, before.epoch):
             return
-        knowledge = self._witness.knowledge
-        known = int(knowledge.known_to(access.lanes, other.column).max())
+        clocks = self._context.clocks
+        known = int(clocks.time_known_to(access.lanes, other.column).max())
         if known < before.epoch:
-            self._tell("tensor memory", self._side(other, before.pc), access, cell)
+            self._report("tensor memory", self._side(other, before.pc), access, cell)
         elif access.now.how != "tcgen05.dealloc" and not self._is_fenced(access, other, before.epoch):
-            self._tell("tensor fence", self._side(other, before.pc), access, cell)
+            self._report("tensor fence", self._side(other, before.pc), access, cell)
 
     def _is_issued_before(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether two works of tensor cores are in order: of one thread, or of two that fences and a barrier order."""
+        """Whether tensor-core work is in issue order: of one thread, or of two that fences and a barrier order."""
         if access.actor is other:
             return True
         if access.actor.how != "core":
             return False
-        known = int(self._witness.knowledge.known_to(access.lanes, other.issued).max())
+        known = int(self._context.clocks.time_known_to(access.lanes, other.issued).max())
         return known >= epoch
 
     def _is_fenced(self, access: _Access, other: Actor, epoch: int) -> bool:
-        """Whether the fences of the documents stand on the way; a warp that waited for its own needs none."""
+        """Whether the documented fences lie between; a warp that waited for its own access needs none."""
         if other.how != "core" and other.warp == int(access.lanes[0]) // WARP_LANES:
             return True
         at_fence = self._behind_fence.get(other.fenced)
         return at_fence is not None and int(at_fence[access.lanes].max()) >= epoch
 
     def _side(self, actor: Actor, pc: int) -> Side:
-        return self._witness.tensor_side(pc, actor.number * WARP_LANES if actor.how != "core" else actor.number)
+        return self._context.tensor_side(pc, actor.number * WARP_LANES if actor.how != "core" else actor.number)
 
-    def _tell(
+    def _report(
         self, mistake: Literal["tensor memory", "tensor fence"], before: Side, access: _Access, cell: int
     ) -> None:
-        self._witness.tell(mistake, before, access.now, "tensor", self._address(cell))
+        self._context.report(mistake, before, access.now, "tensor", self._address(cell))
 
     def _require_written(self, access: _Access, cells: Cells) -> None:
         is_unwritten = self._writes[cells] == 0
         if is_unwritten.any():
             cell = int(cells[np.argmax(is_unwritten)])
-            self._witness.tell("tensor unwritten", None, access.now, "tensor", self._address(cell))
+            self._context.report("tensor unwritten", None, access.now, "tensor", self._address(cell))
 
     def _require_allocated(self, access: _Access, places: Places) -> None:
         columns_held = np.zeros(TMEM_COLUMNS, np.bool_)
@@ -346,51 +348,51 @@ class TensorMemoryOrder:
             lane, column = divmod(place, TMEM_COLUMNS)
             address = access.rank << PLACE_RANK_SHIFT | lane << 16 | column
             first, last = int(columns.min()), int(columns.max())
-            self._witness.tell("tensor columns", None, access.now, "tensor", address, first=first, last=last)
+            self._context.report("tensor columns", None, access.now, "tensor", address, first=first, last=last)
 
     def _require_quarter(self, access: _Access, word: int) -> None:
         lane = word >> 16
-        warp = access.actor.number % (self._witness.cluster.block_lanes // WARP_LANES)
+        warp = access.actor.number % (self._context.cluster.block_lanes // WARP_LANES)
         if lane // QUARTER_LANES != warp % QUARTERS:
             own = warp % QUARTERS * QUARTER_LANES + lane % QUARTER_LANES
-            self._witness.tell("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
+            self._context.report("tensor quarter", None, access.now, "tensor", None, lane=lane, warp=warp, own_lane=own)
 
     def _read_shared(self, how: UnitHow, lane: int, rank: int, addresses: Places, size_bytes: int) -> None:
-        """Operands in a block's shared memory, which the tensor core reads until a commit says that it is done."""
-        witness = self._witness
-        first_byte = rank * witness.cluster.shared_stride
-        starts = (addresses.ravel() + first_byte) // witness.cell_bytes
-        per_unit = max(1, size_bytes // witness.cell_bytes)
+        """Operands in a block's shared memory, which the tensor core reads until a commit completes."""
+        context = self._context
+        first_byte = rank * context.cluster.shared_stride
+        starts = (addresses.ravel() + first_byte) // context.cell_bytes
+        per_unit = max(1, size_bytes // context.cell_bytes)
         cells = np.unique(starts[:, None] + np.arange(per_unit))
-        if int(cells[-1]) >= len(witness.shared.writes):
+        if int(cells[-1]) >= len(context.shared.writes):
             return  # a fault when it is performed
-        knowledge = witness.knowledge
-        unit = Unit(knowledge, knowledge.view(lane), {}, FENCED_SHARED)
-        now = Side(witness.pc, how, lane)
-        met = witness.shared.unknown_writes(cells, unit)
-        if met is not None:
-            witness.tell_of_unit(met, cells, now, unit, "shared")
-        witness.tell_of_unwritten(cells, now)
+        clocks = context.clocks
+        unit = Unit(clocks, clocks.view(lane), {}, ASYNC_SHARED)
+        now = Side(context.pc, how, lane)
+        unordered = context.shared.unordered_writes(cells, unit)
+        if unordered is not None:
+            context.report_unit(unordered, cells, now, unit, "shared")
+        context.report_unwritten(cells, now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
-        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
-        witness.shared.read_by_unit(cells, witness.tensor_unit, stamp)
+        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
+        context.shared.read_by_unit(cells, context.tensor_unit, stamp)
 
     def commit(self, event: TmemCommit) -> None:
-        """tcgen05.commit: the arrivals will tell that all that the thread has issued is finished."""
+        """tcgen05.commit: its arrivals release all tensor-core work that the thread has issued."""
         for address in event.addresses:
             self._commits.setdefault(event, {})[address] = self._commit(event.lane, address)
 
     def _commit(self, lane: int, address: int) -> Committed:
-        knowledge = self._witness.knowledge
+        clocks = self._context.clocks
         actor = self._actor("core", lane)
         barrier = self._mbarriers.use(address, np.array([lane]), "tcgen05.commit")
-        finished = knowledge.clock_of(
+        finished = clocks.clock_of(
             np.array([actor.column, actor.fenced, actor.issued]), np.full(3, actor.epoch, np.int32)
         )
-        clock = joined(knowledge.clock(np.array([lane])), finished)
-        pc = self._witness.pc
-        barrier.last_commit = (UNDER_WAY, pc)
+        clock = join_clocks(clocks.clock(np.array([lane])), finished)
+        pc = self._context.pc
+        barrier.last_commit = (PENDING, pc)
         return Committed(barrier, clock, actor, actor.epoch, pc)
 
     def arrive(self, event: TmemCommitArrived) -> None:
@@ -409,8 +411,8 @@ class TensorMemoryOrder:
             self._fence_after(event.lanes)
 
     def _fence_before(self, lanes: LaneNumbers) -> None:
-        """tcgen05.fence::before_thread_sync: what these lanes have finished, and issued, is published."""
-        knowledge = self._witness.knowledge
+        """tcgen05.fence::before_thread_sync: release what these lanes have completed, and issued."""
+        clocks = self._context.clocks
         warps = lanes // WARP_LANES
         is_of_warp = {warp: warps == warp for warp in np.unique(warps).tolist()}
         own_lanes = set(lanes.tolist())
@@ -418,22 +420,22 @@ class TensorMemoryOrder:
             if actor.how == "core":
                 if actor.number in own_lanes:
                     own = np.array([actor.number])
-                    knowledge.learn(own, actor.issued, actor.epoch)
+                    clocks.learn(own, actor.issued, actor.epoch)
                 continue
             if actor.number in is_of_warp:
                 own = lanes[is_of_warp[actor.number]]
-                knowledge.learn(own, actor.fenced, int(knowledge.known_to(own, actor.column).max()))
+                clocks.learn(own, actor.fenced, int(clocks.time_known_to(own, actor.column).max()))
 
     def _fence_after(self, lanes: LaneNumbers) -> None:
-        """tcgen05.fence::after_thread_sync: what these lanes know by now is in order with what they issue from now on."""
-        knowledge = self._witness.knowledge
+        """tcgen05.fence::after_thread_sync: what happens before these lanes is ordered before their later work."""
+        clocks = self._context.clocks
         for actor in self._actors.values():
-            known = knowledge.known_to(lanes, actor.fenced)
+            known = clocks.time_known_to(lanes, actor.fenced)
             if not known.any():
                 continue
             held = self._behind_fence.get(actor.fenced)
             if held is None:
-                held = self._behind_fence[actor.fenced] = np.zeros(knowledge.lane_count, np.int32)
+                held = self._behind_fence[actor.fenced] = np.zeros(clocks.lane_count, np.int32)
             held[lanes] = np.maximum(held[lanes], known)
 
     def allocate(self, event: TmemAlloc) -> None:
@@ -441,36 +443,36 @@ class TensorMemoryOrder:
 
         The warp knows that address at once. Copies over it need no proxy fence: Triton's kernels have none.
         """
-        witness = self._witness
+        context = self._context
         lanes = event.lanes
         before = event.before
         now = Side(event.pc, "tcgen05.alloc", int(lanes[0]))
-        rank = int(witness.cluster.block_of_lane[lanes[0]])
+        rank = int(context.cluster.block_of_lane[lanes[0]])
         first, columns = event.after.allocations[-1]
         actor = self._actor("alloc", int(lanes[0]) // WARP_LANES)
-        witness.shared.write(witness.cells_at(event.address, _ADDRESS_BYTES), self._begin(actor))
-        witness.knowledge.learn(lanes, actor.column, actor.epoch)
+        context.shared.write(context.cells_at(event.address, _ADDRESS_BYTES), self._begin(actor))
+        context.clocks.learn(lanes, actor.column, actor.epoch)
         self._allocations.append(_Allocation(rank, first, columns, now))
         if not before.may_allocate:
-            self._witness.tell("tensor relinquished", None, now, "tensor", None, columns=columns)
+            self._context.report("tensor relinquished", None, now, "tensor", None, columns=columns)
         elif before.allocations and columns > before.allocations[-1][1]:
             last = before.allocations[-1][1]
-            self._witness.tell("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
+            self._context.report("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
 
     def deallocate(self, event: TmemDealloc) -> None:
-        """tcgen05.dealloc: nothing may still touch the columns."""
+        """tcgen05.dealloc: report accesses to the columns that have not completed."""
         lane = event.lane
         rank = event.rank
         first = event.first_column
         columns = event.columns
         if not event.is_allocated:
             now = Side(event.pc, "tcgen05.dealloc", lane)
-            self._witness.tell("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
+            self._context.report("tensor dealloc", None, now, "tensor", None, first=first, columns=columns)
             return
         self._allocations = [held for held in self._allocations if (held.rank, held.first) != (rank, first)]
         warp_lanes = lane // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
         actor = self._actor("st", lane // WARP_LANES)
-        access = _Access(Side(self._witness.pc, "tcgen05.dealloc", lane), warp_lanes, actor, rank)
+        access = _Access(Side(self._context.pc, "tcgen05.dealloc", lane), warp_lanes, actor, rank)
         lanes = np.arange(0, TMEM_LANES, _CELL_LANES)
         places = (lanes[:, None] * TMEM_COLUMNS + first + np.arange(columns)).ravel()
         cells = self._cells(rank, places)
@@ -478,20 +480,20 @@ class TensorMemoryOrder:
         self._meet_reads(access, cells)
         self._write(cells, 0, _NO_SHAPE)
 
-    def end(self, rank: int, clock: Clock) -> None:
-        """A block has ended: what may still read its shared memory or come to its mbarriers, and columns not freed."""
-        witness = self._witness
+    def end(self, rank: int, clock: VectorClock) -> None:
+        """Report pending work on a block that has ended, and columns that were not deallocated."""
+        context = self._context
         for actor in self._actors.values():
             if rank in actor.ranks and clock.known[actor.column] < actor.epoch:
-                side = witness.tensor_side(actor.last_pc, None)
-                witness.tell("block end", None, side, "shared", None, rank=rank)
+                side = context.tensor_side(actor.last_pc, None)
+                context.report("block end", None, side, "shared", None, rank=rank)
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
                 epoch, pc = barrier.last_commit
                 if clock.over[barrier.column] < epoch:
-                    witness.tell("block end", None, Side(pc, "tcgen05.commit", None), "shared", None, rank=rank)
+                    context.report("block end", None, Side(pc, "tcgen05.commit", None), "shared", None, rank=rank)
         for held in self._allocations:
             if held.rank == rank:
                 last = held.first + held.columns - 1
                 facts = {"rank": rank, "first": held.first, "last": last, "columns": held.columns}
-                witness.tell("tensor leak", None, held.side, "tensor", None, **facts)
+                context.report("tensor leak", None, held.side, "tensor", None, **facts)

@@ -1,4 +1,4 @@
-"""wgmma: operands in shared memory that it reads until it is waited for, and registers that belong to it meanwhile."""
+"""wgmma: until its group is waited for, it reads its operands in shared memory, and its registers belong to it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.detector.context import Witness
+from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import columns_of, epochs_of, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import columns_of, epochs_of, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.events import GroupWait, RegisterAccess, WgmmaFence, WgmmaIssued
 from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import CP_ASYNC, FENCED_SHARED, Clock, Vector
+from tilescope.sync.lane_clocks import ASYNC_SHARED, CP_ASYNC, Vector, VectorClock
 from tilescope.sync.shadow.accessor import Unit
 
 
@@ -24,15 +24,15 @@ class Product(NamedTuple):
     pc: int
 
 
-class Products:
+class WgmmaOrder:
     """The wgmma of one cluster, by warpgroup."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
+    def __init__(self, context: DetectorContext) -> None:
+        self._context = context
         self._last: dict[int, Product] = {}
-        self._under_way: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
+        self._pending: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
         self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
-        self._fenced: set[int] = set()  # warpgroups that have come to a wgmma.fence
+        self._fenced: set[int] = set()  # warpgroups that have executed a wgmma.fence
 
     def issue(self, event: WgmmaIssued) -> None:
         """A wgmma of one warpgroup reads its operands, and uses registers, until wait_group."""
@@ -40,114 +40,114 @@ class Products:
         self._use_registers(event)
 
     def _read_operands(self, event: WgmmaIssued) -> None:
-        witness = self._witness
+        context = self._context
         lanes = event.lanes
         group = event.group
-        warpgroup = int(witness.warpgroup_of_lane[lanes[0]])
-        vectors = witness.knowledge.warpgroup_view(lanes, WARP_LANES)
-        unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
-        now = Side(witness.pc, "wgmma", int(lanes[0]))
-        column = witness.knowledge.first_warpgroup + warpgroup
-        stamp = int(stamped(stamp_base(witness.pc, is_asynchronous=True), column, group + 1))
+        warpgroup = int(context.warpgroup_of_lane[lanes[0]])
+        vectors = context.clocks.warpgroup_view(lanes, WARP_LANES)
+        unit = Unit(context.clocks, vectors, {}, ASYNC_SHARED)
+        now = Side(context.pc, "wgmma", int(lanes[0]))
+        column = context.clocks.first_warpgroup + warpgroup
+        stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), column, group + 1))
         for operand in event.operands:
-            cells = operand.bytes.cells(witness.cell_bytes)
+            cells = operand.bytes.cells(context.cell_bytes)
             assert not isinstance(cells, slice)
-            met = witness.shared.unknown_writes(cells, unit)
-            if met is not None:
-                witness.tell_of_unit(met, cells, now, unit, "shared")
-            witness.tell_of_unwritten(cells, now)
-            self._note_unfenced_copies(cells, vectors[FENCED_SHARED], now)
-            witness.shared.read_by_unit(cells, warpgroup, stamp)
-        self._last[warpgroup] = Product(group + 1, witness.pc)
+            unordered = context.shared.unordered_writes(cells, unit)
+            if unordered is not None:
+                context.report_unit(unordered, cells, now, unit, "shared")
+            context.report_unwritten(cells, now)
+            self._note_unfenced_copies(cells, vectors[ASYNC_SHARED], now)
+            context.shared.read_by_unit(cells, warpgroup, stamp)
+        self._last[warpgroup] = Product(group + 1, context.pc)
 
     def _note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
-        """Operands that cp.async wrote, and no proxy fence since: documents ask for one, public kernels have none."""
-        if not self._witness.has_cp_async:
+        """Report operands that cp.async wrote without a proxy fence since: the documents ask for one, public kernels have none."""
+        if not self._context.has_cp_async:
             return
-        witness = self._witness
-        stamps = witness.shared.writes[cells]
+        context = self._context
+        stamps = context.shared.writes[cells]
         columns = columns_of(stamps)
-        is_copied = columns // witness.knowledge.lane_count == CP_ASYNC
+        is_copied = columns // context.clocks.lane_count == CP_ASYNC
         is_unfenced = is_copied & (fenced[columns] < epochs_of(stamps))
         if is_unfenced.any():
             place = int(np.argmax(is_unfenced))
-            before = witness.side(taken_apart(int(stamps[place])), was_write=True)
-            witness.tell("cp.async fence", before, now, "shared", int(cells[place]) * witness.cell_bytes)
+            before = context.side(unpack_stamp(int(stamps[place])), was_write=True)
+            context.report("cp.async fence", before, now, "shared", int(cells[place]) * context.cell_bytes)
 
     def wait(self, event: GroupWait) -> None:
         """wgmma.wait_group: the groups of each warpgroup but the newest ones have completed."""
-        knowledge = self._witness.knowledge
-        warpgroups = self._witness.warpgroup_of_lane[event.lanes]
+        clocks = self._context.clocks
+        warpgroups = self._context.warpgroup_of_lane[event.lanes]
         for warpgroup in np.unique(warpgroups).tolist():
             is_own = warpgroups == warpgroup
             completed = int(event.completed[is_own][0])
-            knowledge.learn(event.lanes[is_own], knowledge.first_warpgroup + warpgroup, completed)
+            clocks.learn(event.lanes[is_own], clocks.first_warpgroup + warpgroup, completed)
 
-    def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
-        """A block has ended: products that nobody waited for may still read its shared memory."""
-        first = self._witness.knowledge.first_warpgroup
-        for warpgroup in self._witness.warpgroups_of(lanes):
+    def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
+        """Report pending wgmma of a block that has ended."""
+        first = self._context.clocks.first_warpgroup
+        for warpgroup in self._context.warpgroups_of(lanes):
             last = self._last.get(warpgroup)
             if last is not None and clock.known[first + warpgroup] < last.epoch:
-                self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
+                self._context.report("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
 
     def fence(self, event: WgmmaFence) -> None:
         """wgmma.fence."""
-        for warpgroup in self._witness.warpgroups_of(event.lanes):
+        for warpgroup in self._context.warpgroups_of(event.lanes):
             self._dirty.pop(warpgroup, None)
             self._fenced.add(warpgroup)
 
     def _use_registers(self, event: WgmmaIssued) -> None:
-        """A fence must come after what wrote the registers, and before the first wgmma."""
+        """Report a missing fence between writes of registers, or the start, and wgmma."""
         lanes = event.lanes
-        warpgroup = int(self._witness.warpgroup_of_lane[lanes[0]])
+        warpgroup = int(self._context.warpgroup_of_lane[lanes[0]])
         pc = event.pc
         is_dirty = not event.read_registers.isdisjoint(self._dirty.get(warpgroup, ()))
         if is_dirty or warpgroup not in self._fenced:
             now = Side(pc, "wgmma", int(lanes[0]))
-            self._witness.tell("accumulator fence", None, now, "registers", None)
-        self._under_way.setdefault(warpgroup, {}).update(
+            self._context.report("accumulator fence", None, now, "registers", None)
+        self._pending.setdefault(warpgroup, {}).update(
             dict.fromkeys(event.used_registers, Product(event.group + 1, pc))
         )
 
     def access_registers(self, use: RegisterAccess) -> None:
         """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
         lanes = use.lanes
-        for warpgroup in self._witness.warpgroups_of(lanes):
-            under_way = self._under_way.get(warpgroup, {})
+        for warpgroup in self._context.warpgroups_of(lanes):
+            pending = self._pending.get(warpgroup, {})
             dirty = self._dirty.setdefault(warpgroup, set())
             if use.is_move:
-                _move(under_way, dirty, use)
+                _move(pending, dirty, use)
                 continue
             dirty.update(use.written)
-            if under_way:
-                own = lanes[self._witness.warpgroup_of_lane[lanes] == warpgroup]
-                self._require_finished(warpgroup, own, under_way, use)
+            if pending:
+                own = lanes[self._context.warpgroup_of_lane[lanes] == warpgroup]
+                self._require_finished(warpgroup, own, pending, use)
 
     def _require_finished(
-        self, warpgroup: int, lanes: LaneNumbers, under_way: dict[int, Product], use: RegisterAccess
+        self, warpgroup: int, lanes: LaneNumbers, pending: dict[int, Product], use: RegisterAccess
     ) -> None:
-        """Registers of a product may be touched when its group has been waited for."""
-        knowledge = self._witness.knowledge
-        column = knowledge.first_warpgroup + warpgroup
-        done = int(knowledge.known_to(lanes, column).min())
+        """Report an access to registers of a pending wgmma."""
+        clocks = self._context.clocks
+        column = clocks.first_warpgroup + warpgroup
+        done = int(clocks.time_known_to(lanes, column).min())
         for number in (*use.read, *use.written):
-            product = under_way.pop(number, None)
+            product = pending.pop(number, None)
             if product is not None and product.epoch > done:
                 how = "read" if number in use.read else "write"
-                now = Side(self._witness.pc, how, int(lanes[0]))  # type: ignore[arg-type]
-                self._witness.tell("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
+                now = Side(self._context.pc, how, int(lanes[0]))  # type: ignore[arg-type]
+                self._context.report("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
 
 
-def _move(under_way: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:
-    """A mov gives a value another name: what holds for the one holds for the other."""
+def _move(pending: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:
+    """A mov gives a value another register: what holds for the one holds for the other."""
     if dirty.isdisjoint(use.read):
         dirty.difference_update(use.written)
     else:
         dirty.update(use.written)
-    product = next((under_way[number] for number in use.read if number in under_way), None)
+    product = next((pending[number] for number in use.read if number in pending), None)
     for number in use.written:
         if product is None:
-            under_way.pop(number, None)
+            pending.pop(number, None)
         else:
-            under_way[number] = product
+            pending[number] = product

@@ -1,4 +1,4 @@
-"""Those who touch memory, and what they know: threads, one for each cell, or a unit of the chip for all of them."""
+"""Who accesses shadow memory now, and what happens before that: threads, one for each cell, or one unit for all cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.epoch import Stamp, columns_of, epochs_of, settled_end
 from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import KNOWN, Knowledge, Vector, Vectors
+from tilescope.sync.lane_clocks import HAPPENS_BEFORE, LaneClocks, Vector, Vectors
 from tilescope.sync.shadow.shadow_cells import Seen
 
 Flags = npt.NDArray[np.bool_]
@@ -18,33 +18,33 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Threads, as many cells of an access for each of them."""
+    """Threads, each with the same number of cells."""
 
-    knowledge: Knowledge
+    clocks: LaneClocks
     lanes: LaneNumbers
     cells_of_lane: int = 1
 
     @property
     def cluster(self) -> int:
         """The number of their cluster."""
-        return self.knowledge.cluster
+        return self.clocks.cluster
 
     @property
     def settled(self) -> int:
-        """All of them know all accesses of their cluster whose stamps are smaller."""
-        return self.knowledge.settled(self.lanes)
+        """All accesses of their cluster with smaller stamps happen before each of them."""
+        return self.clocks.settled(self.lanes)
 
     @property
-    def speaks_for_all(self) -> bool:
-        """Whether all threads of the cluster know the same."""
-        return self.knowledge.is_common(self.lanes)
+    def is_whole_cluster(self) -> bool:
+        """Whether all threads of the cluster have this clock."""
+        return self.clocks.is_common(self.lanes)
 
-    def knows_unit(self, column: int, epoch: int) -> bool:
-        """Whether all of them know what a unit did up to an epoch; their own copies are not asked for."""
-        return self.knowledge.is_known_to_all(self.lanes, column, epoch)
+    def is_unit_ordered(self, column: int, epoch: int) -> bool:
+        """Whether a unit, up to an epoch, happens before all of them; their own copies do not count."""
+        return self.clocks.is_ordered_for_all(self.lanes, column, epoch)
 
-    def knows(self, seen: Seen, places: CellNumbers | None) -> Flags:
-        """Whether each access was finished before that of its thread."""
+    def are_ordered(self, seen: Seen, places: CellNumbers | None) -> Flags:
+        """Whether each access happens before that of its thread."""
         if places is not None:
             lanes = self.lanes[places // self.cells_of_lane]
         else:
@@ -52,68 +52,68 @@ class Threads:
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
         if seen.clusters is None:
-            return self.knowledge.is_known(lanes, columns, epochs)
-        is_foreign = (seen.clusters != self.knowledge.cluster) & (epochs > 0)
+            return self.clocks.is_ordered(lanes, columns, epochs)
+        is_foreign = (seen.clusters != self.clocks.cluster) & (epochs > 0)
         if not is_foreign.any():
-            return self.knowledge.is_known(lanes, np.where(epochs > 0, columns, 0), epochs)
-        known = self.knowledge.is_known(lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs))
-        rows = self.knowledge.row_of_lane[lanes]
+            return self.clocks.is_ordered(lanes, np.where(epochs > 0, columns, 0), epochs)
+        known = self.clocks.is_ordered(lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs))
+        rows = self.clocks.row_of_lane[lanes]
         for row in np.unique(rows).tolist():
             own = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
-            known[own] = _knows_others(self.knowledge.others[row], KNOWN, seen, own)
+            known[own] = _are_others_ordered(self.clocks.others[row], HAPPENS_BEFORE, seen, own)
         return known
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A copy or a product, with what its issuer knows, and what is visible to it.
+    """A copy or a tensor core, with the clock of its issuer, and what is visible to it.
 
     By the async proxy it sees of threads what was fenced (`proxy` says where), of everything else what is known.
     """
 
-    knowledge: Knowledge
+    clocks: LaneClocks
     vectors: Vectors
     others: dict[int, Vectors]
-    proxy: int = KNOWN
+    proxy: int = HAPPENS_BEFORE
 
     @property
     def cluster(self) -> int:
         """The number of its cluster."""
-        return self.knowledge.cluster
+        return self.clocks.cluster
 
     @property
     def settled(self) -> int:
-        """Of what threads did it cannot say more than `knows` does."""
+        """No bound: ask `are_ordered`."""
         return settled_end(0)
 
     @property
-    def speaks_for_all(self) -> bool:
-        """Its issuer alone knows what it knows."""
+    def is_whole_cluster(self) -> bool:
+        """False: the clock is its issuer's alone."""
         return False
 
-    def knows_unit(self, column: int, epoch: int) -> bool:
-        """Whether its issuer knows what a unit did up to an epoch."""
-        return column < self.vectors.shape[1] and bool(self.vectors[KNOWN, column] >= epoch)
+    def is_unit_ordered(self, column: int, epoch: int) -> bool:
+        """Whether another unit, up to an epoch, happens before it."""
+        return column < self.vectors.shape[1] and bool(self.vectors[HAPPENS_BEFORE, column] >= epoch)
 
     @property
     def visible(self) -> Vector:
-        """By column: the last epoch that it sees."""
-        if self.proxy == KNOWN:
-            return np.asarray(self.vectors[KNOWN])
-        visible = np.array(self.vectors[KNOWN])
-        threads = self.knowledge.lane_count
+        """By column: the last epoch that is visible to it."""
+        if self.proxy == HAPPENS_BEFORE:
+            return np.asarray(self.vectors[HAPPENS_BEFORE])
+        visible = np.array(self.vectors[HAPPENS_BEFORE])
+        threads = self.clocks.lane_count
         visible[:threads] = self.vectors[self.proxy, :threads]
         return visible
 
-    def has_heard_of(self, stamp: Stamp, cluster: int | None) -> bool:
-        """Whether an access happened before, visible or not; `cluster`: that of another cluster."""
+    def happens_after(self, stamp: Stamp, cluster: int | None) -> bool:
+        """Whether it happens after an access, visible or not; `cluster`: of another cluster."""
         vectors = self.vectors if cluster is None else self.others.get(cluster)
         if vectors is None or stamp.column >= vectors.shape[1]:
             return False
-        return bool(vectors[KNOWN, stamp.column] >= stamp.epoch)
+        return bool(vectors[HAPPENS_BEFORE, stamp.column] >= stamp.epoch)
 
-    def knows(self, seen: Seen, places: CellNumbers | None) -> Flags:
-        """Whether each access was finished, and is visible, when the unit began."""
+    def are_ordered(self, seen: Seen, places: CellNumbers | None) -> Flags:
+        """Whether each access happens before it, and is visible to it."""
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
         visible = self.visible
@@ -122,12 +122,12 @@ class Unit:
         is_foreign = (seen.clusters != self.cluster) & (epochs > 0)
         known = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
         if is_foreign.any():
-            known[is_foreign] = _knows_others(self.others, self.proxy, seen, is_foreign)
+            known[is_foreign] = _are_others_ordered(self.others, self.proxy, seen, is_foreign)
         return np.asarray(known)
 
 
-def _knows_others(others: dict[int, Vectors], which: int, seen: Seen, chosen: Flags) -> Flags:
-    """Whether accesses of other clusters are known, or fenced."""
+def _are_others_ordered(others: dict[int, Vectors], which: int, seen: Seen, chosen: Flags) -> Flags:
+    """Whether accesses of other clusters happen before, in one of the clock's vectors."""
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]

@@ -1,4 +1,4 @@
-"""Who wrote and read global memory last, cluster by cluster; kept for the stretches of arrays that are touched."""
+"""Shadow memory of global memory, cluster by cluster; made for the stretches of arrays that are accessed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Regions(Protocol):
 
 
 class Stretch(NamedTuple):
-    """Cells that follow each other in one array: at most a quarter million."""
+    """Consecutive cells of one array: at most a quarter million."""
 
     first: int
     end: int
@@ -68,7 +68,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LastWrites:
-    """The last writes alone, which a run keeps when its reads are of no use any more."""
+    """The last writes alone, which a run keeps after its end."""
 
     cell_bytes: int
     stretches: tuple[Written, ...]
@@ -85,7 +85,7 @@ class LastWrites:
 
 
 class GlobalCells:
-    """All cells of global memory that were touched, in stretches of arrays."""
+    """All cells of global memory that were accessed, in stretches of arrays."""
 
     def __init__(self, memory: Regions, cell_bytes: int) -> None:
         self.cell_bytes = cell_bytes
@@ -94,7 +94,7 @@ class GlobalCells:
         self._latest: Stretch | None = None
 
     def pieces(self, cells: CellNumbers) -> Iterator[Piece]:
-        """Some cells by the stretch that they lie in, in the order of addresses."""
+        """Split cells by stretch, in the order of addresses."""
         stretch = self._stretch_at(int(cells.min()))
         if int(cells.max()) < stretch.end:
             yield Piece(stretch, cells - stretch.first, None)
@@ -108,7 +108,7 @@ class GlobalCells:
             rest = rest[~is_inside]
 
     def last_writes(self) -> LastWrites:
-        """Who wrote each cell last."""
+        """The last write of each cell."""
         written = []
         for first, _, table in self._stretches.values():
             if table.is_written:
@@ -129,7 +129,7 @@ class GlobalCells:
         return stretch
 
     def _bounds(self, cell: int) -> tuple[int, int]:
-        """The first cell of a stretch, and the first one after it: a cell belongs to the array that its first byte lies in."""
+        """The first cell of a stretch, and the first one after it: a cell belongs to the array of its first byte."""
         region = self._memory.region_at(cell * self.cell_bytes)
         if region is None:
             return cell, cell + 1

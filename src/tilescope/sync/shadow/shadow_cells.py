@@ -1,17 +1,17 @@
-"""Who wrote and who read each piece of memory last.
+"""Shadow memory: the last write and the last reads of each cell.
 
-A cell is as wide as the narrowest access of the kernel. It keeps its last write, and the reads since: one slot for the
-first and one for the last lane of each warp that read it by one instruction, and one for every unit that reads
-by itself (the tensor cores of a warpgroup, bulk stores). A write ends them: its cells have no reads then.
+A cell is as wide as the narrowest access of the kernel. It keeps the stamp of its last write, and of the reads since: one slot for
+the first and one for the last lane of each warp that read it by one instruction, and one for each unit that reads by itself (the
+tensor cores of a warpgroup, bulk stores). A write clears the reads.
 
-An atomic over a plain write leaves that one known, too: atomics of others may race with it, although not with the atomic.
+An atomic over a plain write keeps that write too: atomics of others may race with it, although not with the atomic.
 
     thread 0 of block 0: *sum = 0;                  the last plain write
                          atomicAdd(sum, a);         the last write
-    thread 0 of block 1: atomicAdd(sum, b);         no race with the last write, but with the plain one
+    thread 0 of block 1: atomicAdd(sum, b);         does not race with the last write, but with the plain one
 
-Reads by threads matter to the next write alone. They wait in a list until somebody writes, or until they are many, and are
-then put into their slots together: arrays that a kernel only reads cost little.
+Reads by threads matter only to the next write. They wait in a list until somebody writes, or until there are many, and are then
+put into their slots together: arrays that a kernel only reads cost little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, taken_apart
+from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells
 
 ClusterNumbers = npt.NDArray[np.int32]
@@ -30,14 +30,14 @@ _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
 
 
 class Seen(NamedTuple):
-    """Accesses that lie in memory: stamps, and the clusters that made them (None: all are the accessor's own)."""
+    """Recorded accesses: stamps, and the clusters that made them (None: all are the accessor's own)."""
 
     stamps: Stamps
     clusters: ClusterNumbers | None
 
 
 class Accessor(Protocol):
-    """Whoever touches cells: a lane for each of them, or one unit for all."""
+    """Who accesses cells: a lane for each of them, or one unit for all."""
 
     @property
     def cluster(self) -> int:
@@ -45,21 +45,21 @@ class Accessor(Protocol):
 
     @property
     def settled(self) -> int:
-        """It knows all accesses of its cluster whose stamps are smaller."""
+        """All accesses of its cluster with smaller stamps happen before it."""
 
     @property
-    def speaks_for_all(self) -> bool:
-        """Whether everybody in its cluster knows what it knows."""
+    def is_whole_cluster(self) -> bool:
+        """Whether all threads of its cluster have its clock."""
 
-    def knows_unit(self, column: int, epoch: int) -> bool:
-        """Whether it knows what a unit of the chip did up to an epoch; False also where that is hard to say."""
+    def is_unit_ordered(self, column: int, epoch: int) -> bool:
+        """Whether a unit, up to an epoch, happens before it; False also where one comparison cannot tell."""
 
-    def knows(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
-        """Whether others' accesses were finished before this one; `places`: at which of its cells, None: at all."""
+    def are_ordered(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
+        """Whether recorded accesses happen before this one; `places`: at which of its cells, None: at all."""
 
 
-class Met(NamedTuple):
-    """Accesses that an access met without knowing that they were finished: their stamps, and where."""
+class Unordered(NamedTuple):
+    """Recorded accesses that are not ordered before a new one: their stamps, and where."""
 
     stamps: Stamps
     places: CellNumbers  # positions in the cells of the access
@@ -67,7 +67,7 @@ class Met(NamedTuple):
 
 
 class LaneCells(NamedTuple):
-    """The cells that lanes touch: as many each, from its first one on."""
+    """The cells that lanes access: the same number each, from the first one on."""
 
     first: CellNumbers
     each: int
@@ -139,14 +139,14 @@ class ReadTable:
     def put_threads(
         self, cells: CellNumbers, slots: CellNumbers, stamps: Stamps, clusters: int | ClusterNumbers
     ) -> None:
-        """Threads read cells; where several meet in a slot the last one stays."""
+        """Threads read cells; of several in one slot the last one stays."""
         self._newest = max(self._newest, int(stamps.max()))
         self._put((cells, slots), stamps, clusters)
 
     def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
         """A unit reads cells."""
         assert is_asynchronous(stamp)  # or it would pass for one of a thread
-        column, epoch, _, _ = taken_apart(stamp)
+        column, epoch, _, _ = unpack_stamp(stamp)
         self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
         self._put((cells, slot), stamp, cluster)
 
@@ -158,13 +158,13 @@ class ReadTable:
             self._clusters.put(at, clusters)
 
     def forget(self, cells: Cells) -> None:
-        """Cells were written: the reads before that count no more."""
+        """Cells were written: clear their reads."""
         if not self._is_empty and self._has_reads[cells].any():
             self._has_reads[cells] = False
             self._stamps[cells] = 0
 
-    def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Met | None:
-        """The reads of cells that the accessor does not know."""
+    def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Unordered | None:
+        """The reads of cells that are not ordered before the accessor."""
         if self._is_empty or self._is_settled(accessor):
             return None
         places = np.flatnonzero(self._has_reads[cells])
@@ -175,21 +175,21 @@ class ReadTable:
         clusters = None if self._clusters is None else self._clusters.of(own, stamps, accessor.cluster)
         if clusters is None and int(stamps.max()) < accessor.settled:
             return None
-        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), places)
+        is_unknown = (stamps != 0) & ~accessor.are_ordered(Seen(stamps, clusters), places)
         if strong:
             is_unknown &= ~is_strong(stamps)
         rows, slots = np.nonzero(is_unknown)
         if not len(rows):
             return None
-        return Met(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
+        return Unordered(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
 
     def _is_settled(self, accessor: Accessor) -> bool:
-        """Whether an accessor of shared memory knows all reads; if everybody does, they are gone."""
+        """Whether all reads happen before an accessor of shared memory; if before everybody, they are cleared."""
         if self._clusters is not None or self._newest >= accessor.settled:
             return False
-        if not all(accessor.knows_unit(column, epoch) for column, epoch in self._last_of_units.items()):
+        if not all(accessor.is_unit_ordered(column, epoch) for column, epoch in self._last_of_units.items()):
             return False
-        if accessor.speaks_for_all:  # stamps may stay: whoever finds them again knows them
+        if accessor.is_whole_cluster:  # stamps may stay: they happen before whoever finds them
             self._has_reads[:] = False
             self._is_empty = True
             self._newest = 0
@@ -198,7 +198,7 @@ class ReadTable:
 
 
 class CellTable:
-    """The cells of one stretch of memory: a cluster's shared memory, or global memory, which several clusters touch."""
+    """The cells of one stretch of memory: a cluster's shared memory, or global memory, which several clusters access."""
 
     def __init__(self, count: int, warps: int, units: int, *, is_shared: bool = True) -> None:
         self.writes: Stamps = np.zeros(count, np.int64)
@@ -216,24 +216,24 @@ class CellTable:
         stamps = self.writes[cells]
         return Seen(stamps, None if self.write_clusters is None else self.write_clusters.of(cells, stamps, cluster))
 
-    def unknown_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Met | None:
-        """The last writes of cells that the accessor does not know; two strong accesses may meet."""
+    def unordered_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Unordered | None:
+        """The last writes of cells that are not ordered before the accessor; two strong accesses do not race."""
         if not self.is_written:
             return None
         seen = self.last_writes(cells, accessor.cluster)
         newest = int(seen.stamps.max(initial=0))
         if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
             return None
-        is_unknown = ~accessor.knows(seen, None)
+        is_unknown = ~accessor.are_ordered(seen, None)
         if strong:
             is_unknown &= ~is_strong(seen.stamps)
         places = np.flatnonzero(is_unknown)
         if not len(places):
             return None
-        return Met(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
+        return Unordered(seen.stamps[places], places, None if seen.clusters is None else seen.clusters[places])
 
-    def unknown_covered(self, cells: Cells, accessor: Accessor) -> Met | None:
-        """The plain writes before the last one, which was an atomic, that the accessor does not know."""
+    def unordered_covered(self, cells: Cells, accessor: Accessor) -> Unordered | None:
+        """The plain writes below an atomic that are not ordered before the accessor."""
         if self._covered is None:
             return None
         stamps = self._covered[cells]
@@ -241,28 +241,28 @@ class CellTable:
             return None
         kept_clusters = self._covered_clusters
         clusters = None if kept_clusters is None else kept_clusters.of(cells, stamps, accessor.cluster)
-        is_unknown = (stamps != 0) & ~accessor.knows(Seen(stamps, clusters), None)
+        is_unknown = (stamps != 0) & ~accessor.are_ordered(Seen(stamps, clusters), None)
         places = np.flatnonzero(is_unknown)
         if not len(places):
             return None
-        return Met(stamps[places], places, None if clusters is None else clusters[places])
+        return Unordered(stamps[places], places, None if clusters is None else clusters[places])
 
-    def unknown_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Met]:
-        """The reads of cells since their last write that the accessor does not know."""
+    def unordered_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Unordered]:
+        """The reads of cells since their last write that are not ordered before the accessor."""
         if self._waiting and self._are_settled(self._waiting, accessor):
             self._forget_waiting()
         self._put_waiting()
         for table in (self._thread_reads, self._unit_reads):
-            met = table.unknown(cells, accessor, strong=strong)
-            if met is not None:
-                yield met
+            unordered = table.unknown(cells, accessor, strong=strong)
+            if unordered is not None:
+                yield unordered
 
     def unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells nobody has written."""
         return np.asarray(self.writes[cells] == 0)
 
     def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
-        """Cells were written, each by a thread, or all by a unit: the reads before that count no more."""
+        """Record a write of cells, each by a thread, or all by a unit; their reads are cleared."""
         assert not isinstance(stamps, int) or is_asynchronous(stamps)
         self._put_waiting()
         if self.is_written:
@@ -275,7 +275,7 @@ class CellTable:
         self._unit_reads.forget(cells)
 
     def _cover(self, cells: Cells, *, is_by_atomic: bool, cluster: int) -> None:
-        """Keep the plain writes that an atomic follows; what another plain write follows is of no use any more."""
+        """Keep the plain writes that an atomic follows; another plain write replaces them."""
         if not is_by_atomic:
             if self._covered is not None:
                 self._covered[cells] = 0
@@ -292,23 +292,23 @@ class CellTable:
             self._covered_clusters.put(numbers, cluster if last.clusters is None else last.clusters[is_plain])
 
     def restamp(self, cells: Cells, before: int, after: int) -> None:
-        """Cells that still have one stamp as their last write get another."""
+        """Replace a stamp where it still is the last write."""
         stamps = self.writes[cells]
         self.writes[cells] = np.where(stamps == before, after, stamps)
 
     def read_by_threads(self, reads: ThreadReads) -> None:
-        """Cells were read: of those who share a pair of slots the first and the last one of an instruction are kept."""
+        """Record reads; of lanes that share a pair of slots the first and the last one of an instruction are kept."""
         self._waiting.append(reads)
         self._cells_waiting += len(reads.slots) * reads.at.each
         if self._cells_waiting > _MOST_WAITING:
             self._put_waiting()
 
     def read_by_unit(self, cells: Cells, unit: int, stamp: int, cluster: int = 0) -> None:
-        """Cells are read by a unit of the chip, until somebody waits for it."""
+        """Record a read by a unit, which lasts until somebody waits for it."""
         self._unit_reads.put_unit(cells, unit, stamp, cluster)
 
     def _put_waiting(self) -> None:
-        """Put the reads that wait into their slots; of instructions that share a slot the last one counts."""
+        """Put waiting reads into their slots; of instructions that share a slot the last one counts."""
         if not self._waiting:
             return
         self._put([_backwards(reads) for reads in self._waiting], slot_of_pair=0)
@@ -316,8 +316,8 @@ class CellTable:
         self._forget_waiting()
 
     def _are_settled(self, waiting: Sequence[ThreadReads], accessor: Accessor) -> bool:
-        """Whether everybody who can touch shared memory knows reads that wait."""
-        if self.write_clusters is not None or not accessor.speaks_for_all:
+        """Whether waiting reads happen before everybody who can access shared memory."""
+        if self.write_clusters is not None or not accessor.is_whole_cluster:
             return False
         return max(reads.newest for reads in waiting) < accessor.settled
 
@@ -339,13 +339,13 @@ class CellTable:
 
 
 def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
-    """Whether an accessor knows writes of its own cluster, as one comparison can say: all of threads, or all of one copy."""
+    """Whether writes of its own cluster happen before an accessor, as far as one comparison can tell."""
     if newest < accessor.settled:
         return True
     if not is_asynchronous(newest) or int(stamps.min()) != newest:
         return False
-    column, epoch, _, _ = taken_apart(newest)
-    return accessor.knows_unit(column, epoch)
+    column, epoch, _, _ = unpack_stamp(newest)
+    return accessor.is_unit_ordered(column, epoch)
 
 
 def _backwards(reads: ThreadReads) -> ThreadReads:

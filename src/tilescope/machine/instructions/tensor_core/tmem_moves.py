@@ -180,7 +180,8 @@ def decode_wait(kind: WorkKind, words: Words) -> Turn:
 
     def wait(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
+        pc = cluster.pc
         cluster.pending.wait_all(kind, lanes)
-        cluster.emit(TmemWait(cluster.pc, lanes, is_load=kind == "tcgen05.ld"))
+        cluster.emit(TmemWait(pc, lanes, is_load=kind == "tcgen05.ld"))
 
     return Collective(wait)

@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 
 from tilescope.symptoms import TERMS
-from tilescope.web.explained import explained
-from tilescope.web.rendering import exported
+from tilescope.web.rendering import export_page
+from tilescope.web.term_links import link_terms
 
 
 def links(page):
@@ -40,7 +40,7 @@ def test_the_name_of_a_broken_rule_leads_to_the_rule(client):
 
 def test_headings_code_and_words_within_words_are_no_links():
     told = set()
-    pieces = [*explained("`swizzle` mbarrier.inval unswizzled tma swizzle-span Swizzles", told)]
+    pieces = [*link_terms("`swizzle` mbarrier.inval unswizzled tma swizzle-span Swizzles", told)]
     assert [(piece.text, piece.is_code, piece.path) for piece in pieces] == [
         ("swizzle", True, ""),
         (" mbarrier.inval unswizzled tma swizzle-span ", False, ""),
@@ -50,4 +50,4 @@ def test_headings_code_and_words_within_words_are_no_links():
 
 
 def test_an_exported_page_has_no_links_to_terms():
-    assert links(exported("/plan")) == []
+    assert links(export_page("/plan")) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.sync.lane_clocks import EXECUTED, FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
+from tilescope.sync.lane_clocks import ASYNC_GLOBAL, ASYNC_SHARED, EXECUTED, HAPPENS_BEFORE, LaneClocks
 
 LANES = 8
 EVERYONE = np.arange(LANES)
@@ -62,65 +62,65 @@ steps = st.lists(
 
 @given(steps)
 def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
-    knowledge = Knowledge(1, LANES, 0)
+    clocks = LaneClocks(1, LANES, 0)
     plain = PlainClocks()
     for step, lanes, others in taken:
         if step == "fence":
-            knowledge.fence(np.array(lanes), [FENCED_SHARED])
+            clocks.fence(np.array(lanes), [ASYNC_SHARED])
             for lane in lanes:
                 plain.fence(lane)
             plain.advance(lanes)
             continue
         if step == "come together":
-            knowledge.come_together(np.array(lanes), LANES)
+            clocks.converge(np.array(lanes), LANES)
             plain.come_together(lanes)
             continue
-        clock = knowledge.release(np.array(lanes))
+        clock = clocks.release(np.array(lanes))
         plain_clock = plain.of(lanes)
         plain.advance(lanes)
         learning = lanes if step == "meet" else others
         if step == "meet":
-            knowledge.meet(np.array(lanes), clock)
+            clocks.synchronize(np.array(lanes), clock)
         else:
-            knowledge.acquire(np.array(others), clock)
+            clocks.acquire(np.array(others), clock)
         for lane in learning:
             plain.learn(lane, plain_clock)
     for lane in range(LANES):
         others = [other for other in range(LANES) if other != lane]
-        view = knowledge.view(lane)
-        assert view[KNOWN, others].tolist() == [plain.known[lane][other] for other in others]
+        view = clocks.view(lane)
+        assert view[HAPPENS_BEFORE, others].tolist() == [plain.known[lane][other] for other in others]
         assert view[EXECUTED, others].tolist() == [plain.executed[lane][other] for other in others]
-        assert view[FENCED_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
-        assert view[FENCED_GLOBAL, others].tolist() == [0] * (LANES - 1)
-        assert view[FENCED_SHARED, lane] == plain.fenced[lane][lane]
+        assert view[ASYNC_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
+        assert view[ASYNC_GLOBAL, others].tolist() == [0] * (LANES - 1)
+        assert view[ASYNC_SHARED, lane] == plain.fenced[lane][lane]
 
 
 def test_a_thread_knows_what_it_did_itself_and_not_what_its_neighbour_did():
-    knowledge = Knowledge(1, LANES, 0)
+    clocks = LaneClocks(1, LANES, 0)
     columns = np.array([3, 3])
-    assert knowledge.is_known(np.array([3, 4]), columns, np.array([1, 1])).tolist() == [True, False]
+    assert clocks.is_ordered(np.array([3, 4]), columns, np.array([1, 1])).tolist() == [True, False]
 
 
 def test_what_is_done_behind_a_release_is_not_handed_on():
-    knowledge = Knowledge(1, LANES, 0)
-    clock = knowledge.release(np.array([0]))
-    knowledge.acquire(np.array([5]), clock)
+    clocks = LaneClocks(1, LANES, 0)
+    clock = clocks.release(np.array([0]))
+    clocks.acquire(np.array([5]), clock)
     epochs = np.array([1, 2])  # before the release, and behind it
-    assert knowledge.is_known(np.array([5, 5]), np.array([0, 0]), epochs).tolist() == [True, False]
+    assert clocks.is_ordered(np.array([5, 5]), np.array([0, 0]), epochs).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("barriers", [1, 40, 100])
 def test_there_is_a_column_for_every_barrier(barriers):
-    knowledge = Knowledge(1, LANES, 2)
-    columns = [knowledge.new_column() for _ in range(barriers)]
+    clocks = LaneClocks(1, LANES, 2)
+    columns = [clocks.new_column() for _ in range(barriers)]
     assert len(set(columns)) == barriers
-    knowledge.learn(np.array([1]), columns[-1], 7)
-    assert knowledge.known_to(EVERYONE, columns[-1]).tolist() == [0, 7, 0, 0, 0, 0, 0, 0]
+    clocks.learn(np.array([1]), columns[-1], 7)
+    assert clocks.time_known_to(EVERYONE, columns[-1]).tolist() == [0, 7, 0, 0, 0, 0, 0, 0]
 
 
 def test_another_cluster_is_heard_of_and_passed_on():
-    here, there, third = (Knowledge(number, LANES, 0) for number in (1, 2, 3))
+    here, there, third = (LaneClocks(number, LANES, 0) for number in (1, 2, 3))
     there.acquire(np.array([0]), here.release(np.array([4])))
     third.acquire(np.array([1]), there.release(np.array([0])))
-    assert third.others[third.row_of_lane[1]][1][KNOWN, 4] == 1
+    assert third.others[third.row_of_lane[1]][1][HAPPENS_BEFORE, 4] == 1
     assert third.others[third.row_of_lane[2]] == {}

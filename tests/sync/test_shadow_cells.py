@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilescope.sync.epoch import Stamp, columns_of, stamp_base, stamped, taken_apart
+from tilescope.sync.epoch import Stamp, columns_of, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads
 
 CELLS = np.array([2, 3])
@@ -13,69 +13,69 @@ class Knows:
 
     cluster = 1
     settled = 0
-    speaks_for_all = False
+    is_whole_cluster = False
 
     def __init__(self, *columns):
         self.columns = columns
 
-    def knows(self, seen, places):
+    def are_ordered(self, seen, places):
         return (seen.stamps == 0) | np.isin(columns_of(seen.stamps), self.columns)
 
 
 def read_by(columns, *, cells, pc):
     """One instruction by which lanes of one warp read a cell each."""
-    stamps = stamped(stamp_base(pc), np.array(columns), 1)
+    stamps = pack_stamps(stamp_base(pc), np.array(columns), 1)
     return ThreadReads(LaneCells(np.array(cells), 1), np.zeros(len(cells), np.intp), stamps, int(stamps.max()))
 
 
 def stamps_of(met):
-    return [taken_apart(int(stamp)) for stamp in met.stamps]
+    return [unpack_stamp(int(stamp)) for stamp in met.stamps]
 
 
 def table_with_a_write_by(column):
     table = CellTable(8, warps=1, units=1)
-    table.write(CELLS, stamped(stamp_base(10), column, 1))
+    table.write(CELLS, pack_stamps(stamp_base(10), column, 1))
     return table
 
 
 def test_a_write_is_met_by_those_who_do_not_know_it():
     table = table_with_a_write_by(5)
-    assert table.unknown_writes(CELLS, Knows(5)) is None
-    assert stamps_of(table.unknown_writes(CELLS, Knows(6))) == [Stamp(5, 1, 10, is_strong=False)] * 2
+    assert table.unordered_writes(CELLS, Knows(5)) is None
+    assert stamps_of(table.unordered_writes(CELLS, Knows(6))) == [Stamp(5, 1, 10, is_strong=False)] * 2
 
 
 def test_two_strong_accesses_may_meet():
     table = CellTable(8, warps=1, units=1)
-    table.write(CELLS, stamped(stamp_base(10, is_strong=True), 5, 1))
-    assert table.unknown_writes(CELLS, Knows(), strong=True) is None
-    assert table.unknown_writes(CELLS, Knows(), strong=False) is not None
+    table.write(CELLS, pack_stamps(stamp_base(10, is_strong=True), 5, 1))
+    assert table.unordered_writes(CELLS, Knows(), strong=True) is None
+    assert table.unordered_writes(CELLS, Knows(), strong=False) is not None
 
 
 def test_the_first_and_the_last_reader_of_a_cell_are_kept():
     table = table_with_a_write_by(5)
     table.read_by_threads(read_by([0, 1, 2], cells=[2, 2, 2], pc=11))
-    (met,) = table.unknown_reads(np.array([2]), Knows(5))
+    (met,) = table.unordered_reads(np.array([2]), Knows(5))
     assert sorted(stamp.column for stamp in stamps_of(met)) == [0, 2]
 
 
 def test_a_write_ends_the_reads_before_it():
     table = table_with_a_write_by(5)
     table.read_by_threads(read_by([0, 1], cells=CELLS, pc=11))
-    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12, is_asynchronous=True), 40, 1)))
-    assert len(list(table.unknown_reads(CELLS, Knows()))) == 2
-    table.write(CELLS, stamped(stamp_base(13), 6, 1))
-    assert list(table.unknown_reads(CELLS, Knows())) == []
+    table.read_by_unit(CELLS, 0, int(pack_stamps(stamp_base(12, is_asynchronous=True), 40, 1)))
+    assert len(list(table.unordered_reads(CELLS, Knows()))) == 2
+    table.write(CELLS, pack_stamps(stamp_base(13), 6, 1))
+    assert list(table.unordered_reads(CELLS, Knows())) == []
     table.read_by_threads(read_by([7], cells=[2], pc=14))
-    (met,) = table.unknown_reads(CELLS, Knows())
+    (met,) = table.unordered_reads(CELLS, Knows())
     assert [stamp.column for stamp in stamps_of(met)] == [7, 7]  # as the first and as the last one
 
 
 def test_only_cells_that_still_hold_a_copy_are_stamped_anew():
     table = table_with_a_write_by(5)
     before = int(table.writes[2])
-    table.write(np.array([3]), stamped(stamp_base(20), 6, 1))
-    table.restamp(slice(2, 4), before, int(stamped(stamp_base(10), 5, 9)))
-    assert [taken_apart(int(stamp)).epoch for stamp in table.writes[2:4]] == [9, 1]
+    table.write(np.array([3]), pack_stamps(stamp_base(20), 6, 1))
+    table.restamp(slice(2, 4), before, int(pack_stamps(stamp_base(10), 5, 9)))
+    assert [unpack_stamp(int(stamp)).epoch for stamp in table.writes[2:4]] == [9, 1]
 
 
 def test_cells_that_nobody_wrote():

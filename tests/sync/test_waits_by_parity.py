@@ -79,12 +79,14 @@ def test_a_shuffle_before_the_wait_tells_nothing_of_it():
     assert rules(body, threads=32) == ["run-phase-parity"]
 
 
-def test_a_wait_that_nobody_hears_of_is_told_with_both_instructions():
+def test_a_wait_that_nobody_hears_of_is_told_with_both_instructions(wording):
     run = kernel(INIT.replace("COUNT", "1") + wait(1, "W") + "@%p1 " + ARRIVE, "").run(1, 64)
     (told,) = [finding for finding in run.findings if finding.rule == "run-phase-parity"]
     assert "try_wait" in told.argument
-    assert "thread (0, 0, 0) ends at" in told.found
-    assert told.values["who"] != "thread (0, 0, 0) of block (0, 0, 0)"
+    assert "(0, 0, 0) ends" in told.found
+    wording("a wait that an arrival does not follow", told)
+    assert told.values["who"].startswith("thread ")
+    assert "(0, 0, 0)" not in told.values["who"].partition(" of ")[0]
 
 
 def test_a_wait_for_a_later_phase_alone_may_pass_too_early():

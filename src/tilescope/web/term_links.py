@@ -32,10 +32,10 @@ class TextPiece(NamedTuple):
     path: str = ""  # of the page that explains it; empty: no link
 
 
-def explained(text: str, told: set[str] | None) -> Iterator[TextPiece]:
+def link_terms(text: str, told: set[str] | None) -> Iterator[TextPiece]:
     """The pieces of a text; terms that are not yet among those `told` are links, and are told then. None links nothing.
 
-    >>> [(piece.text, piece.path) for piece in explained("One swizzle, `two` swizzles.", set())]
+    >>> [(piece.text, piece.path) for piece in link_terms("One swizzle, `two` swizzles.", set())]
     [('One ', ''), ('swizzle', '/symptoms?seen=swizzle'), (', ', ''), ('two', ''), (' swizzles.', '')]
     """
     for piece, is_code in pieces(text):
