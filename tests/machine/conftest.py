@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 def launches(monkeypatch):
     """The launches that a test ran, with the records of their copies and barriers."""
     seen = []
-    told = kernel_module.run_of
+    build_run = kernel_module.build_run
 
-    def told_and_kept(launch, result, notes):
+    def keep_launch(launch, result, notes, after):
         seen.append(launch)
-        return told(launch, result, notes)
+        return build_run(launch, result, notes, after)
 
-    monkeypatch.setattr(kernel_module, "run_of", told_and_kept)
+    monkeypatch.setattr(kernel_module, "build_run", keep_launch)
     return seen

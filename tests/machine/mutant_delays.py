@@ -7,8 +7,7 @@ before a launch; where it is 0, nobody sleeps.
 
 import re
 
-from tilescope.machine.edits.change import KernelText
-from tilescope.machine.edits.removals import waiting
+from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.ptx.editing import Edit, edited
 
 SITES = (
@@ -50,8 +49,9 @@ def delayed(kernel):
     """The text of a kernel with places to sleep; every line keeps its number."""
     functions = tuple(kernel.module.functions[name] for name in kernel.program.functions)
     text = KernelText(kernel.ptx, kernel.module, functions)
-    polls = {one.start for function in functions for loop in waiting(function) for one in loop.polls}
-    back = {one.start for function in functions for loop in waiting(function) for one in loop.branches}
+    loops = [loop for loops in text.wait_loops.values() for loop in loops]
+    polls = {poll.start for loop in loops for poll in loop.polls}
+    back = {branch.start for loop in loops for branch in loop.branches}
     sites = [one for one in text.instructions if one.start in back or one.opcode.startswith(SITES)]
     edits = [Edit(end, end, sleep(site)) for site, end in enumerate(_ends(text, sites, polls), 1)]
     start = text.instructions[0].start

@@ -13,7 +13,7 @@ from ptx_texts import HEADER
 from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
-from tilescope.machine.edits.map_changes import other_swizzle
+from tilescope.machine.edits.mutations import replace_swizzle
 
 RING = kernel_of(
     """
@@ -283,12 +283,12 @@ MAP = ts.TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     ],
 )
 def test_a_map_gets_another_swizzle(argument, swizzle):
-    assert other_swizzle(argument).swizzle == swizzle
+    assert replace_swizzle(argument).swizzle == swizzle
 
 
 @pytest.mark.parametrize("argument", [7, bytes(128), np.zeros(3)])
 def test_what_is_no_map_stays(argument):
-    assert other_swizzle(argument) is argument
+    assert replace_swizzle(argument) is argument
 
 
 def test_a_map_among_the_arguments_is_changed_at_the_launch():

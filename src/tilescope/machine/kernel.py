@@ -8,20 +8,26 @@ run.outcome                                          "finished", "hang", "fault"
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilescope.arch import Arch
 from tilescope.machine.assembly import assemble
-from tilescope.machine.edits.barrier_advice import barrier_advice
+from tilescope.machine.edits.barrier_advice import report_idle_barriers
+from tilescope.machine.edits.change import MutantKind
+from tilescope.machine.edits.kernel_text import KernelText
+from tilescope.machine.edits.mutations import Mutation, find_mutations, replace_swizzle
 from tilescope.machine.edits.remedy import try_remedies
-from tilescope.machine.edits.trial import COPIED_BYTES, Before
+from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
 from tilescope.machine.launch.entry_choice import choose_entry
 from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments, Parameters
 from tilescope.machine.launch.launch import Launch, place_variables
@@ -35,17 +41,15 @@ from tilescope.machine.observers.observe import launch_detector
 from tilescope.machine.observers.smem_watch import SmemWatch, announce_line, read_moment
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
-from tilescope.machine.report.run import KernelRun, with_memory
+from tilescope.machine.report.launch_result import MemoryAfter, build_run
+from tilescope.machine.report.run import KernelRun
 from tilescope.ptx import read_module
+from tilescope.ptx.editing import edited
 from tilescope.ptx.source_name import parameter_name, template_name
 from tilescope.ptx.syntax import BITS_OF_TYPE, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, counted, printed
-
-if TYPE_CHECKING:
-    from tilescope.machine.edits.mutant import Mutant
-from tilescope.machine.report.launch_result import run_of
 
 DEFAULT_MAX_STEPS = 10_000_000
 _MOST_SECONDS = 1 << 32  # a century
@@ -81,6 +85,7 @@ class Kernel:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
         self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
+        self.changed_map: int | None = None  # the argument whose map is passed with another swizzle, in a mutant
         self._function = choose_entry(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
@@ -242,14 +247,15 @@ class Kernel:
         wants_advice = flag("advice", advice)
         is_tried_again = wants_remedies or wants_advice
         untouched = launch.memory.copied(COPIED_BYTES) if is_tried_again and findings else None
-        before = None if untouched is None else Before(untouched, seed, wanted)
+        initial = None if untouched is None else InitialState(untouched, seed, wanted)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted), watch)
         smem = None if watch is None else watch.picture(launch)
-        if before is not None and wants_remedies:
-            try_remedies(self.ptx, launch, result, before)
-        notes = barrier_advice(launch, result, before) if wants_advice else ()
-        return with_memory(run_of(launch, result, notes), parameters.arrays(bound.sources), last_writers(launch), smem)
+        if initial is not None and wants_remedies:
+            try_remedies(self._text, launch, result, initial)
+        notes = report_idle_barriers(launch, result, initial) if wants_advice else ()
+        after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem)
+        return build_run(launch, result, notes, after)
 
     def _asked_shape(
         self,
@@ -272,9 +278,21 @@ class Kernel:
     def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
         """The arguments of the PTX: those of the call, or what Triton's host makes of them."""
         if self.host is None:
-            return BoundArguments(args, args)
-        programs = read_extents("grid", grid)
-        return self.host.bind(args, memory, programs, len(self.parameters), self.entry)
+            bound = BoundArguments(args, args)
+        else:
+            bound = self.host.bind(args, memory, read_extents("grid", grid), len(self.parameters), self.entry)
+        changed = self.changed_map
+        if changed is None or changed >= len(bound.values):
+            return bound
+        values = [*bound.values]
+        values[changed] = replace_swizzle(values[changed])
+        return bound._replace(values=values)
+
+    @cached_property
+    def _text(self) -> KernelText:
+        """The text for edits; remedies that were assembled once are kept in it for the next run."""
+        functions = tuple(self.module.functions[name] for name in self.program.functions)
+        return KernelText(self.ptx, self.module, functions)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
@@ -296,9 +314,47 @@ class Kernel:
         ...     print(mutant, mutant.kind, mutant.kernel.instructions)
         bar.sync removed, line 7 barrier ('ret',)
         """
-        from tilescope.machine.edits.mutant import mutants_of
+        for mutation in find_mutations(self._text, self.parameters):
+            yield Mutant(
+                mutation.name, mutation.kind, mutation.line, mutation.source_line, _original=self, _mutation=mutation
+            )
 
-        return mutants_of(self)
+    def _mutate(self, mutation: Mutation) -> Kernel:
+        if mutation.map_argument is not None:
+            mutant = copy.copy(self)
+            mutant.changed_map = mutation.map_argument
+            return mutant
+        mutant = Kernel(edited(self._text.short, mutation.edits), entry=self.entry)
+        mutant.host = self.host
+        return mutant
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kernel with one thing changed. `line` and `source_line` say where; None if all instructions of a kind are changed.
+
+    `kernel` is assembled on first use, so looking through names and kinds costs nothing.
+    """
+
+    name: str
+    kind: MutantKind
+    line: int | None  # of the PTX text
+    source_line: str | None
+    _original: Kernel = field(repr=False, compare=False)
+    _mutation: Mutation = field(repr=False, compare=False)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The changed kernel."""
+        return self._original._mutate(self._mutation)
+
+    @property
+    def ptx(self) -> str:
+        """The changed text; each line keeps its number."""
+        return edited(self._original.ptx, self._mutation.edits)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def _declared(parameter: Variable, entry: str) -> str:

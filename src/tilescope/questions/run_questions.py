@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypedDict
@@ -18,10 +19,10 @@ from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
 from tilescope.machine.launch.launch_description import ALL, CORNERS, Blocks, LaunchDescription
 from tilescope.machine.launch.launch_template import build_launch_template
 from tilescope.machine.launch.recorded_memory import MemoryOutcome
+from tilescope.machine.program import Program
 from tilescope.machine.report.line_count import line_counts
-from tilescope.machine.report.outcome import error_sentence, outcome_sentence, what_ran
+from tilescope.machine.report.outcome import describe_work, error_sentence, outcome_sentence
 from tilescope.machine.report.run import KernelRun
-from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
@@ -30,6 +31,7 @@ from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
 Array = npt.NDArray[Any]
+ReadSource = Callable[[str], str | None]  # the name of a source file as the PTX has it → its text
 BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
@@ -87,11 +89,13 @@ def answer(asked: Asked) -> Answer:
     )
     seconds = time.perf_counter() - start
     run = done.run
-    texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
+    texts: dict[str, str] | None = None
+    if asked.get("by") == BY_LINE:  # a web page has only the text of the kernel, and reads no source files
+        texts = read_source_lines(kernel.program, asked["read_source"]) if "read_source" in asked else {}
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
     told_of = (
-        what_ran(run, seconds) if errors else "",
+        describe_work(run, seconds) if errors else "",
         asked.get("compiled", ""),
         run.printed.rstrip(),
         _describe_replay(done),
@@ -118,6 +122,28 @@ def answer(asked: Asked) -> Answer:
         told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
         files=_save_files(asked.get("saved", ()), done),
     )
+
+
+def read_source_lines(program: Program, read: ReadSource) -> dict[str, str]:
+    r"""The text of each source line of a kernel, by the name that a run gives the line; inlined code counts for its caller.
+
+    >>> head = '.version 8.0 .target sm_90 .address_size 64 .file 1 "a.cu"'
+    >>> kernel = Kernel(head + " .entry k() {\n.loc 1 2 0\nbar.sync 0;\nret; }")
+    >>> read_source_lines(kernel.program, {"a.cu": "void k() {\n  sync();\n}"}.get)
+    {'a.cu:2': '  sync();'}
+    """
+    lines_of_file: dict[str, list[str]] = {}
+    texts = {}
+    for instruction in program.instructions:
+        if instruction is None or instruction.source is None:
+            continue
+        line = instruction.source.outermost
+        if line.file not in lines_of_file:
+            lines_of_file[line.file] = (read(line.file) or "").splitlines()
+        lines = lines_of_file[line.file]
+        if 1 <= line.line <= len(lines):
+            texts[str(instruction.source)] = lines[line.line - 1]
+    return texts
 
 
 def _template_answer(asked: Asked, kernel: Kernel) -> Answer:

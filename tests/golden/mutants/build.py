@@ -30,7 +30,7 @@ from kernel_recording import argument, kernel, recording  # noqa: E402
 from mutant_delays import delayed  # noqa: E402
 
 import tilescope as ts  # noqa: E402
-from tilescope.machine.mutation.maps import OtherSwizzleKernel, other_swizzle  # noqa: E402
+from tilescope.machine.edits.mutations import replace_swizzle  # noqa: E402
 
 UNCHANGED = "unchanged"
 
@@ -52,10 +52,10 @@ def chosen(rows, found):
 def launch_of(name, changed):
     """The launch of a recording; a map in it may have another swizzle."""
     launch = json.loads(json.dumps(recording(name).launch)) | {"entry": changed.entry}
-    if isinstance(changed, OtherSwizzleKernel):
-        parameter = launch["params"][changed.argument]
+    if changed.changed_map is not None:
+        parameter = launch["params"][changed.changed_map]
         addresses = [256] * len(launch["arrays"])
-        parameter["swizzle"] = other_swizzle(argument(parameter, addresses)).swizzle.name
+        parameter["swizzle"] = replace_swizzle(argument(parameter, addresses)).swizzle.name
     return launch
 
 
@@ -93,9 +93,8 @@ def main():
         changed = kernel(name)
         if row["mutant"] != UNCHANGED:
             mutant = mutants[name][row["mutant"]]
-            changed = (
-                mutant.kernel if isinstance(mutant.kernel, OtherSwizzleKernel) else ts.Kernel(mutant.ptx, changed.entry)
-            )
+            has_other_map = mutant.kernel.changed_map is not None
+            changed = mutant.kernel if has_other_map else ts.Kernel(mutant.ptx, changed.entry)
         refusal = assembled(number, name, changed, asked.folder)
         if refusal:
             print(f"{name}: {row['mutant']}: {refusal}")

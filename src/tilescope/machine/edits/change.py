@@ -1,13 +1,11 @@
-"""One change of a kernel's text, before a kernel is made of it."""
+"""One change of a kernel's text that a test of the kernel should notice."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Literal, NamedTuple
 
-from tilescope.ptx.editing import Edit, Statement, only_bodies, statement_of
-from tilescope.ptx.lexer import Text
-from tilescope.ptx.syntax import Function, Instruction, Module
+from tilescope.ptx.editing import Edit
+from tilescope.ptx.syntax import Instruction
 
 MutantKind = Literal[
     "wait",
@@ -27,32 +25,9 @@ MutantKind = Literal[
 
 
 class Change(NamedTuple):
-    """What is changed, and the edits that do it; `instruction` is None where all of a kind are."""
+    """The edits of one change, and a description of it; `instruction` is None if all instructions of a kind are changed."""
 
     kind: MutantKind
-    what: str  # "bar.sync removed"
+    description: str  # "bar.sync removed"
     instruction: Instruction | None
     edits: tuple[Edit, ...]
-
-
-class KernelText:
-    """A PTX text, and the functions that one of its kernels runs."""
-
-    def __init__(self, ptx: str, module: Module, functions: tuple[Function, ...]) -> None:
-        self.text = Text(ptx)
-        self.module = module
-        self.functions = functions  # the entry first
-
-    @cached_property
-    def instructions(self) -> tuple[Instruction, ...]:
-        """The instructions of all its functions."""
-        return tuple(one for function in self.functions for one in function.instructions or ())
-
-    @cached_property
-    def short(self) -> str:
-        """The text with empty bodies for functions that the kernel does not run, so that it is read more quickly."""
-        return only_bodies(self.text, self.module, {function.name for function in self.functions})
-
-    def statement(self, instruction: Instruction) -> Statement:
-        """Where an instruction stands."""
-        return statement_of(self.text.code, instruction)

@@ -1,4 +1,4 @@
-"""Numbers that must agree with others, off by a little: bytes, counts, parities, slots, swizzles.
+"""Changes of one operand that must agree with another instruction: bytes, counts, parities, slots, swizzles.
 
 mbarrier.arrive.expect_tx.b64 _, [m], 4096;      4112, 4080
 mbarrier.init.b64 [m], 2;                        3, 1
@@ -12,125 +12,127 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilescope.machine.edits.change import Change, KernelText, MutantKind
-from tilescope.machine.edits.slot_changes import Definitions
+from tilescope.machine.edits.change import Change, MutantKind
+from tilescope.machine.edits.kernel_text import KernelText
+from tilescope.machine.edits.slot_stride import RegisterDefinitions
 from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Register
 from tilescope.sentence import counted
 
-_CHANGED = "tilescope_changed"  # a register of the changed instruction's own scope
+_CHANGED_REGISTER = "tilescope_changed"  # declared in a scope around the changed instruction
 _BYTES_OFF = 16
 _SMALLEST_TILE_BYTES = 128
 _BARRIER_BYTES = 8
-_DESCRIPTOR_UNIT_BYTES = 16  # of the start address in a descriptor of wgmma
-_DESCRIPTOR_STARTS = 1 << 14  # such units
-_SWIZZLE_BIT = 1 << 62  # the lower of the two that say the swizzle of a descriptor
+_DESCRIPTOR_UNIT_BYTES = 16  # unit of the start address in a descriptor of wgmma
+_DESCRIPTOR_STARTS = 1 << 14  # values of the start address, in these units
+_SWIZZLE_BIT = 1 << 62  # the lower of the two swizzle bits of a descriptor
 
 
 class _Arithmetic(NamedTuple):
-    """How an operand is changed: added to or flipped, with what, in how many bits."""
+    """How an operand is changed: the constant that is added to it, or XORed with it, and the width in bits."""
 
     opcode: str
     bits: int
     constant: int
 
-    def of(self, value: int) -> int:
-        """What a number becomes."""
+    def apply(self, value: int) -> int:
+        """The changed number."""
         return value + self.constant if self.opcode == "add.s" else value ^ self.constant
 
-    def before(self, operand: str, result: str) -> str:
+    def instructions(self, operand: str, result: str) -> str:
         """The instructions that change a register."""
         return f".reg .b{self.bits} {result}; {self.opcode}{self.bits} {result}, {operand}, {self.constant};"
 
 
 def operand_changes(text: KernelText) -> Iterator[Change]:
-    """Every number that must agree with another, changed alone."""
+    """Each operand that must agree with another one, changed alone."""
     for function in text.functions:
-        definitions = Definitions(function)
+        definitions = RegisterDefinitions(function)
         instructions = function.instructions or ()
         for instruction in instructions:
             if instruction.name == "mbarrier":
-                yield from _numbers_of_mbarrier(text, instruction, definitions)
+                yield from _change_mbarrier(text, instruction, definitions)
         for instruction in instructions:
-            yield from _slots(text, instruction, definitions)
+            yield from _move_slots(text, instruction, definitions)
         for instruction in instructions:
             if instruction.opcode.startswith("wgmma.mma_async"):
-                yield from _swizzles(text, instruction)
+                yield from _change_swizzles(text, instruction)
 
 
-def _numbers_of_mbarrier(text: KernelText, instruction: Instruction, definitions: Definitions) -> Iterator[Change]:
-    """Bytes that are expected, the count of arrivals, the parity that is waited for."""
+def _change_mbarrier(text: KernelText, instruction: Instruction, definitions: RegisterDefinitions) -> Iterator[Change]:
+    """The expected bytes, the count of arrivals, or the parity of a wait."""
     last = len(instruction.operands) - 1
     if "expect_tx" in instruction.modifiers:
-        for off in (_BYTES_OFF, -_BYTES_OFF):
-            yield _off_by(text, "bytes", instruction, off)
+        for difference in (_BYTES_OFF, -_BYTES_OFF):
+            yield _shift_number(text, "bytes", instruction, difference)
     elif instruction.modifiers[0] == "init":
-        yield _off_by(text, "count", instruction, 1)
-        if definitions.constant(instruction.operands[last]) != 1:  # no mbarrier counts to 0
-            yield _off_by(text, "count", instruction, -1)
+        yield _shift_number(text, "count", instruction, 1)
+        if definitions.constant(instruction.operands[last]) != 1:  # a count of 0 is invalid
+            yield _shift_number(text, "count", instruction, -1)
     elif "parity" in instruction.modifiers:
-        edit = other_parity(text, instruction)
+        edit = flip_parity(text, instruction)
         yield Change("parity", f"{instruction.opcode} with the other parity", instruction, (edit,))
 
 
-def other_parity(text: KernelText, poll: Instruction) -> Edit:
-    """A wait by parity that asks for the other one."""
-    return _changed(text, poll, 2, _Arithmetic("xor.b", 32, 1))
+def flip_parity(text: KernelText, poll: Instruction) -> Edit:
+    """A poll for the other parity."""
+    return _change_operand(text, poll, 2, _Arithmetic("xor.b", 32, 1))
 
 
-def last_operand_off_by(text: KernelText, instruction: Instruction, off: int) -> Edit:
-    """The count of mbarrier.init, or the bytes of expect_tx, greater by `off`."""
-    return _changed(text, instruction, len(instruction.operands) - 1, _Arithmetic("add.s", 32, off))
+def add_to_last_operand(text: KernelText, instruction: Instruction, difference: int) -> Edit:
+    """The count of mbarrier.init, or the bytes of expect_tx, greater by `difference`."""
+    return _change_operand(text, instruction, len(instruction.operands) - 1, _Arithmetic("add.s", 32, difference))
 
 
-def _off_by(text: KernelText, kind: MutantKind, instruction: Instruction, off: int) -> Change:
-    edit = last_operand_off_by(text, instruction, off)
+def _shift_number(text: KernelText, kind: MutantKind, instruction: Instruction, difference: int) -> Change:
+    edit = add_to_last_operand(text, instruction, difference)
     noun = "byte" if kind == "bytes" else "arrival"
-    what = f"{instruction.opcode} with {counted(abs(off), noun)} {'more' if off > 0 else 'less'}"
-    return Change(kind, what, instruction, (edit,))
+    amount = f"{counted(abs(difference), noun)} {'more' if difference > 0 else 'less'}"
+    return Change(kind, f"{instruction.opcode} with {amount}", instruction, (edit,))
 
 
-def _changed(text: KernelText, instruction: Instruction, index: int, arithmetic: _Arithmetic) -> Edit:
-    """An operand that is a number or a register, changed."""
+def _change_operand(text: KernelText, instruction: Instruction, index: int, arithmetic: _Arithmetic) -> Edit:
+    """Change an operand that is a number or a register."""
     statement = text.statement(instruction)
     operand = instruction.operands[index]
     if isinstance(operand, Immediate):
-        return statement.with_operand(index, str(arithmetic.of(operand.value)))
+        return statement.with_operand(index, str(arithmetic.apply(operand.value)))
     written = statement.operands[index]
-    result = _CHANGED
-    if written == _CHANGED:  # a mutant is changed again
-        result = f"{_CHANGED}_again"
-    return statement.with_operand(index, result, arithmetic.before(written, result))
+    result = _CHANGED_REGISTER
+    if written == _CHANGED_REGISTER:  # the kernel is a mutant itself
+        result = f"{_CHANGED_REGISTER}_again"
+    return statement.with_operand(index, result, arithmetic.instructions(written, result))
 
 
-def _slots(text: KernelText, instruction: Instruction, definitions: Definitions) -> Iterator[Change]:
-    """The shared memory that a copy or a tensor core goes to, and every mbarrier, one slot on."""
+def _move_slots(text: KernelText, instruction: Instruction, definitions: RegisterDefinitions) -> Iterator[Change]:
+    """The next slot in place of the own one: of a copy, of a tensor core operand, of an mbarrier."""
     if instruction.opcode.startswith("wgmma.mma_async"):
         for index in _descriptors(instruction):
             for units in definitions.slot_sizes(instruction.operands[index]):
                 if _SMALLEST_TILE_BYTES // _DESCRIPTOR_UNIT_BYTES <= units < _DESCRIPTOR_STARTS:
-                    edit = _changed(text, instruction, index, _Arithmetic("add.s", 64, units))
-                    off_bytes = units * _DESCRIPTOR_UNIT_BYTES
-                    what = f"descriptor {'AB'[index - 1]} of {instruction.opcode} one slot ({off_bytes} bytes) on"
-                    yield Change("slot", what, instruction, (edit,))
+                    edit = _change_operand(text, instruction, index, _Arithmetic("add.s", 64, units))
+                    slot_bytes = units * _DESCRIPTOR_UNIT_BYTES
+                    name = f"descriptor {'AB'[index - 1]}"
+                    description = f"{name} of {instruction.opcode} one slot ({slot_bytes} bytes) on"
+                    yield Change("slot", description, instruction, (edit,))
         return
     for index, smallest_bytes in _shared_operands(instruction):
         address = instruction.operands[index]
         if isinstance(address, Address):
             for size_bytes in definitions.slot_sizes(address.base):
                 if size_bytes >= smallest_bytes:
-                    what = (
-                        f"{_operand_name(instruction, index)} of {instruction.opcode} one slot ({size_bytes} bytes) on"
-                    )
-                    yield Change("slot", what, instruction, (_moved(text, instruction, index, size_bytes),))
+                    name = _operand_name(instruction, index)
+                    description = f"{name} of {instruction.opcode} one slot ({size_bytes} bytes) on"
+                    edit = _move_address(text, instruction, index, size_bytes)
+                    yield Change("slot", description, instruction, (edit,))
 
 
 def _shared_operands(instruction: Instruction) -> Iterator[tuple[int, int]]:
-    """Operands that are addresses of slots, and the least that a slot may have: a tile, or an mbarrier."""
-    addresses = [index for index, one in enumerate(instruction.operands) if isinstance(one, Address)]
+    """Operands that are addresses of slots, each with the smallest size of a slot: a tile, or an mbarrier."""
+    addresses = [index for index, operand in enumerate(instruction.operands) if isinstance(operand, Address)]
     is_copy = instruction.opcode.startswith(("cp.async.bulk", "cp.async.ca", "cp.async.cg", "cp.reduce.async"))
     if is_copy and "prefetch" not in instruction.modifiers and len(addresses) > 1:
-        target_space = next((one for one in instruction.modifiers if one.startswith(("shared", "global"))), "")
+        target_space = next((name for name in instruction.modifiers if name.startswith(("shared", "global"))), "")
         yield (addresses[0] if target_space.startswith("shared") else addresses[1]), _SMALLEST_TILE_BYTES
         if len(addresses) > 2:
             yield addresses[2], _BARRIER_BYTES
@@ -144,8 +146,8 @@ def _operand_name(instruction: Instruction, index: int) -> str:
     return "source" if index == 1 else "destination"
 
 
-def _moved(text: KernelText, instruction: Instruction, index: int, offset_bytes: int) -> Edit:
-    """An address without coordinates, moved on."""
+def _move_address(text: KernelText, instruction: Instruction, index: int, offset_bytes: int) -> Edit:
+    """Add an offset to an address that has no coordinates."""
     address = instruction.operands[index]
     assert isinstance(address, Address)
     statement = text.statement(instruction)
@@ -154,14 +156,14 @@ def _moved(text: KernelText, instruction: Instruction, index: int, offset_bytes:
 
 
 def _descriptors(instruction: Instruction) -> Iterator[int]:
-    """Operands of a wgmma that are descriptors: A may be registers instead."""
+    """Operands of a wgmma that are descriptors; A may be in registers instead."""
     for index in (1, 2):
         if isinstance(instruction.operands[index], Register):
             yield index
 
 
-def _swizzles(text: KernelText, instruction: Instruction) -> Iterator[Change]:
+def _change_swizzles(text: KernelText, instruction: Instruction) -> Iterator[Change]:
     for index in _descriptors(instruction):
-        edit = _changed(text, instruction, index, _Arithmetic("xor.b", 64, _SWIZZLE_BIT))
-        what = f"descriptor {'AB'[index - 1]} of {instruction.opcode} with another swizzle"
-        yield Change("swizzle", what, instruction, (edit,))
+        edit = _change_operand(text, instruction, index, _Arithmetic("xor.b", 64, _SWIZZLE_BIT))
+        description = f"descriptor {'AB'[index - 1]} of {instruction.opcode} with another swizzle"
+        yield Change("swizzle", description, instruction, (edit,))

@@ -1,20 +1,20 @@
-"""Fences that order nothing in any launch: removing one is no mistake, so no mutant does it.
+"""Redundant fences: they order nothing in any launch. Removing one is not a mistake, so no mutant does it.
 
     wgmma.fence;
     wgmma.mma_async {%f1, …}, …;
     wgmma.commit_group;
-    wgmma.fence;                       redundant: since the fence before it nothing but wgmma has touched %f1, …
+    wgmma.fence;                       redundant: since the previous fence only wgmma has accessed %f1, …
     wgmma.mma_async {%f1, …}, …;
 
-`fence.mbarrier_init` lets a relaxed arrival at the cluster's barrier make new mbarriers visible to the other blocks: it is
-redundant in a kernel without such an arrival. An arrival that releases makes them visible by itself.
+`fence.mbarrier_init` makes new mbarriers visible to the other blocks through a relaxed arrival at the barrier of the cluster.
+It is redundant in a kernel without such an arrival: an arrival with release semantics makes them visible by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilescope.machine.edits.change import KernelText
+from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.ptx.syntax import (
     Function,
     Instruction,
@@ -25,48 +25,49 @@ from tilescope.ptx.syntax import (
     nested_operands,
 )
 
-_LEAVES = frozenset({"bra", "brx", "call", "ret", "exit", "trap"})
+_JUMPS = frozenset({"bra", "brx", "call", "ret", "exit", "trap"})
 
 
-def redundant_fences(text: KernelText) -> set[int]:
-    """The fences of a kernel that order nothing, by where they begin in the text."""
-    redundant = {fence.start for function in text.functions for fence in _doubled_wgmma_fences(function)}
-    if not any(_is_relaxed_arrival(one) for one in text.instructions):
-        redundant |= {one.start for one in text.instructions if one.opcode.startswith("fence.mbarrier_init")}
-    return redundant
+def find_redundant_fences(text: KernelText) -> set[int]:
+    """The redundant fences of a kernel, by their offsets in the text."""
+    fences = [fence for function in text.functions for fence in _find_repeated_wgmma_fences(function)]
+    if not any(_is_relaxed_arrival(instruction) for instruction in text.instructions):
+        fences += [fence for fence in text.instructions if fence.opcode.startswith("fence.mbarrier_init")]
+    return {fence.start for fence in fences}
 
 
-def _doubled_wgmma_fences(function: Function) -> Iterator[Instruction]:
-    """Every wgmma.fence after another one, if no register of later products was touched in between."""
+def _find_repeated_wgmma_fences(function: Function) -> Iterator[Instruction]:
+    """Each wgmma.fence that follows another one, if no register of later products was accessed in between."""
     instructions = function.instructions or ()
-    targets = {
-        one.operands[0].target for one in instructions if one.name == "bra" and isinstance(one.operands[0], Label)
-    }
-    touched: set[int] | None = (
-        None  # since the last fence, by others than wgmma; None: no fence, or not in a straight line
-    )
+    branch_targets = set()
+    for instruction in instructions:
+        if instruction.name == "bra" and isinstance(instruction.operands[0], Label):
+            branch_targets.add(instruction.operands[0].target)
+    # Registers that instructions other than wgmma access after the last fence; None if control flow may skip that fence.
+    accessed: set[int] | None = None
     for number, instruction in enumerate(instructions):
-        if instruction.name in _LEAVES or number in targets:
-            touched = None
+        if instruction.name in _JUMPS or number in branch_targets:
+            accessed = None
         if instruction.opcode.startswith("wgmma.fence"):
-            if touched is not None and touched.isdisjoint(_registers_of_products(instructions[number:])):
+            if accessed is not None and accessed.isdisjoint(_product_registers(instructions[number:])):
                 yield instruction
-            touched = set()
-        elif touched is not None and instruction.name != "wgmma":
-            touched |= _registers(instruction.operands)
+            accessed = set()
+        elif accessed is not None and instruction.name != "wgmma":
+            accessed |= _registers(instruction.operands)
 
 
-def _registers_of_products(instructions: Sequence[Instruction]) -> set[int]:
-    """The accumulators, and A in registers, of every wgmma from here on to the end of the function."""
+def _product_registers(instructions: Sequence[Instruction]) -> set[int]:
+    """The accumulators, and A operands in registers, of each wgmma in the rest of the function."""
     registers: set[int] = set()
     for instruction in instructions:
         if instruction.opcode.startswith("wgmma.mma_async"):
-            registers |= _registers([one for one in instruction.operands if isinstance(one, Vector)])
+            registers |= _registers([operand for operand in instruction.operands if isinstance(operand, Vector)])
     return registers
 
 
 def _registers(operands: Sequence[Operand]) -> set[int]:
-    return {one.number for operand in operands for one in nested_operands(operand) if isinstance(one, Register)}
+    parts = [part for operand in operands for part in nested_operands(operand)]
+    return {part.number for part in parts if isinstance(part, Register)}
 
 
 def _is_relaxed_arrival(instruction: Instruction) -> bool:

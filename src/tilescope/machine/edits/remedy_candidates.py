@@ -1,9 +1,9 @@
-"""Instructions that could order two accesses, and where to put them: what `remedy` tries, the narrowest first.
+"""Instructions that could order two accesses, and where to insert them: what `remedy` tries, the narrowest first.
 
-race                 bar.warp.sync, bar.sync or barrier.cluster between the two; fence.acq_rel where blocks meet at a flag
-proxy fence          fence.proxy.async behind the writer, or before the issuer
+race                 bar.warp.sync, bar.sync or barrier.cluster between the two; fence.acq_rel where blocks synchronize by a flag
+proxy fence          fence.proxy.async after the writer, or before the issuer
 copy wait            mbarrier.try_wait in a loop before the reader
-refill, store source, cp.async       the wait of whoever reads or copies, and a barrier
+refill, store source, cp.async       the wait of the thread that reads or copies, and a barrier
 accumulators         wgmma.wait_group before the access, wgmma.fence before the product
 block end            the wait, or barrier.cluster, before ret
 """
@@ -17,15 +17,14 @@ from typing import Literal, NamedTuple
 from tilescope.arch import WARP_LANES
 from tilescope.machine.access_semantics import decode_access
 from tilescope.machine.dataflow import is_lost_update
-from tilescope.machine.edits.change import KernelText
-from tilescope.machine.edits.removals import waiting
+from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Immediate, Instruction, Label
 from tilescope.sync.detector.race import Conflict, How, Insertion, Mistake, Side
 
 Candidate = tuple[Insertion, ...]
-Spot = tuple[Literal["before", "behind"], int]  # a place beside an instruction, by its pc
+Spot = tuple[Literal["before", "behind"], int]  # next to an instruction, by its pc
 
 WARP_BARRIER = "bar.warp.sync 0xffffffff;"
 BLOCK_BARRIER = "bar.sync 0;"
@@ -44,7 +43,7 @@ WAIT_LOOP = (
 
 
 class _Finish(NamedTuple):
-    """How a thread waits for its own asynchronous work: the end of a group, and the wait for all of them."""
+    """How a thread waits for its own asynchronous work: a commit that closes the group, and a wait for all groups."""
 
     commit: str
     wait: str
@@ -59,26 +58,28 @@ _FINISH: dict[How, _Finish] = {
     "bulk store": _Finish("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"),
     "cp.async": _Finish("", "cp.async.wait_all;"),
 }
-_STORED = _Finish("cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;")  # what it wrote, not only what it read
-_BY_UNITS: frozenset[How] = frozenset({"copy", "wgmma", "bulk store"})  # accesses by the async proxy
+_FINISH_STORE = _Finish(
+    "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"
+)  # also waits for its writes, not only for its reads
+_ASYNC_PROXY: frozenset[How] = frozenset({"copy", "wgmma", "bulk store"})
 _BLOCK_BARRIERS = ("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
-_LEAVING = ("bra", "brx", "call", "ret", "exit")
-_MOST_JOINTS = 4
-_MOST_FLAGS = 3  # accesses of flags beside which a fence is tried
-_MOST_WAITS = 8
+_JUMPS = ("bra", "brx", "call", "ret", "exit")
+_MAX_JOINS = 4
+_MAX_FLAGS = 3  # accesses of flags next to which a fence is tried
+_MAX_WAITS = 8
 
 
-def candidates(launch: Launch, text: KernelText, conflict: Conflict) -> Iterator[Candidate]:
-    """Insertions that could make a conflict go away; none where nothing of ours could."""
-    make = _CANDIDATES.get(conflict.mistake)
-    if make is None or conflict.before is conflict.now:  # one store of two values needs another program
+def find_candidates(launch: Launch, text: KernelText, conflict: Conflict) -> Iterator[Candidate]:
+    """Insertions that could fix a conflict; empty if no insertion can."""
+    find = _CANDIDATES.get(conflict.mistake)
+    if find is None or conflict.before is conflict.now:  # no insertion fixes a store of two values to one address
         return
     if not is_lost_update(launch.program, conflict):
-        yield from dict.fromkeys(make(_Meeting(launch, text, conflict)))
+        yield from dict.fromkeys(find(_Site(launch, text, conflict)))
 
 
-class _Meeting:
-    """Two accesses that nothing orders, in their program."""
+class _Site:
+    """A conflict in its program: its two accesses, and the control flow between them."""
 
     def __init__(self, launch: Launch, text: KernelText, conflict: Conflict) -> None:
         self.launch = launch
@@ -89,32 +90,32 @@ class _Meeting:
 
     @property
     def before(self) -> Side:
-        """The access that came first; a block's end has none."""
+        """The earlier access; a conflict at the end of a block has none."""
         assert self.conflict.before is not None
         return self.conflict.before
 
     def instruction(self, pc: int) -> Instruction:
         """The instruction of an access."""
-        found = self.program.instructions[pc]
-        assert found is not None  # the end of a body touches nothing
-        return found
+        instruction = self.program.instructions[pc]
+        assert instruction is not None  # the implicit return at the end of a body accesses nothing
+        return instruction
 
     def barriers(self) -> tuple[str, ...]:
-        """Barriers that both threads can come to, the narrowest first."""
+        """Barriers that both threads can reach, the narrowest first."""
         before, now = self.before.lane, self.now.lane
-        of_block = tuple(dict.fromkeys((self._nearest_barrier(), BLOCK_BARRIER)))
+        block_barriers = tuple(dict.fromkeys((self._nearest_barrier(), BLOCK_BARRIER)))
         if before is None or now is None:
-            return of_block
+            return block_barriers
         block_lanes = self.launch.block_lanes
         if before // block_lanes != now // block_lanes:
             return (CLUSTER_BARRIER,)
         if before // WARP_LANES == now // WARP_LANES:
-            return (WARP_BARRIER, *of_block)
-        return of_block
+            return (WARP_BARRIER, *block_barriers)
+        return block_barriers
 
     def _nearest_barrier(self) -> str:
-        """The barrier that stands nearest: warps with a part of their own have one of their own, as bar.sync 1, 128."""
-        near = sorted(self._body_of(self.now.pc), key=lambda pc: abs(pc - self.now.pc))
+        """The nearest barrier of the text: specialized warps use their own one, such as bar.sync 1, 128."""
+        near = sorted(self._function_body(self.now.pc), key=lambda pc: abs(pc - self.now.pc))
         for pc in near:
             instruction = self.program.instructions[pc]
             if instruction is None or instruction.guard is not None:
@@ -126,58 +127,61 @@ class _Meeting:
 
     @property
     def has_proxy_fence(self) -> bool:
-        """Whether the program has a fence.proxy.async somewhere."""
-        wanted = PROXY_FENCE.rstrip(";")
-        return any(one is not None and one.opcode.startswith(wanted) for one in self.program.instructions)
+        """Whether the program contains a fence.proxy.async."""
+        opcode = PROXY_FENCE.rstrip(";")
+        return any(
+            instruction is not None and instruction.opcode.startswith(opcode)
+            for instruction in self.program.instructions
+        )
 
-    def last_of_line(self, pc: int) -> int:
-        """The last of the instructions that a line of the source was unrolled to, before the next branch."""
+    def last_unrolled(self, pc: int) -> int:
+        """The last instruction that the same source line was unrolled to, before the next branch."""
         first = self.instruction(pc)
         last = pc
-        for one in range(pc + 1, self._body_of(pc).stop):
-            instruction = self.program.instructions[one]
-            if instruction is None or instruction.name in _LEAVING or first.source is None:
+        for later in range(pc + 1, self._function_body(pc).stop):
+            instruction = self.program.instructions[later]
+            if instruction is None or instruction.name in _JUMPS or first.source is None:
                 break
             if instruction.name == first.name and instruction.source == first.source:
-                last = one
+                last = later
         return last
 
     def spots(self) -> list[Spot]:
-        """Places between the two: beside them, then where paths meet or part."""
+        """Places between the two accesses: next to them, then where control flow joins or branches."""
         first, second = self.before.pc, self.now.pc
-        beside: list[Spot] = [("before", second), ("behind", self.last_of_line(first))]
-        body = self._body_of(second)
+        adjacent: list[Spot] = [("before", second), ("behind", self.last_unrolled(first))]
+        body = self._function_body(second)
         if first not in body:
-            return beside
-        joints = self._joints(body, first, second) if first < second else self._turns(body, first, second)
-        return [*beside, *list(dict.fromkeys(joints))[:_MOST_JOINTS]]
+            return adjacent
+        joins = self._joins(body, first, second) if first < second else self._loop_ends(body, first, second)
+        return [*adjacent, *list(dict.fromkeys(joins))[:_MAX_JOINS]]
 
-    def _body_of(self, pc: int) -> range:
+    def _function_body(self, pc: int) -> range:
         """The instructions of the function that an instruction belongs to."""
         starts = [*sorted(self.program.functions.values()), len(self.program.instructions)]
-        start = max(one for one in starts if one <= pc)
-        return range(start, next(one for one in starts if one > pc))
+        start = max(start for start in starts if start <= pc)
+        return range(start, next(end for end in starts if end > pc))
 
-    def _joints(self, body: range, first: int, second: int) -> Iterator[Spot]:
-        """Labels and guarded branches between two instructions, from the second on backwards; none inside a wait."""
+    def _joins(self, body: range, first: int, second: int) -> Iterator[Spot]:
+        """Labels and guarded branches between two instructions, the last one first; those in a wait loop count as its end."""
         waits = self._wait_loops(body)
         targets = {target for _, target in self._branches(body)}
         for pc in range(second, first, -1):
-            loop = next((one for one in waits if pc in one), None)
+            loop = next((wait for wait in waits if pc in wait), None)
             if loop is not None:
                 yield "behind", loop[-1]
             elif pc in targets or self._is_guarded_branch(pc):
                 yield "before", pc
 
-    def _turns(self, body: range, first: int, second: int) -> Iterator[Spot]:
-        """Where the loops begin again that lead from one instruction back to the other, and where they begin."""
+    def _loop_ends(self, body: range, first: int, second: int) -> Iterator[Spot]:
+        """The back edges, and the starts, of the loops that lead from one instruction back to the other."""
         for branch, target in self._branches(body):
             if target <= second and first <= branch:
                 yield "before", branch
                 yield "before", target
 
     def _branches(self, body: range) -> Iterator[tuple[int, int]]:
-        """(from, to) of the branches of a function."""
+        """(source, target) of each branch of a function."""
         for pc in body:
             instruction = self.program.instructions[pc]
             if instruction is not None and instruction.name == "bra":
@@ -190,22 +194,21 @@ class _Meeting:
         return instruction is not None and instruction.name == "bra" and instruction.guard is not None
 
     def _wait_loops(self, body: range) -> list[range]:
-        """The loops of a function that do nothing but wait."""
+        """The loops of a function that only wait, as ranges of pcs."""
         name = next(name for name, start in self.program.functions.items() if start == body.start)
-        loops = waiting(self.program.module.functions[name])
-        ends = {branch.start for loop in loops for branch in loop.branches}
+        ends = {branch.start for loop in self.text.wait_loops[name] for branch in loop.branches}
         return [
             range(target, pc + 1)
             for pc, target in self._branches(body)
             if target <= pc and self.instruction(pc).start in ends
         ]
 
-    def repeats(self, pc: int) -> bool:
-        """Whether an instruction stands in a loop."""
-        return any(target <= pc <= branch for branch, target in self._branches(self._body_of(pc)))
+    def is_in_loop(self, pc: int) -> bool:
+        """Whether an instruction is in a loop."""
+        return any(target <= pc <= branch for branch, target in self._branches(self._function_body(pc)))
 
     def last_barrier(self) -> int | None:
-        """The last barrier of the block that stands between the two."""
+        """The last barrier of the block between the two accesses."""
         for pc in range(self.now.pc - 1, self.before.pc, -1):
             instruction = self.program.instructions[pc]
             if instruction is not None and instruction.opcode.startswith(_BLOCK_BARRIERS):
@@ -213,21 +216,21 @@ class _Meeting:
         return None
 
     def next_commit(self, pc: int, commit: str) -> int | None:
-        """The first instruction behind another one that ends a group."""
+        """The first instruction from `pc` on that commits a group."""
         opcode = commit.rstrip(";")
-        for one in range(pc, self._body_of(pc).stop):
-            instruction = self.program.instructions[one]
+        for later in range(pc, self._function_body(pc).stop):
+            instruction = self.program.instructions[later]
             if opcode and instruction is not None and instruction.opcode == opcode:
-                return one
+                return later
         return None
 
     @property
     def end(self) -> int:
-        """The last instruction of the kernel that somebody wrote."""
-        return self._body_of(self.program.functions[self.program.entry.name]).stop - 2
+        """The last written instruction of the kernel, before the implicit return."""
+        return self._function_body(self.program.functions[self.program.entry.name]).stop - 2
 
     def ends(self) -> list[list[Spot]]:
-        """Where the kernel ends: at its last instruction; or at every return, where there are several."""
+        """Where the kernel ends: at its last instruction, or at all of its returns."""
         if not self._is_return(self.end):
             return [[("behind", self.end)]]
         returns: list[Spot] = [("before", pc) for pc in range(self.end + 1) if self._is_return(pc)]
@@ -237,31 +240,32 @@ class _Meeting:
         instruction = self.program.instructions[pc]
         return instruction is not None and instruction.name in ("ret", "exit")
 
-    def waits(self, copy: int, waiter: int) -> list[str]:
-        """Loops that may wait for a copy: as others of the kernel wait, then for its own mbarrier, then for others."""
-        own = self._mbarriers_named((self.instruction(copy),))
-        polls = [one for one in self.text.instructions if one.name == "mbarrier" and "parity" in one.modifiers]
-        asked = [self.text.statement(poll).operands[1:3] for poll in polls]
-        asked.sort(key=lambda operands: operands[0] not in own)
-        pairs = [(barrier, parity) for barrier, parity in asked]
-        pairs += [(barrier, parity) for barrier in own for _, parity in asked]
-        prepared = [one for one in self.text.instructions if one.name == "mbarrier" and "parity" not in one.modifiers]
-        pairs += product((*own, *self._mbarriers_named(prepared)), ("0", "1"))
-        if self.repeats(waiter):  # the next turn waits for another phase
+    def wait_texts(self, copy: int, waiter: int) -> list[str]:
+        """Loops that may wait for a copy: copies of the kernel's own waits, then for its mbarrier, then for other mbarriers."""
+        own = self._mbarrier_operands((self.instruction(copy),))
+        mbarriers = [instruction for instruction in self.text.instructions if instruction.name == "mbarrier"]
+        polls = [instruction for instruction in mbarriers if "parity" in instruction.modifiers]
+        polled = [self.text.statement(poll).operands[1:3] for poll in polls]
+        polled.sort(key=lambda operands: operands[0] not in own)
+        pairs = [(barrier, parity) for barrier, parity in polled]
+        pairs += [(barrier, parity) for barrier in own for _, parity in polled]
+        others = [instruction for instruction in mbarriers if "parity" not in instruction.modifiers]
+        pairs += product((*own, *self._mbarrier_operands(others)), ("0", "1"))
+        if self.is_in_loop(waiter):  # the next iteration waits for another phase, so a constant parity is wrong
             pairs = [pair for pair in pairs if not pair[1].isdigit()]
         loops = [WAIT_LOOP.format(barrier=barrier, parity=parity) for barrier, parity in dict.fromkeys(pairs)]
-        return loops[:_MOST_WAITS]
+        return loops[:_MAX_WAITS]
 
-    def _mbarriers_named(self, instructions: Iterable[Instruction]) -> list[str]:
-        """The operands of copies, inits and arrivals that are mbarriers, as they are written."""
-        found = []
+    def _mbarrier_operands(self, instructions: Iterable[Instruction]) -> list[str]:
+        """The mbarrier operands of copies, inits and arrivals, as they are written."""
+        operands: list[str] = []
         for instruction in instructions:
-            addresses = [one for one in self.text.statement(instruction).operands if one.startswith("[")]
-            found += addresses[:1] if instruction.name == "mbarrier" else addresses[2:3]
-        return list(dict.fromkeys(found))
+            addresses = [operand for operand in self.text.statement(instruction).operands if operand.startswith("[")]
+            operands += addresses[:1] if instruction.name == "mbarrier" else addresses[2:3]
+        return list(dict.fromkeys(operands))
 
-    def flags(self) -> tuple[list[int], list[int]]:
-        """Stores that may be flags, and loads that may look at them."""
+    def flag_accesses(self) -> tuple[list[int], list[int]]:
+        """Stores that may set a flag, and loads that may read it."""
         stores, loads = [], []
         for pc, instruction in enumerate(self.program.instructions):
             access = decode_access(instruction)
@@ -270,175 +274,175 @@ class _Meeting:
                     stores.append(pc)
                 if access.kind != "write":
                     loads.append(pc)
-        return stores[:_MOST_FLAGS], loads[:_MOST_FLAGS]
+        return stores[:_MAX_FLAGS], loads[:_MAX_FLAGS]
 
 
-def _one(text: str, spot: Spot) -> Insertion:
+def _insert(text: str, spot: Spot) -> Insertion:
     return Insertion(text, *spot)
 
 
-def _between(meeting: _Meeting, texts: Iterable[str]) -> Iterator[Candidate]:
-    """One insertion at each of the places between the two accesses."""
+def _between(site: _Site, texts: Iterable[str]) -> Iterator[Candidate]:
+    """One insertion, at each of the places between the two accesses."""
     for text in texts:
-        for spot in meeting.spots():
-            yield (_one(text, spot),)
+        for spot in site.spots():
+            yield (_insert(text, spot),)
 
 
-def _meetings(meeting: _Meeting) -> Iterator[Candidate]:
-    """Barriers; what is asynchronous is finished first by whoever started it."""
-    if "cluster" in meeting.conflict.facts:
-        if meeting.before.how == "bulk store":
-            yield from _finished(meeting, _STORED)
-        yield from _fences(meeting, CARD_FENCE)
-        for spot in meeting.spots()[:2]:
-            yield (_one(BLOCK_BARRIER, spot),)
+def _find_barriers(site: _Site) -> Iterator[Candidate]:
+    """Barriers; the thread that issued asynchronous work waits for it first."""
+    if "cluster" in site.conflict.facts:
+        if site.before.how == "bulk store":
+            yield from _find_waits(site, _FINISH_STORE)
+        yield from _find_flag_fences(site, CARD_FENCE)
+        for spot in site.spots()[:2]:
+            yield (_insert(BLOCK_BARRIER, spot),)
         return
-    barriers = meeting.barriers()
-    if meeting.now.how in _BY_UNITS and meeting.before.how in ("write", "atomic"):
+    barriers = site.barriers()
+    if site.now.how in _ASYNC_PROXY and site.before.how in ("write", "atomic"):
         fenced = tuple(f"{PROXY_FENCE} {barrier}" for barrier in barriers)
-        barriers = (*barriers, *fenced) if meeting.has_proxy_fence else (*fenced, *barriers)
-    finish = _FINISH.get(meeting.before.how)
-    if meeting.conflict.mistake == "race" and meeting.before.how == "bulk store":
-        finish = _STORED
+        barriers = (*barriers, *fenced) if site.has_proxy_fence else (*fenced, *barriers)
+    finish = _FINISH.get(site.before.how)
+    if site.conflict.mistake == "race" and site.before.how == "bulk store":
+        finish = _FINISH_STORE
     if finish is not None:
-        yield from _finished(meeting, finish)
-    if WARP_BARRIER not in barriers:  # one lane of the warp may be the one that tells others
+        yield from _find_waits(site, finish)
+    if WARP_BARRIER not in barriers:  # one lane of the warp may signal for all of them
         barriers = (*barriers, WARP_BARRIER)
-    yield from _between(meeting, barriers)
+    yield from _between(site, barriers)
     if finish is not None:
-        yield from _finished_and_met(meeting, finish)
-    yield from _fences(meeting, BLOCK_FENCE)
+        yield from _find_waits_and_barriers(site, finish)
+    yield from _find_flag_fences(site, BLOCK_FENCE)
 
 
-def _finished(meeting: _Meeting, finish: _Finish) -> Iterator[Candidate]:
-    """The wait alone, where barriers stand already."""
-    pc = meeting.before.pc
+def _find_waits(site: _Site, finish: _Finish) -> Iterator[Candidate]:
+    """The wait alone: the barrier may exist already."""
+    pc = site.before.pc
     if not finish.commit:
-        barrier = meeting.last_barrier()
+        barrier = site.last_barrier()
         if barrier is not None:
-            yield (_one(finish.wait, ("before", barrier)),)
-        yield (_one(finish.wait, ("before", meeting.now.pc)),)
-        yield (_one(finish.wait, ("behind", pc)),)
+            yield (_insert(finish.wait, ("before", barrier)),)
+        yield (_insert(finish.wait, ("before", site.now.pc)),)
+        yield (_insert(finish.wait, ("behind", pc)),)
         return
-    commit = meeting.next_commit(pc, finish.commit)
-    last = meeting.last_of_line(pc)
+    commit = site.next_commit(pc, finish.commit)
+    last = site.last_unrolled(pc)
     if commit is not None:
-        yield (_one(finish.wait, ("behind", commit)),)
-    else:  # a wait may stand there already
-        yield (_one(finish.commit, ("behind", last)),)
-    yield (_one(finish.both, ("behind", last)),)
+        yield (_insert(finish.wait, ("behind", commit)),)
+    else:  # the wait may exist already
+        yield (_insert(finish.commit, ("behind", last)),)
+    yield (_insert(finish.both, ("behind", last)),)
     if last != pc:
-        yield (_one(finish.both, ("behind", pc)),)
+        yield (_insert(finish.both, ("behind", pc)),)
 
 
-def _finished_and_met(meeting: _Meeting, finish: _Finish) -> Iterator[Candidate]:
-    """The wait by whoever started the work, then a barrier."""
-    for barrier in meeting.barriers():
-        for spot in meeting.spots():
+def _find_waits_and_barriers(site: _Site, finish: _Finish) -> Iterator[Candidate]:
+    """The wait of the thread that issued the work, then a barrier."""
+    for barrier in site.barriers():
+        for spot in site.spots():
             if finish.commit:
-                yield _one(finish.both, ("behind", meeting.before.pc)), _one(barrier, spot)
+                yield _insert(finish.both, ("behind", site.before.pc)), _insert(barrier, spot)
             else:
-                yield (_one(f"{finish.wait} {barrier}", spot),)
+                yield (_insert(f"{finish.wait} {barrier}", spot),)
 
 
-def _fences(meeting: _Meeting, fence: str) -> Iterator[Candidate]:
-    """Fences beside the flags by which threads tell each other."""
-    stores, loads = meeting.flags()
+def _find_flag_fences(site: _Site, fence: str) -> Iterator[Candidate]:
+    """Fences next to the flags by which threads synchronize."""
+    stores, loads = site.flag_accesses()
     for pc in stores:
-        yield (_one(fence, ("before", pc)),)
+        yield (_insert(fence, ("before", pc)),)
     for pc in loads:
-        yield (_one(fence, ("behind", pc)),)
+        yield (_insert(fence, ("behind", pc)),)
     for pc in stores:
         if pc in loads:
-            yield _one(fence, ("before", pc)), _one(fence, ("behind", pc))
+            yield _insert(fence, ("before", pc)), _insert(fence, ("behind", pc))
 
 
-def _proxy_fences(meeting: _Meeting) -> Iterator[Candidate]:
-    barrier = meeting.last_barrier()
+def _find_proxy_fences(site: _Site) -> Iterator[Candidate]:
+    barrier = site.last_barrier()
     if barrier is not None:
-        yield (_one(PROXY_FENCE, ("before", barrier)),)
-    yield (_one(PROXY_FENCE, ("behind", meeting.before.pc)),)
-    yield (_one(PROXY_FENCE, ("before", meeting.now.pc)),)
+        yield (_insert(PROXY_FENCE, ("before", barrier)),)
+    yield (_insert(PROXY_FENCE, ("behind", site.before.pc)),)
+    yield (_insert(PROXY_FENCE, ("before", site.now.pc)),)
 
 
-def _copy_waits(meeting: _Meeting) -> Iterator[Candidate]:
-    if "relaxed" in meeting.conflict.facts:  # somebody has waited, and needs a fence
-        yield (_one(BLOCK_FENCE, ("before", meeting.now.pc)),)
-    for wait in meeting.waits(meeting.before.pc, meeting.now.pc):
-        yield (_one(wait, ("before", meeting.now.pc)),)
-    yield from _between(meeting, (BLOCK_BARRIER,))  # somebody waits, but not everybody
+def _find_copy_waits(site: _Site) -> Iterator[Candidate]:
+    if "relaxed" in site.conflict.facts:  # the thread has waited, and needs a fence
+        yield (_insert(BLOCK_FENCE, ("before", site.now.pc)),)
+    for wait in site.wait_texts(site.before.pc, site.now.pc):
+        yield (_insert(wait, ("before", site.now.pc)),)
+    yield from _between(site, (BLOCK_BARRIER,))  # one thread waits, and the others do not
 
 
-def _products(meeting: _Meeting) -> Iterator[Candidate]:
+def _find_product_waits(site: _Site) -> Iterator[Candidate]:
     finish = _FINISH["wgmma"]
-    yield (_one(finish.wait, ("before", meeting.now.pc)),)
-    yield (_one(finish.both, ("before", meeting.now.pc)),)
+    yield (_insert(finish.wait, ("before", site.now.pc)),)
+    yield (_insert(finish.both, ("before", site.now.pc)),)
 
 
-def _product_fences(meeting: _Meeting) -> Iterator[Candidate]:
-    yield (_one(PRODUCT_FENCE, ("before", meeting.now.pc)),)
+def _find_product_fences(site: _Site) -> Iterator[Candidate]:
+    yield (_insert(PRODUCT_FENCE, ("before", site.now.pc)),)
 
 
-def _inits(meeting: _Meeting) -> Iterator[Candidate]:
-    if meeting.launch.cluster_blocks > 1:
-        fence = _one(INIT_FENCE, ("behind", meeting.before.pc))
+def _find_init_fences(site: _Site) -> Iterator[Candidate]:
+    if site.launch.cluster_blocks > 1:
+        fence = _insert(INIT_FENCE, ("behind", site.before.pc))
         yield (fence,)
-        for spot in _joints_first(meeting):
-            yield fence, _one(CLUSTER_BARRIER, spot)
-            yield (_one(CLUSTER_BARRIER, spot),)
+        for spot in _joins_first(site):
+            yield fence, _insert(CLUSTER_BARRIER, spot)
+            yield (_insert(CLUSTER_BARRIER, spot),)
         return
-    for spot in _joints_first(meeting):
-        yield (_one(BLOCK_BARRIER, spot),)
+    for spot in _joins_first(site):
+        yield (_insert(BLOCK_BARRIER, spot),)
 
 
-def _joints_first(meeting: _Meeting) -> list[Spot]:
-    """Where paths meet behind an init: one thread inits, and all of them come there."""
-    beside, joints = meeting.spots()[:2], meeting.spots()[2:]
-    return [*reversed(joints), *beside]
+def _joins_first(site: _Site) -> list[Spot]:
+    """Where control flow joins after an init: one thread initialises, and all threads get there."""
+    adjacent, joins = site.spots()[:2], site.spots()[2:]
+    return [*reversed(joins), *adjacent]
 
 
-def _map_fences(meeting: _Meeting) -> Iterator[Candidate]:
-    copy = meeting.text.statement(meeting.instruction(meeting.now.pc))
-    through = next((one for one in copy.operands if one.startswith("[") and "{" in one), None)
-    release = _one(MAP_RELEASE, ("behind", meeting.before.pc))
+def _find_map_fences(site: _Site) -> Iterator[Candidate]:
+    copy = site.text.statement(site.instruction(site.now.pc))
+    source = next((operand for operand in copy.operands if operand.startswith("[") and "{" in operand), None)
+    release = _insert(MAP_RELEASE, ("behind", site.before.pc))
     yield (release,)
-    if through is not None:
-        tensor_map = through.strip("[]").partition(",")[0].strip()
-        acquire = _one(MAP_ACQUIRE.format(map=tensor_map), ("before", meeting.now.pc))
+    if source is not None:
+        tensor_map = source.strip("[]").partition(",")[0].strip()
+        acquire = _insert(MAP_ACQUIRE.format(map=tensor_map), ("before", site.now.pc))
         yield (acquire,)
         yield release, acquire
 
 
-def _ends(meeting: _Meeting) -> Iterator[Candidate]:
-    now = meeting.now
+def _find_end_waits(site: _Site) -> Iterator[Candidate]:
+    now = site.now
     finish = _FINISH.get(now.how)
-    by_issuer: list[str] = []
+    issuer_texts: list[str] = []
     if now.how == "copy":
-        texts = meeting.waits(now.pc, meeting.end)
-        by_issuer = meeting.waits(now.pc, now.pc)
+        texts = site.wait_texts(now.pc, site.end)
+        issuer_texts = site.wait_texts(now.pc, now.pc)
     elif finish is not None:
         texts = [finish.wait, finish.both]
-        by_issuer = [finish.both]
+        issuer_texts = [finish.both]
     else:
         texts = [CLUSTER_BARRIER]
     for text in texts:
-        for spots in meeting.ends():
-            yield tuple(_one(text, spot) for spot in spots)
-    for text in by_issuer:
-        yield (_one(text, ("behind", now.pc)),)
+        for spots in site.ends():
+            yield tuple(_insert(text, spot) for spot in spots)
+    for text in issuer_texts:
+        yield (_insert(text, ("behind", now.pc)),)
 
 
-_CANDIDATES: dict[Mistake, Callable[[_Meeting], Iterator[Candidate]]] = {
-    "race": _meetings,
-    "proxy fence": _proxy_fences,
-    "copy wait": _copy_waits,
-    "refill": _meetings,
-    "accumulators": _products,
-    "accumulator fence": _product_fences,
-    "store source": _meetings,
-    "cp.async": _meetings,
-    "barrier init": _inits,
-    "barrier reuse": _meetings,
-    "map fence": _map_fences,
-    "block end": _ends,
+_CANDIDATES: dict[Mistake, Callable[[_Site], Iterator[Candidate]]] = {
+    "race": _find_barriers,
+    "proxy fence": _find_proxy_fences,
+    "copy wait": _find_copy_waits,
+    "refill": _find_barriers,
+    "accumulators": _find_product_waits,
+    "accumulator fence": _find_product_fences,
+    "store source": _find_barriers,
+    "cp.async": _find_barriers,
+    "barrier init": _find_init_fences,
+    "barrier reuse": _find_barriers,
+    "map fence": _find_map_fences,
+    "block end": _find_end_waits,
 }

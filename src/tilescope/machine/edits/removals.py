@@ -1,24 +1,27 @@
-"""Instructions that order something, taken out one by one and all of a kind; waits that wait for less.
+"""Changes that weaken synchronization: a barrier, wait, fence, commit or arrival removed, or a wait for less.
 
 bar.sync 0;                                     removed
 cp.async.wait_group 1;                          removed; or cp.async.wait_group 2
 A: mbarrier.try_wait.parity.b64 p, [m], 0;      passes at once: p is true
    @!p bra A;                                   polls once: the branch back is removed
+
+Each instruction is removed alone, then all instructions of a kind together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilescope.machine.edits.change import Change, KernelText, MutantKind
-from tilescope.machine.edits.redundancy import redundant_fences
+from tilescope.machine.edits.change import Change, MutantKind
+from tilescope.machine.edits.kernel_text import KernelText
+from tilescope.machine.edits.redundancy import find_redundant_fences
 from tilescope.ptx.editing import Edit
-from tilescope.ptx.syntax import Function, Immediate, Instruction, Label, Register
+from tilescope.ptx.syntax import Immediate, Instruction, Register
 
 
 class RemovedKind(NamedTuple):
-    """Instructions that are removed: how their opcodes begin, and what all of them are called."""
+    """A kind of instructions that are removed: its plural for names, and the prefixes of its opcodes."""
 
     kind: MutantKind
     plural: str
@@ -57,61 +60,36 @@ REMOVED_KINDS = (
     ),
     RemovedKind("arrival", "arrivals", ("mbarrier.arrive", "cp.async.mbarrier.arrive")),
 )
-_LONGEST_WAIT_LOOP = 64  # instructions
-_MOST_GROUPS = {"wgmma": 7}  # that a wait may leave under way, where the instruction has a limit
-_POLLS = ("mbarrier.try_wait", "mbarrier.test_wait", "ld.volatile", "ld.relaxed", "ld.acquire")
-_WORK = frozenset(
-    {
-        "st",
-        "red",
-        "atom",
-        "cp",
-        "wgmma",
-        "mma",
-        "wmma",
-        "tcgen05",
-        "ldmatrix",
-        "stmatrix",
-        "bar",
-        "barrier",
-        "mbarrier",
-        "fence",
-        "membar",
-    }
-    | {"call", "tensormap", "multimem", "setmaxnreg"}
-)  # a loop with one of these does more than wait
-
-
-class WaitLoop(NamedTuple):
-    """A loop that does nothing but wait: the branches back, and the polls of mbarriers in it."""
-
-    branches: tuple[Instruction, ...]
-    polls: tuple[Instruction, ...]
+_MAX_PENDING_GROUPS = {"wgmma": 7}  # the largest operand of wait_group, where the instruction has a limit
 
 
 def removals(text: KernelText) -> Iterator[Change]:
-    """Every instruction of the table, removed alone, but for fences that are redundant; then all of each kind."""
-    redundant = redundant_fences(text)
+    """Each instruction of the table removed alone, except redundant fences; then all of each kind."""
+    redundant_starts = find_redundant_fences(text)
     for row in REMOVED_KINDS:
-        found = [one for one in text.instructions if one.opcode.startswith(row.opcodes) and _is_removable(one)]
-        for instruction in found:
-            if instruction.start in redundant:
+        removable = [
+            instruction
+            for instruction in text.instructions
+            if instruction.opcode.startswith(row.opcodes) and _is_removable(instruction)
+        ]
+        for instruction in removable:
+            if instruction.start in redundant_starts:
                 continue
             edit = text.statement(instruction).removed()
             yield Change(row.kind, f"{instruction.opcode} removed", instruction, (edit,))
-        if len(found) > 1:
-            edits = tuple(text.statement(one).removed() for one in found)
+        if len(removable) > 1:
+            edits = tuple(text.statement(instruction).removed() for instruction in removable)
             yield Change(row.kind, f"all {row.plural} removed", None, edits)
-    yield from _cluster_barriers(text)
+    yield from _remove_cluster_barriers(text)
 
 
 def _is_removable(instruction: Instruction) -> bool:
-    """Whether no other instruction needs a result of it: an arrival may return the token of a phase."""
+    """Whether an instruction returns nothing: an arrival may return the token of a phase, which a wait needs."""
     return instruction.name != "mbarrier" or not isinstance(instruction.operands[0], Register)
 
 
-def _cluster_barriers(text: KernelText) -> Iterator[Change]:
-    """An arrival at the cluster's barrier together with the wait that follows it."""
+def _remove_cluster_barriers(text: KernelText) -> Iterator[Change]:
+    """Each arrival at the barrier of the cluster, removed together with the wait that follows it."""
     for function in text.functions:
         arrival = None
         for instruction in function.instructions or ():
@@ -124,76 +102,36 @@ def _cluster_barriers(text: KernelText) -> Iterator[Change]:
 
 
 def shorter_waits(text: KernelText) -> Iterator[Change]:
-    """Every wait for groups, with one more group left under way."""
+    """Each wait for groups, with one more group left pending."""
     for instruction in text.instructions:
         if "wait_group" not in instruction.modifiers:
             continue
         groups = instruction.operands[-1]
-        if isinstance(groups, Immediate) and groups.value < _MOST_GROUPS.get(instruction.name, groups.value + 1):
+        if isinstance(groups, Immediate) and groups.value < _MAX_PENDING_GROUPS.get(instruction.name, groups.value + 1):
             edit = text.statement(instruction).with_operand(-1, str(groups.value + 1))
-            what = f"{instruction.opcode} {groups.value} waits for one group less"
-            yield Change("wait", what, instruction, (edit,))
+            description = f"{instruction.opcode} {groups.value} waits for one group less"
+            yield Change("wait", description, instruction, (edit,))
 
 
-def wait_loops(text: KernelText) -> Iterator[Change]:
-    """Every loop that waits: its polls pass at once, or it polls once; then all of them."""
-    loops = [loop for function in text.functions for loop in waiting(function)]
+def skipped_wait_loops(text: KernelText) -> Iterator[Change]:
+    """Each loop that waits, with polls that pass at once or with a single poll; then all of them."""
+    loops = [loop for loops in text.wait_loops.values() for loop in loops]
     polls = [poll for loop in loops for poll in loop.polls]
     branches = [loop.branches[0] for loop in loops if len(loop.branches) == 1]
     for poll in polls:
-        yield Change("wait loop", f"{poll.opcode} passes at once", poll, (_passes(text, poll),))
+        yield Change("wait loop", f"{poll.opcode} passes at once", poll, (_pass_poll(text, poll),))
     for branch in branches:
         yield Change("wait loop", "a wait polls once", branch, (text.statement(branch).removed(),))
     if len(polls) > 1:
-        edits = tuple(_passes(text, poll) for poll in polls)
+        edits = tuple(_pass_poll(text, poll) for poll in polls)
         yield Change("wait loop", "all waits for mbarriers pass at once", None, edits)
     if len(branches) > 1:
         edits = tuple(text.statement(branch).removed() for branch in branches)
         yield Change("wait loop", "all waits poll once", None, edits)
 
 
-def _passes(text: KernelText, poll: Instruction) -> Edit:
-    """Write the answer of a poll that passes in its place."""
+def _pass_poll(text: KernelText, poll: Instruction) -> Edit:
+    """Replace a poll by an instruction that sets its result to true."""
     statement = text.statement(poll)
     guard = statement.head.rpartition(" ")[0]
     return statement.replaced(f"{guard} setp.eq.u32 {statement.operands[0]}, 0, 0;".lstrip())
-
-
-def waiting(function: Function) -> Iterator[WaitLoop]:
-    """The loops of a function that only wait: for an mbarrier, or for a flag in memory.
-
-    >>> from tilescope.ptx import read_module
-    >>> module = read_module('''.version 8.0 .target sm_90 .entry k() {
-    ...     .reg .b32 %r; .reg .pred p; .shared .b64 full;
-    ...     A: mbarrier.try_wait.parity.shared.b64 p, [full], 0;
-    ...     @!p bra A; }''')
-    >>> [branch.text for loop in waiting(module.functions["k"]) for branch in loop.branches]
-    ['@!p bra A']
-    """
-    instructions = function.instructions or ()
-    loops = _loops(instructions)
-    for start, ends in sorted(loops.items()):
-        body = instructions[start : ends[-1]]
-        polls = [one for one in body if _is_poll(one)]
-        does_more = any(one.name in _WORK and one not in polls for one in body)
-        has_inner_loop = any(start < other < ends[-1] for other in loops)
-        if polls and not does_more and not has_inner_loop:
-            branches = tuple(instructions[end] for end in ends)
-            yield WaitLoop(branches, tuple(one for one in polls if one.name == "mbarrier"))
-
-
-def _is_poll(instruction: Instruction) -> bool:
-    """Whether an instruction asks how far others are: the phase of an mbarrier, a flag, or a lock that it takes if it can."""
-    if instruction.opcode.startswith("atom.") and "cas" in instruction.modifiers:
-        return all(isinstance(one, Immediate) for one in instruction.operands[2:])
-    return instruction.opcode.startswith(_POLLS)
-
-
-def _loops(instructions: Sequence[Instruction]) -> dict[int, list[int]]:
-    """Short loops: where each starts, and the branches that lead back to it."""
-    loops: dict[int, list[int]] = {}
-    for number, branch in enumerate(instructions):
-        target = branch.operands[0] if branch.name == "bra" else None
-        if isinstance(target, Label) and number - _LONGEST_WAIT_LOOP <= target.target < number:
-            loops.setdefault(target.target, []).append(number)
-    return loops

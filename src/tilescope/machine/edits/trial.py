@@ -1,4 +1,4 @@
-"""A launch run again with a changed program, on memory as it was before: remedies and advice are tried this way."""
+"""A trial: the same launch with a changed program, on the initial memory. Remedies and advice are tested this way."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from tilescope.machine.observers.observe import launch_detector
 from tilescope.machine.program import Program
 from tilescope.sync.cluster_shape import BlockIndex
 
-COPIED_BYTES = 64 << 20  # a launch with more memory is not run again
+COPIED_BYTES = 64 << 20  # a launch with more memory gets no trials
 STEPS_OF_A_TRIAL = 4  # times the steps of the run
 STEPS_OF_ALL_TRIALS = 16  # times the steps of the run; short runs have SHORT_STEPS
 SHORT_STEPS = 30_000
-OTHER_SEEDS = (1, 2)  # a change has to hold in other orders of the threads too
+OTHER_SEEDS = (1, 2)  # a change must also hold in other interleavings of the threads
 
 
-class Before(NamedTuple):
-    """What a launch began with: its memory, its seed, and the blocks that run."""
+class InitialState(NamedTuple):
+    """The state before a launch: its memory, its seed, and the blocks that run."""
 
     memory: GlobalMemory
     seed: int | None
     blocks: Sequence[BlockIndex] | None
 
 
-def steps_made(launch: Launch) -> int:
-    """What a run has used up of its steps: its instructions, and what counts as some."""
+def used_steps(launch: Launch) -> int:
+    """The steps that a run has used: its instructions, and the work that counts as instructions."""
     return launch.max_steps - launch.steps_left
 
 
-def steps_of_all_trials(launch: Launch) -> int:
-    """How many steps all trials of remedies may make together; reading an edited kernel counts one for each instruction."""
-    return max(SHORT_STEPS, STEPS_OF_ALL_TRIALS * steps_made(launch))
+def trial_step_budget(launch: Launch) -> int:
+    """The step budget of all trials of a run together; assembling an edited kernel costs one step per instruction."""
+    return max(SHORT_STEPS, STEPS_OF_ALL_TRIALS * used_steps(launch))
 
 
-def trial_launch(
-    launch: Launch, program: Program, before: Before, seed: int | None, max_steps: int | None = None
+def make_trial(
+    launch: Launch, program: Program, initial: InitialState, seed: int | None, max_steps: int | None = None
 ) -> Launch:
-    """The same launch of another program, on memory as it was, with findings and nothing else."""
-    most = STEPS_OF_A_TRIAL * steps_made(launch) if max_steps is None else max_steps
-    memory = before.memory.copied(COPIED_BYTES)
-    assert memory is not None  # it is a copy itself
+    """The same launch of another program, on a copy of the initial memory, with the race detector as its only observer."""
+    limit = STEPS_OF_A_TRIAL * used_steps(launch) if max_steps is None else max_steps
+    memory = initial.memory.copied(COPIED_BYTES)
+    assert memory is not None  # the copy was small enough before
     return Launch(
         program=program,
         memory=memory,
@@ -57,7 +57,7 @@ def trial_launch(
         variable_addresses=launch.variable_addresses,
         arch=launch.arch,
         random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
-        max_steps=min(launch.max_steps, most),
+        max_steps=min(launch.max_steps, limit),
         max_seconds=launch.max_seconds,
         begun=launch.begun,
         detector=launch_detector(program, memory),

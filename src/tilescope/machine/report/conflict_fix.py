@@ -1,11 +1,11 @@
-"""Which change of a tile's addresses leaves no bank conflict, for all instructions of a run that access the tile.
+"""Fixes of bank conflicts: a swizzle or a padding of a tile under which no access of the run to the tile has a conflict.
 
-A swizzle exchanges pieces of 16 bytes; a padding puts bytes after every row. Either gives every byte a new place, for writers
-and readers of the tile alike. What helps one may hurt the other, so all of them are counted again.
+A swizzle exchanges chunks of 16 bytes; a padding leaves bytes free after each row. Both move the bytes for writers and readers of
+the tile alike. A layout that is good for one may be bad for the other, so all accesses are counted again.
 
     ld.b32 down a column, rows of 128 bytes        32 wavefronts
         swizzle 128B                                4
-        4 bytes after every 128                     1     and the stores along rows still take 1: the cure
+        4 bytes after every 128                     1     and the stores along rows still take 1: the fix
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ROW_BYTES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _PADDINGS_BYTES = (4, 8, 16, 32)
 
 
-class Cure(NamedTuple):
-    """A swizzle, or bytes after every row of some length."""
+class TileFix(NamedTuple):
+    """A swizzle, or free bytes after each row."""
 
     swizzle: str | None = None
     row_bytes: int | None = None
@@ -37,78 +37,76 @@ class Cure(NamedTuple):
 
 
 class TileUse(NamedTuple):
-    """How the instructions that touch a tile, one execution of each, and copies by TMA find its bytes."""
+    """The accesses to a tile: one execution of each instruction, and the swizzle of its TMA copies."""
 
     instances: Sequence[Instance]
-    written_swizzle: str | None  # of the map of the copies that fill or empty it; None: threads alone use it
+    written_swizzle: str | None  # of the tensor map; None: only threads access the tile
 
 
-def cured(use: TileUse) -> Cure | None:
-    """The first change that leaves no conflict: a mode of the hardware, or the narrowest rows and the least padding.
+def find_fix(use: TileUse) -> TileFix | None:
+    """The first fix without any conflict: a swizzle of the hardware, or the narrowest rows with the least padding.
 
-    Copies by TMA can swizzle, not pad.
+    TMA copies cannot pad.
     """
-    for cure in _cures(use):
-        if all(_is_free(instance, cure, use.written_swizzle) for instance in use.instances):
-            return cure
+    for fix in _possible_fixes(use):
+        if all(_is_conflict_free(instance, fix, use.written_swizzle) for instance in use.instances):
+            return fix
     return None
 
 
-def _cures(use: TileUse) -> Iterator[Cure]:
+def _possible_fixes(use: TileUse) -> Iterator[TileFix]:
     for name in HARDWARE_SWIZZLES:
         if name != use.written_swizzle:
-            yield Cure(swizzle=name)
+            yield TileFix(swizzle=name)
     if use.written_swizzle is not None:
         return
     widest = max(instance.kind.size_bytes for instance in use.instances)
     for row_bytes in _ROW_BYTES:
         for padding_bytes in _PADDINGS_BYTES:
             if padding_bytes % widest == 0 and row_bytes % widest == 0:
-                yield Cure(row_bytes=row_bytes, padding_bytes=padding_bytes)
+                yield TileFix(row_bytes=row_bytes, padding_bytes=padding_bytes)
 
 
-def _is_free(instance: Instance, cure: Cure, written_swizzle: str | None) -> bool:
+def _is_conflict_free(instance: Instance, fix: TileFix, written_swizzle: str | None) -> bool:
     op = instance.kind.shared_op
     assert op is not None
-    addresses, mask = lanes_of(instance)
-    moved = _moved(addresses, cure, written_swizzle)
+    addresses, mask = _lane_offsets(instance)
+    moved = _move_addresses(addresses, fix, written_swizzle)
     return bool(count_wavefronts(op, moved, mask)[0] == count_ideal(op, moved, mask)[0])
 
 
-def lanes_of(instance: Instance) -> tuple[Addresses, npt.NDArray[np.bool_]]:
-    """Offsets in the block's shared memory, (1, lanes), and which lanes take part."""
+def _lane_offsets(instance: Instance) -> tuple[Addresses, npt.NDArray[np.bool_]]:
+    """Offsets in the shared memory of the block, (1, lanes), and the mask of active lanes."""
     mask = np.array([[address is not None for address in instance.lane_address]])
     addresses = np.array([[address or 0 for address in instance.lane_address]], np.int64)
     return addresses & SHARED_OFFSET_MASK, mask
 
 
-def _moved(addresses: Addresses, cure: Cure, written_swizzle: str | None) -> Addresses:
-    """Where the bytes lie after the change.
+def _move_addresses(addresses: Addresses, fix: TileFix, written_swizzle: str | None) -> Addresses:
+    """The addresses of the same bytes after a fix.
 
-    >>> _moved(np.array([128, 256]), Cure(row_bytes=128, padding_bytes=4), None)
+    >>> _move_addresses(np.array([128, 256]), TileFix(row_bytes=128, padding_bytes=4), None)
     array([132, 264])
     """
-    if cure.swizzle is not None:
+    if fix.swizzle is not None:
         plain = addresses if written_swizzle is None else Swizzle.named(written_swizzle).apply(addresses)
-        return np.asarray(SWIZZLE[cure.swizzle].apply(plain), np.int64)
-    assert cure.row_bytes is not None
-    assert cure.padding_bytes is not None
-    return addresses + addresses // cure.row_bytes * cure.padding_bytes
+        return np.asarray(SWIZZLE[fix.swizzle].apply(plain), np.int64)
+    assert fix.row_bytes is not None
+    assert fix.padding_bytes is not None
+    return addresses + addresses // fix.row_bytes * fix.padding_bytes
 
 
-def overlaps(one: Instance, other: Instance) -> bool:
-    """Whether two executions reach into the same part of shared memory."""
-    first = _reach(one)
-    second = _reach(other)
-    return first[0] < second[1] and second[0] < first[1]
+def overlaps(instance: Instance, other: Instance) -> bool:
+    """Whether the address ranges of two accesses overlap."""
+    return overlaps_range(instance, *_address_range(other))
 
 
-def _reach(instance: Instance) -> tuple[int, int]:
-    places = [address & SHARED_OFFSET_MASK for address in instance.lane_address if address is not None]
-    return min(places), max(places) + max(instance.kind.size_bytes, BANK_BYTES)
+def _address_range(instance: Instance) -> tuple[int, int]:
+    offsets = [address & SHARED_OFFSET_MASK for address in instance.lane_address if address is not None]
+    return min(offsets), max(offsets) + max(instance.kind.size_bytes, BANK_BYTES)
 
 
-def reaches(instance: Instance, start: int, end: int) -> bool:
-    """Whether an execution touches a range of shared memory."""
-    low, high = _reach(instance)
+def overlaps_range(instance: Instance, start: int, end: int) -> bool:
+    """Whether the address range of an access overlaps a range of shared memory."""
+    low, high = _address_range(instance)
     return low < end and start < high

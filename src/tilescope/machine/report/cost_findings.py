@@ -1,4 +1,8 @@
-"""Findings about bank conflicts and sectors, and about operands that are read under another swizzle than they were written."""
+"""Findings about bank conflicts, uncoalesced sectors, and operands that are read with another swizzle than they were written with.
+
+A finding names the source line with the highest excess: wavefronts of shared memory, or 32-byte sectors of global memory, beyond
+the smallest possible number for the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from tilescope.machine.observers.access_cost import SECTOR_BYTES, Instance, Tall
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.operand_reads import Mismatch
 from tilescope.machine.program import Program
-from tilescope.machine.report.conflict_fix import Cure, TileUse, cured, overlaps, reaches
-from tilescope.machine.report.places import instruction_named, line_facts, line_named, threads_named
+from tilescope.machine.report.conflict_fix import TileFix, TileUse, find_fix, overlaps, overlaps_range
+from tilescope.machine.report.places import line_facts, name_instruction, name_line, name_threads
 from tilescope.machine.report.run_costs import busiest_collision, worst_access
 from tilescope.rule import ptx_example, rule
 from tilescope.swizzle import CHUNK_BYTES
@@ -44,14 +48,14 @@ BANK_CONFLICT = rule(
     passing=f"ts.Kernel({ptx_example('run-bank-conflict.pass.ptx')}).run(1, 32).findings",
     failing=f"ts.Kernel({ptx_example('run-bank-conflict.fail.ptx')}).run(1, 32).findings",
 )
-SWIZZLE_CURES = BANK_CONFLICT.worded(
+SWIZZLE_FIX = BANK_CONFLICT.worded(
     fix="Swizzle the tile by {cure_swizzle}, where it is written and where it is read: then no access of this run to it has a conflict."
 )
-MAP_CURES = BANK_CONFLICT.worded(
+MAP_FIX = BANK_CONFLICT.worded(
     fix="Use swizzle {cure_swizzle} in the tensor map, and in the addresses of its readers: then no access of this run to the tile "
     "has a conflict."
 )
-PADDING_CURES = BANK_CONFLICT.worded(
+PADDING_FIX = BANK_CONFLICT.worded(
     fix="Leave {padding_bytes} bytes free after every {row_bytes}: then no access of this run to the tile has a conflict."
 )
 OPERAND_TILE = BANK_CONFLICT.worded(
@@ -70,7 +74,7 @@ SECTORS = rule(
     failing=f"ts.Kernel({ptx_example('run-sectors.fail.ptx')}).run(1, 32, [np.zeros(1024, np.uint32)]).findings",
 )
 _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
-COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about what a kernel costs, not what it does
+COST_RULES = frozenset({BANK_CONFLICT.name, SECTORS.name})  # about performance, not correctness
 SWIZZLE_MISMATCH = rule(
     "run-swizzle-mismatch",
     "A tile in shared memory is read under the swizzle under which it was written, by wgmma and tcgen05.mma, by TMA and by threads.",
@@ -117,7 +121,7 @@ PACKED_TILE = rule(
 
 
 class _Line(NamedTuple):
-    """Instructions of one line: their counts, and the one that lost most."""
+    """The instructions of one line: their total cost, and the instruction with the highest excess."""
 
     pcs: tuple[int, ...]
     cost: int
@@ -126,35 +130,38 @@ class _Line(NamedTuple):
 
     @property
     def instructions(self) -> int | None:
-        """How many instructions; None if there is only one, which needs no mention."""
+        """The number of instructions; None for a single one, which the message does not count."""
         return len(self.pcs) if len(self.pcs) > 1 else None
 
 
 class _CopiedTile(NamedTuple):
-    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle; None: a bulk copy, which has none."""
+    """Shared memory that a TMA or bulk copy accessed, and the swizzle of its map; None for a bulk copy."""
 
     start: int
     end: int
     swizzle: str | None
 
 
-def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]:
-    """Operands under another swizzle; of a run that finished also conflicts and sectors, the worst lines first."""
+def report_costs(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]:
+    """Operands read with another swizzle; for a run that finished also bank conflicts and sectors, the worst lines first."""
     costs = launch.costs
     if costs is None:
         return ()
-    findings = [_mismatch(launch, alike) for alike in _alike(launch.program, costs.operands.mismatches.values())]
+    groups = _group_mismatches(launch.program, costs.operands.mismatches.values())
+    findings = [_report_mismatch(launch, mismatches) for mismatches in groups]
     if is_finished:
-        conflicts = _lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
+        conflicts = _costly_lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
         tiles = _copied_tiles(launch) if conflicts else set()
-        findings += [_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_NAMED]]
-        scattered = _lines(launch, costs.sectors.tallies, lambda tally: tally.cost > _SECTORS_RATIO * tally.least)
-        findings += [_sectors(launch, line) for line in scattered[:_LINES_NAMED]]
+        findings += [_report_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_NAMED]]
+        scattered = _costly_lines(
+            launch, costs.sectors.tallies, lambda tally: tally.cost > _SECTORS_RATIO * tally.least
+        )
+        findings += [_report_sectors(launch, line) for line in scattered[:_LINES_NAMED]]
     return tuple(findings)
 
 
-def _lines(launch: Launch, tallies: dict[int, Tally], is_costly: Callable[[Tally], bool]) -> list[_Line]:
-    """The costly instructions, by line of the program; those that lose most come first."""
+def _costly_lines(launch: Launch, tallies: dict[int, Tally], is_costly: Callable[[Tally], bool]) -> list[_Line]:
+    """The costly instructions by source line, the highest excess first."""
     pcs_of_line: dict[str, list[int]] = {}
     for pc, tally in tallies.items():
         instruction = launch.program.instructions[pc]
@@ -169,59 +176,59 @@ def _lines(launch: Launch, tallies: dict[int, Tally], is_costly: Callable[[Tally
     return sorted(lines, key=lambda line: (line.least - line.cost, line.worst_pc))
 
 
-def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> Violation:
+def _report_conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> Violation:
     worst = worst_access(costs.wavefronts.tallies[line.worst_pc])
     assert worst is not None
-    blamed = busiest_collision(worst.report())
-    cure = None
+    collision = busiest_collision(worst.report())
+    fix = None
     wording = BANK_CONFLICT.wording
     if _is_operand(costs, costs.wavefronts.tallies[line.worst_pc].worst):
         wording = OPERAND_TILE
     else:
         use = _tile_use(costs, line, tiles)
-        cure = None if use is None else cured(use)
-        if use is not None and cure is not None:
-            wording = _curing(use, cure)
-    facts = Cure() if cure is None else cure
+        fix = None if use is None else find_fix(use)
+        if use is not None and fix is not None:
+            wording = _choose_wording(use, fix)
+    fix_facts = TileFix() if fix is None else fix
     return wording.violation(
-        where=instruction_named(launch.program, line.worst_pc),
+        where=name_instruction(launch.program, line.worst_pc),
         **line_facts(launch.program, line.worst_pc, *line.pcs),
         wavefronts=line.cost,
         least=line.least,
         instructions=line.instructions,
-        who=threads_named([worst.warp * WARP_LANES + lane for lane in worst.lanes]),
+        who=name_threads([worst.warp * WARP_LANES + lane for lane in worst.lanes]),
         lanes=worst.lanes,
         block=worst.block,
-        degree=blamed.degree,
+        degree=collision.degree,
         bank=worst.bank,
-        cure_swizzle=facts.swizzle,
-        row_bytes=facts.row_bytes,
-        padding_bytes=facts.padding_bytes,
+        cure_swizzle=fix_facts.swizzle,
+        row_bytes=fix_facts.row_bytes,
+        padding_bytes=fix_facts.padding_bytes,
     )
 
 
-def _curing(use: TileUse, cure: Cure) -> Wording:
-    if cure.swizzle is None:
-        return PADDING_CURES
-    return SWIZZLE_CURES if use.written_swizzle is None else MAP_CURES
+def _choose_wording(use: TileUse, fix: TileFix) -> Wording:
+    if fix.swizzle is None:
+        return PADDING_FIX
+    return SWIZZLE_FIX if use.written_swizzle is None else MAP_FIX
 
 
 def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | None:
-    """Who uses the tile of a line with conflicts; None where bulk copies do, or copies of several swizzles."""
+    """The accesses to the tile of a line with conflicts; None if bulk copies use the tile, or copies with several swizzles."""
     worst = costs.wavefronts.tallies[line.worst_pc].worst
     assert worst is not None
     own = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
     others = [tally.worst for pc, tally in costs.wavefronts.tallies.items() if pc not in line.pcs]
-    instances = [one for one in own if one is not None]
-    instances += [one for one in others if one is not None and overlaps(one, worst)]
-    swizzles = {tile.swizzle for tile in tiles if reaches(worst, tile.start, tile.end)}
+    instances = [instance for instance in own if instance is not None]
+    instances += [instance for instance in others if instance is not None and overlaps(instance, worst)]
+    swizzles = {tile.swizzle for tile in tiles if overlaps_range(worst, tile.start, tile.end)}
     if len(swizzles) > 1 or None in swizzles:
         return None
     return TileUse(instances, next(iter(swizzles), None))
 
 
 def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
-    """The tiles that copies wrote or read."""
+    """The tiles that copies accessed."""
     tiles = set()
     for copy in launch.copies:
         start = copy.shared_address & SHARED_OFFSET_MASK
@@ -231,16 +238,16 @@ def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
 
 
 def _is_operand(costs: Costs, instance: Instance | None) -> bool:
-    """Whether an access reaches into an operand of a tensor core, whose descriptor fixes the layout of the tile."""
+    """Whether an access overlaps an operand of a tensor core, whose descriptor determines the layout of the tile."""
     if instance is None:
         return False
     reads = [(key, start) for key, tally in costs.operands.reads.items() for start in tally.starts]
-    return any(reaches(instance, start, key.end(start)) for key, start in reads)
+    return any(overlaps_range(instance, start, key.end(start)) for key, start in reads)
 
 
-def _sectors(launch: Launch, line: _Line) -> Violation:
+def _report_sectors(launch: Launch, line: _Line) -> Violation:
     return SECTORS.violation(
-        where=instruction_named(launch.program, line.worst_pc),
+        where=name_instruction(launch.program, line.worst_pc),
         **line_facts(launch.program, line.worst_pc, *line.pcs),
         sectors=line.cost,
         least=line.least,
@@ -249,20 +256,24 @@ def _sectors(launch: Launch, line: _Line) -> Violation:
     )
 
 
-def _alike(program: Program, mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
-    """Mismatches by what they have in common: the operand, its descriptor but for the start, and the line that copied it."""
-    alike: dict[tuple[str, str, int, str], list[Mismatch]] = {}
-    for mismatch in sorted(mismatches, key=lambda one: (one.read.pc, one.read.shape.operand, one.copy.pc)):
+def _group_mismatches(program: Program, mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
+    """Groups of mismatches that make one finding: the same operand, descriptor (without its start) and copying line."""
+    groups: dict[tuple[str, str, int, str], list[Mismatch]] = {}
+    for mismatch in sorted(mismatches, key=_mismatch_order):
         shape = mismatch.read.shape
-        copied_at = line_named(program, mismatch.copy.pc)
+        copied_at = name_line(program, mismatch.copy.pc)
         key = (shape.instruction, shape.operand, mismatch.read.word, copied_at)
-        alike.setdefault(key, []).append(mismatch)
-    return list(alike.values())
+        groups.setdefault(key, []).append(mismatch)
+    return list(groups.values())
 
 
-def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
-    mismatch = alike[0]
-    others = len({one.read.pc for one in alike}) - 1
+def _mismatch_order(mismatch: Mismatch) -> tuple[int, str, int]:
+    return mismatch.read.pc, mismatch.read.shape.operand, mismatch.copy.pc
+
+
+def _report_mismatch(launch: Launch, equal: list[Mismatch]) -> Violation:
+    mismatch = equal[0]
+    others = len({other.read.pc for other in equal}) - 1
     descriptor = mismatch.read.descriptor
     copy = mismatch.copy
     is_plain = copy.swizzle.bits == 0
@@ -277,7 +288,7 @@ def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
     else:
         wording = NOT_SWIZZLED_BACK if descriptor.swizzle.bits == 0 else SWIZZLE_MISMATCH.wording
     return wording.violation(
-        where=instruction_named(launch.program, mismatch.read.pc),
+        where=name_instruction(launch.program, mismatch.read.pc),
         **line_facts(launch.program, mismatch.read.pc, copy.pc),
         others=others or None,
         operand=mismatch.read.shape.operand,
@@ -288,7 +299,7 @@ def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
         written_swizzle=copy.swizzle.name,
         written_code=descriptor.form.codes.get(copy.swizzle.name),
         code_bits=descriptor.form.swizzle_bits,
-        copy=instruction_named(launch.program, copy.pc),
+        copy=name_instruction(launch.program, copy.pc),
         row_bytes=copy.row_bytes,
         chunk_bytes=CHUNK_BYTES,
         map_number=copy.map_number,

@@ -1,10 +1,10 @@
-"""Which element lies at an address: of a box that a tensor copy moves through shared memory, or of an array in global memory.
+"""The element at an address: of a box that a tensor copy moves through shared memory, or of an array in global memory.
 
     shared address 0x1234      row 37, columns 8 to 15 of the box at (0, 64) of args[0]
     global address 0x7f…d4     element [3, 5] of args[2]
 
-The map of a copy says which element lies where, swizzled or not. Boxes of im2col maps are left out: which pixels they hold
-depends on offsets that the run does not record.
+The tensor map of a copy determines where each element is, with any swizzle. Boxes of im2col maps are left out: their pixels
+depend on offsets that the run does not record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import Region
 from tilescope.machine.records import RECORDS_KEPT, CopyRecord
-from tilescope.machine.report.places import array_named, owner_named
+from tilescope.machine.report.places import name_array, name_owner
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.race import Conflict
@@ -27,14 +27,14 @@ from tilescope.tma.tracing import Operation, Origin
 
 
 class Element(NamedTuple):
-    """Elements side by side, in words, and as the values of a finding."""
+    """Adjacent elements: their name in a message, and the values of a finding."""
 
-    named: str
+    name: str
     facts: dict[str, Any]
 
 
 def box_trace(tensor_map: AnyMap, coords: tuple[int, ...], address: int, *, is_load: bool = True) -> Trace | None:
-    """Where the elements of a box lie in shared memory; None where its map alone does not say it."""
+    """Where the elements of a box are in shared memory; None if the map alone does not determine it."""
     if not isinstance(tensor_map, TensorMap):
         return None
     is_gathered = len(coords) != tensor_map.rank
@@ -47,12 +47,12 @@ def box_trace(tensor_map: AnyMap, coords: tuple[int, ...], address: int, *, is_l
         return None
 
 
-def elements_named(first: Origin, last: Origin, traced: Trace) -> str | None:
-    """Bytes of a box, from one to another: its row and columns, or coordinates, innermost first; None for a gap.
+def name_elements(first: Origin, last: Origin, traced: Trace) -> str | None:
+    """Name the elements of a box between two bytes by row and columns, or by coordinates, innermost first; None for a gap.
 
     >>> import tilescope as ts
     >>> traced = ts.trace(ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B"), (0, 32), smem_address=0x400)
-    >>> elements_named(traced.element_at(0x490), traced.element_at(0x49F), traced)
+    >>> name_elements(traced.element_at(0x490), traced.element_at(0x49F), traced)
     'row 1, columns 0 to 7 of the box at (0, 32)'
     """
     if first.coords is None or last.coords is None or first.row != last.row:
@@ -60,32 +60,33 @@ def elements_named(first: Origin, last: Origin, traced: Trace) -> str | None:
     low, high = sorted((first.coords, last.coords))
     box = f"the box at {traced.coords}" if len(traced.coords) > 1 else f"the box at {traced.coords[0]}"
     if len(low) == len(traced.coords):
-        low, high = (_in_box(coords, traced.coords) for coords in (low, high))
+        low = _relative(low, traced.coords)
+        high = _relative(high, traced.coords)
     else:
         box = f"the rows {traced.coords[1:]} from column {traced.coords[0]} on"
     if len(low) == 2 and len(traced.coords) == 2:
         columns = f"column {low[0]}" if low == high else f"columns {low[0]} to {high[0]}"
-        named = f"row {low[1]}, {columns} of {box}"
+        name = f"row {low[1]}, {columns} of {box}"
     elif low == high:
-        named = f"element {_shown(low)} of {box}"
+        name = f"element {_format_coords(low)} of {box}"
     else:
-        named = f"elements {_shown(low)} to {_shown(high)} of {box}"
-    return f"{named} (fill, outside the tensor)" if first.holds == "fill" else named
+        name = f"elements {_format_coords(low)} to {_format_coords(high)} of {box}"
+    return f"{name} (fill, outside the tensor)" if first.holds == "fill" else name
 
 
-def _in_box(coords: tuple[int, ...], corner: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(one - start for one, start in zip(coords, corner, strict=True))
+def _relative(coords: tuple[int, ...], corner: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(coord - start for coord, start in zip(coords, corner, strict=True))
 
 
-def _shown(coords: tuple[int, ...]) -> str:
+def _format_coords(coords: tuple[int, ...]) -> str:
     return str(coords[0]) if len(coords) == 1 else str(coords)
 
 
 def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
-    """What lies where two accesses of shared memory meet, if a copy brought it, takes it or is one of the two."""
+    """The element of a data race in shared memory, if a copy is one of the two accesses or wrote the bytes last."""
     if conflict.address is None or launch.detector is None:
         return None
-    record = _copy_there(launch, conflict, conflict.address)
+    record = _find_copy(launch, conflict, conflict.address)
     if record is None:
         return None
     offset = conflict.address % launch.shared_stride
@@ -98,8 +99,8 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
     if traced is None:
         return None
     first_origin = traced.element_at(offset)
-    named = elements_named(first_origin, traced.element_at(last), traced)
-    if named is None:
+    name = name_elements(first_origin, traced.element_at(last), traced)
+    if name is None:
         return None
     owner = map_owner(launch, tensor_map)
     facts = {
@@ -109,18 +110,18 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
         "map_number": record.map_number,
         "tensor": owner,
     }
-    return Element(f"{named} of {owner}", facts)
+    return Element(f"{name} of {owner}", facts)
 
 
 def map_owner(launch: Launch, tensor_map: AnyMap) -> str:
-    """The argument whose tensor a map is of, or where the tensor lies."""
+    """The argument that holds the tensor of a map, or the address of the tensor."""
     region = launch.memory.region_at(tensor_map.address)
-    owner = None if region is None else owner_named(launch, region)
+    owner = None if region is None else name_owner(launch, region)
     return f"the tensor at {tensor_map.address:#x}" if owner is None else owner
 
 
 def _copied_element(launch: Launch, record: CopyRecord, offset: int) -> Element | None:
-    """The element of global memory that a bulk copy moves to or from an offset of its bytes in shared memory."""
+    """The element of global memory that a bulk copy moves to or from an offset of its destination or source in shared memory."""
     assert launch.detector is not None
     if record.other_address is None:
         return None
@@ -131,53 +132,53 @@ def _copied_element(launch: Launch, record: CopyRecord, offset: int) -> Element 
     return array_element(launch, region, address, launch.detector.shared_cell_bytes)
 
 
-def _copy_there(launch: Launch, conflict: Conflict, place: int) -> CopyRecord | None:
-    """The copy that moves the bytes at a place: one of the two accesses, or who wrote them last."""
+def _find_copy(launch: Launch, conflict: Conflict, address: int) -> CopyRecord | None:
+    """The copy that moves the byte at an address: one of the two accesses, or the last writer."""
     if conflict.copies_made >= RECORDS_KEPT:
-        return None  # later copies were not written down
-    rank, offset = divmod(place, launch.shared_stride)
+        return None  # later copies were not recorded
+    rank, offset = divmod(address, launch.shared_stride)
     sides = [side.pc for side in (conflict.now, conflict.before) if side is not None]
     pcs = {*sides} if conflict.writer_pc is None else {*sides, conflict.writer_pc}
-    found: dict[int, CopyRecord] = {}
+    copies: dict[int, CopyRecord] = {}
     for record in launch.copies[: conflict.copies_made]:
         start = record.shared_address & SHARED_OFFSET_MASK
         is_here = record.shared_address >> SHARED_RANK_SHIFT == rank and start <= offset < start + record.bytes
         if record.pc in pcs and is_here and _is_one_cluster(launch, record.block, conflict.block):
-            found[record.pc] = record
+            copies[record.pc] = record
     for pc in (*sides, conflict.writer_pc):
-        if pc in found:
-            return found[pc]
+        if pc in copies:
+            return copies[pc]
     return None
 
 
 def _is_one_cluster(launch: Launch, block: BlockIndex, other: BlockIndex) -> bool:
     pairs = zip(block, other, launch.cluster, strict=True)
-    return all(one // extent == two // extent for one, two, extent in pairs)
+    return all(index // extent == other_index // extent for index, other_index, extent in pairs)
 
 
 def array_element(launch: Launch, region: Region, address: int, size_bytes: int) -> Element:
-    """The elements of an array that `size_bytes` bytes from an address on belong to."""
+    """The elements of an array that contain the `size_bytes` bytes at an address."""
     array = region.array
     first = (address - region.address) // array.dtype.itemsize
     last = (min(address + size_bytes, region.end) - 1 - region.address) // array.dtype.itemsize
-    owner = owner_named(launch, region)
+    owner = name_owner(launch, region)
     facts = {"index": _index(region, first), "elements": last - first + 1, "array": owner}
-    name = array_named(launch, region) if owner is None else owner
-    elements = f"element {_bracketed(_index(region, first))}"
+    name = name_array(launch, region) if owner is None else owner
+    elements = f"element {_format_index(_index(region, first))}"
     if first != last:
-        elements = f"elements {_bracketed(_index(region, first))} to {_bracketed(_index(region, last))}"
+        elements = f"elements {_format_index(_index(region, first))} to {_format_index(_index(region, last))}"
     return Element(f"{elements} of {name}", facts)
 
 
 def _index(region: Region, number: int) -> tuple[int, ...]:
-    """The index along every axis of an element, by its number."""
-    return tuple(int(one) for one in np.unravel_index(number, region.array.shape))
+    """The index along each axis of an element, by its number."""
+    return tuple(int(coordinate) for coordinate in np.unravel_index(number, region.array.shape))
 
 
-def _bracketed(index: tuple[int, ...]) -> str:
+def _format_index(index: tuple[int, ...]) -> str:
     """An index as numpy writes it.
 
-    >>> _bracketed((7,)), _bracketed((3, 5))
+    >>> _format_index((7,)), _format_index((3, 5))
     ('7', '[3, 5]')
     """
     return str(index[0]) if len(index) == 1 else str(list(index))

@@ -1,10 +1,18 @@
-"""What is wrong with a run: its fault, its hang, or the end of its budget, with the instruction and the threads.
+"""All findings of a run: its fault, deadlock or exceeded budget, then data races, tensor maps, swizzles and costs.
 
-There is one rule for each error number that CUDA returns for a fault. If a rule of tilescope's own explains the fault, the
-finding names it.
+Each error number that CUDA returns for a fault has a rule. If another rule explains the fault, the finding names that rule.
+
+tensormap.replace writes a field of a few bits of a tensor map, and reports nothing if the value does not fit:
+
+    global_stride 120      the map stores strides as multiples of 16: it gets 112, and every row is read from a wrong address
+    box_dim 300            the map stores 8 bits: it gets a box of 44
+
+Triton emits such an edit for a descriptor that a kernel creates over rows whose stride is not a multiple of 16 bytes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,33 +20,35 @@ from tilescope.errors import Violation
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
-from tilescope.machine.report.cost_findings import cost_findings
-from tilescope.machine.report.hang import hang_findings
-from tilescope.machine.report.map_edit_findings import map_edit_findings
+from tilescope.machine.observers.costs import Costs
+from tilescope.machine.report.cost_findings import report_costs
+from tilescope.machine.report.hang import report_hang
 from tilescope.machine.report.places import (
-    block_of,
-    instruction_named,
+    block_index_of,
+    describe_address,
     line_facts,
+    name_instruction,
+    name_threads,
     shared_variable,
     thread_index,
-    threads_named,
-    threads_of,
-    where_it_lies,
+    thread_numbers,
 )
-from tilescope.machine.report.race_report import byte_findings, order_findings
+from tilescope.machine.report.race_report import report_races, report_wrong_bytes
 from tilescope.machine.report.race_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
-from tilescope.machine.report.remedy_words import of_what_ended
-from tilescope.machine.report.ring_notes import ring_notes
-from tilescope.machine.report.swizzle_findings import swizzle_findings
+from tilescope.machine.report.remedy_report import report_ending
+from tilescope.machine.report.ring_notes import report_unwrapped_rings
+from tilescope.machine.report.swizzle_findings import report_swizzles
 from tilescope.machine.report.tmem_report import TENSOR_ORDER
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK
+from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS
 from tilescope.tma.transfer import SMEM_EXTENT
 
 _PLACES_NAMED = 4
 _CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.name, TENSOR_ORDER.name})
 _SEVERITIES = ("error", "warning", "note")
+_MAP = "[np.frombuffer(ts.TensorMap('u32', (64, 64), (256,), (4, 4)).encode(), 'u1').copy()]"
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
 _FOUND = "{where}: {who}: {reason}[[, {lies}]]"
 
@@ -147,6 +157,17 @@ OUT_OF_TIME = STOPPED.worded(
     limit="max_seconds = {max_seconds}",
     fix="Raise max_seconds, launch fewer blocks, or give the loop an end.",
 )
+MAP_EDIT = rule(
+    "run-map-edit",
+    "What tensormap.replace writes into a map fits into the field: strides are multiples of 16 bytes, boxes have 1 to 256 elements.",
+    argument="{field}",
+    found="at {where} {field}[[{place}]] = {value} is written into a tensor map, which keeps {kept}",
+    limit="{keeps}; the instruction reports nothing, and copies go by what the map keeps",
+    fix="Use {instead}[[: {how}]].",
+    source='PTX ISA, "tensormap.replace"',
+    passing=f"ts.Kernel({ptx_example('run-map-edit.pass.ptx')}).run(1, 1, {_MAP}).findings",
+    failing=f"ts.Kernel({ptx_example('run-map-edit.fail.ptx')}).run(1, 1, {_MAP}).findings",
+)
 FAULT_RULES: dict[int, Rule] = {
     row.code: row
     for row in (OUT_OF_BOUNDS, ASSERTION, ILLEGAL_OPERATION, MISALIGNED, WRONG_SPACE, FAILURE)
@@ -154,50 +175,82 @@ FAULT_RULES: dict[int, Rule] = {
 }
 
 
-def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first.
+def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
+    """The findings of a run: how it ended, data races, costs; errors first.
 
-    A thread that cannot go on, or that arms an mbarrier which still waits for a copy, is often the victim of two accesses that
-    nothing orders: a missing wait lets a slot be freed too early. So findings about such accesses come first.
+    A thread that hangs, or that arms an mbarrier with a pending copy, is often the victim of a data race: a missing wait frees
+    a slot too early. So such data races come first.
     """
-    byte_errors = tuple(byte_findings(launch, result))
-    ending = _ending(launch, result)
-    unordered = order_findings(launch)
+    byte_errors = tuple(report_wrong_bytes(launch, result))
+    ending = _report_outcome(launch, result)
+    races = report_races(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
-    causes = tuple(finding for finding in unordered if is_victim and finding.rule in _CAUSES_OF_A_HANG)
+    causes = tuple(finding for finding in races if is_victim and finding.rule in _CAUSES_OF_A_HANG)
     first = (*byte_errors, *causes, *ending) if is_victim else (*ending, *byte_errors)
     findings = (
         *first,
-        *(finding for finding in unordered if finding not in causes),
-        *map_edit_findings(launch),
-        *swizzle_findings(launch),
-        *cost_findings(launch, is_finished=result.outcome == "finished"),
-        *(ring_notes(launch) if result.outcome == "finished" else ()),
+        *(finding for finding in races if finding not in causes),
+        *_report_map_edits(launch),
+        *_report_accesses(launch, is_finished=result.outcome == "finished"),
     )
     return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
-def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
+def _report_map_edits(launch: Launch) -> Iterator[Violation]:
+    """A finding for each tensormap.replace whose value does not fit into the field of the map."""
+    for edit in launch.cut_edits.values():
+        row = KEPT_VALUES[edit.field]
+        yield MAP_EDIT.violation(
+            where=name_instruction(launch.program, edit.pc),
+            field=edit.field,
+            place=f"[{edit.ordinal}]" if REPLACE_FIELDS[edit.field].ordinals else None,
+            value=edit.value,
+            kept=edit.kept,
+            keeps=row.limit,
+            instead=row.nearest(edit.value),
+            how=row.how,
+            **line_facts(launch.program, edit.pc),
+        )
+
+
+def _report_accesses(launch: Launch, *, is_finished: bool) -> Iterator[Violation]:
+    """Findings about swizzles, costs and rings; their modules are entered only if the run has such accesses."""
+    costs = launch.costs
+    if costs is not None and (costs.tiles.misfits or costs.operands.reads):
+        yield from report_swizzles(launch)
+    if costs is not None and (costs.operands.mismatches or _has_excess(costs)):
+        yield from report_costs(launch, is_finished=is_finished)
+    if is_finished and launch.copies:
+        yield from report_unwrapped_rings(launch)
+
+
+def _has_excess(costs: Costs) -> bool:
+    """Whether an instruction took more wavefronts or sectors than necessary."""
+    tallies = (*costs.wavefronts.tallies.values(), *costs.sectors.tallies.values())
+    return any(tally.cost > tally.least for tally in tallies)
+
+
+def _report_outcome(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
-        return (_fault_finding(launch, result, result.fault),)
+        return (_report_fault(launch, result, result.fault),)
     if result.outcome == "hang":
-        return hang_findings(launch, result)
+        return report_hang(launch, result)
     if result.outcome == "stopped":
-        return (_stopped_finding(launch, result.waiting[-1]),)
+        return (_report_stop(launch, result.waiting[-1]),)
     return ()
 
 
-def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> Violation:
+def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> Violation:
     cluster = result.waiting[-1].cluster
     if fault.lane is None:
-        who = f"block {block_of(cluster, 0)}"
+        who = f"block {block_index_of(cluster, 0)}"
     else:
         rank, thread = divmod(fault.lane, cluster.block_lanes)
-        who = f"thread {thread_index(launch, thread)} of block {block_of(cluster, rank)}"
-    lies = None
+        who = f"thread {thread_index(launch, thread)} of block {block_index_of(cluster, rank)}"
+    place = None
     variable = None
     if fault.is_global and fault.address is not None:
-        lies = where_it_lies(launch, fault.address)
+        place = describe_address(launch, fault.address)
     wording = FAULT_RULES[fault.code].wording
     if fault.missing_bytes is not None and fault.address is not None:
         variable = shared_variable(launch.program, fault.address & SHARED_OFFSET_MASK)
@@ -207,36 +260,36 @@ def _fault_finding(launch: Launch, result: GridRun, fault: KernelFaultError) -> 
     if fault.fix is not None:
         wording = wording.worded(fix=fault.fix)
     facts = {
-        "where": instruction_named(launch.program, cluster.pc),
+        "where": name_instruction(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
         "who": who,
         "reason": fault.reason,
-        "lies": lies,
+        "lies": place,
         "code": fault.code,
         "rule_name": fault.rule,
         "address": fault.address,
         "variable": variable,
         "missing_bytes": fault.missing_bytes,
     }
-    return of_what_ended(wording, launch, result, facts)
+    return report_ending(wording, launch, result, facts)
 
 
-def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
-    """Where the threads stood in the cluster that ran last."""
+def _report_stop(launch: Launch, schedule: Schedule) -> Violation:
+    """A finding about an exceeded budget: where the threads of the last cluster are."""
     cluster = schedule.cluster
     parts = []
     fronts = sorted(schedule.ready, key=lambda front: front.pc)
     for front in fronts:
-        place = instruction_named(launch.program, front.pc)
+        place = name_instruction(launch.program, front.pc)
         ranks = cluster.block_of_lane[front.lanes]
         for rank in np.unique(ranks).tolist():
-            threads = threads_named(threads_of(cluster, front.lanes[ranks == rank]))
-            parts.append(f"{threads} of block {block_of(cluster, rank)} at {place}")
+            threads = name_threads(thread_numbers(cluster, front.lanes[ranks == rank]))
+            parts.append(f"{threads} of block {block_index_of(cluster, rank)} at {place}")
     named = parts[:_PLACES_NAMED]
     if len(parts) > _PLACES_NAMED:
         named.append("others elsewhere")
     if not named:
-        named.append(f"block {block_of(cluster, 0)} has just started")
+        named.append(f"block {block_index_of(cluster, 0)} has just started")
     lines = line_facts(launch.program, *[front.pc for front in fronts])
     standing = ", ".join(named)
     if launch.is_out_of_time:

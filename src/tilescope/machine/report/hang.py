@@ -1,12 +1,12 @@
-"""Who waits where, when nobody can go on: one finding for every group of threads that waits for the same thing.
+"""Deadlocks: one finding for each group of threads that waits for the same thing, when no thread can make progress.
 
-    spinning     a loop that polls an mbarrier or a word of memory, and sees nothing new
-    barrier      bar.sync: how many came, and where the others are
+    spinning     a loop that polls an mbarrier or a word of memory, which no longer changes
+    barrier      bar.sync: how many threads arrived, and where the others are
     cluster      barrier.cluster.wait
-    gathering    an instruction of the whole warp, to which some lanes do not come
+    gathering    an instruction of the whole warp that some lanes do not reach
 
-Blocks that wait in the same way are counted, not repeated. An mbarrier that got a part of its arrivals or bytes comes
-first: at a wrong count its users stop, and then those who wait for them stop at mbarriers to which nobody comes.
+Equal waits of several blocks are counted, not repeated. An mbarrier that got some of its arrivals or bytes comes first: a wrong
+count stops its users, and then other threads wait for those users at mbarriers that get no arrival at all.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.report.places import (
-    array_named,
-    block_of,
-    function_of,
-    instruction_named,
+    block_index_of,
+    find_function,
     line_facts,
-    shared_named,
-    threads_named,
-    threads_of,
+    name_array,
+    name_instruction,
+    name_shared_address,
+    name_threads,
+    thread_numbers,
 )
-from tilescope.machine.report.remedy_words import of_what_ended
+from tilescope.machine.report.remedy_report import report_ending
 from tilescope.machine.schedule import Schedule
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable
 from tilescope.rule import ptx_example, rule
@@ -45,7 +45,7 @@ from tilescope.sync.mbarrier import Mbarrier
 _GROUPS_NAMED = 20
 _CLUSTERS_READ = 200
 _PLACES_NAMED = 3
-_WORDS_OF_A_FRONT = 4  # different words that the lanes of one front poll: one finding for each of the first few
+_WORDS_OF_A_FRONT = 4  # words polled by the lanes of one front that get a finding each
 
 HANG = rule(
     "run-hang",
@@ -105,7 +105,7 @@ class Wait(NamedTuple):
     block: BlockIndex
     threads: str
     facts: dict[str, Any]
-    is_partly_served: bool = False  # an mbarrier that got some of its arrivals or bytes, but not all
+    is_partly_complete: bool = False  # an mbarrier that got some, but not all, of its arrivals or bytes
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -113,47 +113,47 @@ class Wait(NamedTuple):
         return self.wording, self.where, self.threads, tuple(self.facts.items())
 
 
-def hang_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """A finding for every wait that cannot end; equal waits of several blocks are one."""
+def report_hang(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
+    """A finding for each wait that cannot end; equal waits of several blocks make one finding."""
     schedules = result.waiting
     waits: dict[tuple[object, ...], list[Wait]] = {}
     for schedule in schedules[:_CLUSTERS_READ]:
-        for wait in waits_of(schedule):
+        for wait in find_waits(schedule):
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
     if result.cure is None:
-        groups.sort(key=lambda equal: not equal[0].is_partly_served)
-    findings = [_violation(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
-    unnamed = groups[_GROUPS_NAMED:]
-    more = len(unnamed) + max(len(schedules) - _CLUSTERS_READ, 0)
+        groups.sort(key=lambda equal: not equal[0].is_partly_complete)
+    findings = [_report_wait(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
+    omitted = groups[_GROUPS_NAMED:]
+    more = len(omitted) + max(len(schedules) - _CLUSTERS_READ, 0)
     if more:
-        pcs = [equal[0].pc for equal in unnamed]
+        pcs = [equal[0].pc for equal in omitted]
         findings.append(MORE.violation(groups=more, **line_facts(schedules[0].cluster.program, *pcs)))
     return tuple(findings)
 
 
-def _violation(launch: Launch, result: GridRun, equal: list[Wait]) -> Violation:
+def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violation:
     first = equal[0]
     who = f"{first.threads} of block {first.block}"
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
-    return of_what_ended(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
+    return report_ending(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
 
 
-def waits_of(schedule: Schedule) -> Iterator[Wait]:
-    """What the threads of one cluster wait for."""
-    standing = _Standing(schedule)
+def find_waits(schedule: Schedule) -> Iterator[Wait]:
+    """The waits of the threads of one cluster."""
+    positions = _LanePositions(schedule)
     for spinning in schedule.spinning:
-        yield from _spins(standing, spinning.front.pc, spinning.front.lanes)
-    yield from _block_barriers(standing)
-    yield from _cluster_barrier(standing)
+        yield from _find_spin_waits(positions, spinning.front.pc, spinning.front.lanes)
+    yield from _find_block_barrier_waits(positions)
+    yield from _find_cluster_barrier_waits(positions)
     for pc, lanes in schedule.gathering.items():
-        yield from _gathering(standing, pc, lanes)
+        yield from _find_warp_waits(positions, pc, lanes)
 
 
 class StuckPoll(NamedTuple):
-    """A poll that does not pass, by its pc, and the shared address of the mbarrier that it asks."""
+    """A poll that does not pass, by its pc, and the shared address of its mbarrier."""
 
     pc: int
     address: int
@@ -161,18 +161,18 @@ class StuckPoll(NamedTuple):
 
 def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
     """The polls of mbarriers that the threads of a cluster cannot pass."""
-    for wait in waits_of(schedule):
+    for wait in find_waits(schedule):
         if wait.wording is MBARRIER:
             yield StuckPoll(wait.pc, wait.facts["address"])
 
 
-class _Standing:
-    """Where every lane of a cluster stands."""
+class _LanePositions:
+    """The instruction at which each lane of a cluster waits."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.cluster: Cluster = schedule.cluster
-        self.pc = np.full(self.cluster.lane_count, -1, np.intp)  # -1: it has ended, or never was
+        self.pc = np.full(self.cluster.lane_count, -1, np.intp)  # -1: the lane has exited, or does not exist
         for front in [*schedule.ready, *[spinning.front for spinning in schedule.spinning]]:
             self.pc[front.lanes] = front.pc
         for pc, lanes in schedule.gathering.items():
@@ -180,100 +180,102 @@ class _Standing:
         waiting = [*schedule.barriers.cluster_waiting]
         for barrier in schedule.barriers.named.values():
             waiting.extend(barrier.waiting)
-        for one in waiting:
-            self.pc[one.lanes] = one.pc - 1  # `pc` is the instruction after the barrier
+        for arrival in waiting:
+            self.pc[arrival.lanes] = arrival.pc - 1  # `pc` is the instruction after the barrier
 
-    def place(self, pc: int) -> str:
-        return instruction_named(self.cluster.program, pc)
+    def name_place(self, pc: int) -> str:
+        return name_instruction(self.cluster.program, pc)
 
     def by_block(self, lanes: LaneNumbers) -> list[tuple[int, LaneNumbers]]:
-        """(rank, its lanes) of lanes of several blocks."""
+        """(rank, lanes) of each block that the lanes belong to."""
         ranks = self.cluster.block_of_lane[lanes]
         return [(rank, lanes[ranks == rank]) for rank in np.unique(ranks).tolist()]
 
     def wait(self, wording: Wording, pc: int, lanes: LaneNumbers, **facts: Any) -> Wait:
         """A wait of lanes of one block."""
         cluster = self.cluster
-        block = block_of(cluster, int(cluster.block_of_lane[lanes[0]]))
+        block = block_index_of(cluster, int(cluster.block_of_lane[lanes[0]]))
         all_facts = {**line_facts(cluster.program, pc), **facts}
-        return Wait(wording, pc, self.place(pc), block, threads_named(threads_of(cluster, lanes)), all_facts)
+        return Wait(wording, pc, self.name_place(pc), block, name_threads(thread_numbers(cluster, lanes)), all_facts)
 
-    def whereabouts(self, lanes: LaneNumbers, own_rank: int) -> str:
-        """Where the lanes are that a wait is for."""
+    def describe_positions(self, lanes: LaneNumbers, own_rank: int) -> str:
+        """Where the lanes are that a wait needs."""
         parts = []
         for rank, own in self.by_block(lanes):
-            block = "" if rank == own_rank else f" of block {block_of(self.cluster, rank)}"
+            block = "" if rank == own_rank else f" of block {block_index_of(self.cluster, rank)}"
             for pc in np.unique(self.pc[own]).tolist():
                 here = own[self.pc[own] == pc]
-                named = threads_named(threads_of(self.cluster, here)) + block
-                is_one = len(here) == 1
+                threads = name_threads(thread_numbers(self.cluster, here)) + block
+                is_single = len(here) == 1
                 if pc < 0:
-                    parts.append(f"{named} {'has' if is_one else 'have'} ended")
+                    parts.append(f"{threads} {'has' if is_single else 'have'} ended")
                 else:
-                    parts.append(f"{named} {'is' if is_one else 'are'} at {self.place(pc)}")
+                    parts.append(f"{threads} {'is' if is_single else 'are'} at {self.name_place(pc)}")
         places = parts[:_PLACES_NAMED]
         if len(parts) > _PLACES_NAMED:
             places.append("others are elsewhere")
         return ", ".join(places)
 
 
-def _block_barriers(standing: _Standing) -> Iterator[Wait]:
-    cluster = standing.cluster
-    for (rank, number), barrier in standing.schedule.barriers.named.items():
+def _find_block_barrier_waits(positions: _LanePositions) -> Iterator[Wait]:
+    cluster = positions.cluster
+    for (rank, number), barrier in positions.schedule.barriers.named.items():
         own = np.flatnonzero(cluster.exists & (cluster.block_of_lane == rank))
         expected = barrier.expected
         if expected is None:
             expected = int(cluster.live[own].sum())
-        here = [one.lanes for one in barrier.waiting]
-        elsewhere = np.setdiff1d(own, np.concatenate([np.zeros(0, np.intp), *here]))
-        others = standing.whereabouts(elsewhere, rank) or "the block has no other threads"
-        for pc in sorted({one.pc for one in barrier.waiting}):
-            lanes = np.sort(np.concatenate([one.lanes for one in barrier.waiting if one.pc == pc]))
-            yield standing.wait(
+        arrived_lanes = [arrival.lanes for arrival in barrier.waiting]
+        elsewhere = np.setdiff1d(own, np.concatenate([np.zeros(0, np.intp), *arrived_lanes]))
+        others = positions.describe_positions(elsewhere, rank) or "the block has no other threads"
+        for pc in sorted({arrival.pc for arrival in barrier.waiting}):
+            lanes = np.sort(np.concatenate([arrival.lanes for arrival in barrier.waiting if arrival.pc == pc]))
+            yield positions.wait(
                 BARRIER, pc - 1, lanes, number=number, arrived=barrier.arrived, expected=expected, others=others
             )
 
 
-def _cluster_barrier(standing: _Standing) -> Iterator[Wait]:
-    cluster = standing.cluster
-    barriers = standing.schedule.barriers
+def _find_cluster_barrier_waits(positions: _LanePositions) -> Iterator[Wait]:
+    cluster = positions.cluster
+    barriers = positions.schedule.barriers
     is_missing = cluster.live & (barriers.cluster_arrived == 0)
     expected = int(cluster.live.sum())
     arrived = expected - int(is_missing.sum())
-    for one in barriers.cluster_waiting:
-        for rank, lanes in standing.by_block(one.lanes):
-            others = standing.whereabouts(np.flatnonzero(is_missing), rank)
-            yield standing.wait(CLUSTER_BARRIER, one.pc - 1, lanes, arrived=arrived, expected=expected, others=others)
+    for arrival in barriers.cluster_waiting:
+        for rank, lanes in positions.by_block(arrival.lanes):
+            others = positions.describe_positions(np.flatnonzero(is_missing), rank)
+            yield positions.wait(
+                CLUSTER_BARRIER, arrival.pc - 1, lanes, arrived=arrived, expected=expected, others=others
+            )
 
 
-def _gathering(standing: _Standing, pc: int, lanes: LaneNumbers) -> Iterator[Wait]:
-    cluster = standing.cluster
+def _find_warp_waits(positions: _LanePositions, pc: int, lanes: LaneNumbers) -> Iterator[Wait]:
+    cluster = positions.cluster
     turn = cluster.program.turns[pc]
     if not isinstance(turn, Collective):
         return
-    wanted = _wanted(cluster, turn, lanes)
-    wanted[lanes] = False
-    wanted &= cluster.live
-    for rank, own in standing.by_block(lanes):
-        missing = np.flatnonzero(wanted & (cluster.block_of_lane == rank))
-        yield standing.wait(WARP, pc, own, others=standing.whereabouts(missing, rank))
+    needed = _needed_lanes(cluster, turn, lanes)
+    needed[lanes] = False
+    needed &= cluster.live
+    for rank, own in positions.by_block(lanes):
+        missing = np.flatnonzero(needed & (cluster.block_of_lane == rank))
+        yield positions.wait(WARP, pc, own, others=positions.describe_positions(missing, rank))
 
 
-def _wanted(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+def _needed_lanes(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
     """The lanes that an instruction of a warp or warpgroup waits for."""
-    wanted = np.zeros(cluster.lane_count, np.bool_)
+    needed = np.zeros(cluster.lane_count, np.bool_)
     if turn.mask is None:
         group_of_lane = cluster.grouping(turn.group_lanes).of_lane
         return np.isin(group_of_lane, group_of_lane[lanes])
     masks = cluster.registers[turn.mask][lanes].astype(np.int64)
-    is_named = (masks[:, None] >> np.arange(WARP_LANES)) & 1 == 1
-    named = lanes[:, None] // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
-    wanted[named[is_named]] = True
-    return wanted
+    is_in_mask = (masks[:, None] >> np.arange(WARP_LANES)) & 1 == 1
+    warp_lanes = lanes[:, None] // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
+    needed[warp_lanes[is_in_mask]] = True
+    return needed
 
 
 class _Poll(NamedTuple):
-    """The instruction of a loop that reads what may change, and the operand with its address."""
+    """The instruction of a loop that polls memory, and the operand with its address."""
 
     pc: int
     instruction: Instruction
@@ -281,31 +283,31 @@ class _Poll(NamedTuple):
     is_mbarrier: bool
 
 
-def _spins(standing: _Standing, start: int, lanes: LaneNumbers) -> Iterator[Wait]:
-    """What a front that goes round a loop waits for."""
-    cluster = standing.cluster
-    waiting = cluster.program.instructions[start]
-    if waiting is not None and waiting.name == "tcgen05":
-        for rank, own in standing.by_block(lanes):
+def _find_spin_waits(positions: _LanePositions, start: int, lanes: LaneNumbers) -> Iterator[Wait]:
+    """The waits of a front that spins in a loop."""
+    cluster = positions.cluster
+    instruction = cluster.program.instructions[start]
+    if instruction is not None and instruction.name == "tcgen05":
+        for rank, own in positions.by_block(lanes):
             book = cluster.tensor_memory.books[rank]
-            yield standing.wait(COLUMNS, start, own, taken=int(book.allocated.sum()))
+            yield positions.wait(COLUMNS, start, own, taken=int(book.allocated.sum()))
         return
-    poll = _poll(cluster, start)
-    addresses = None if poll is None else _addresses(cluster, poll, lanes)
+    poll = _find_poll(cluster, start)
+    addresses = None if poll is None else _polled_addresses(cluster, poll, lanes)
     if poll is None or addresses is None:
-        for _, own in standing.by_block(lanes):
-            yield standing.wait(LOOP, start, own)
+        for _, own in positions.by_block(lanes):
+            yield positions.wait(LOOP, start, own)
         return
     for address in np.unique(addresses)[:_WORDS_OF_A_FRONT].tolist():
-        for _, own in standing.by_block(lanes[addresses == address]):
+        for _, own in positions.by_block(lanes[addresses == address]):
             if poll.is_mbarrier:
-                yield _mbarrier_wait(standing, poll, own, address)
+                yield _mbarrier_wait(positions, poll, own, address)
             else:
-                yield _word_wait(standing, poll, own, address)
+                yield _word_wait(positions, poll, own, address)
 
 
-def _poll(cluster: Cluster, start: int) -> _Poll | None:
-    """The wait of an mbarrier, or else the last load or atomic, between the start of a loop and its branch back."""
+def _find_poll(cluster: Cluster, start: int) -> _Poll | None:
+    """The poll of a loop: its mbarrier wait, or else its last load or atomic."""
     program = cluster.program
     end = start
     while end < len(program.turns):
@@ -323,63 +325,63 @@ def _poll(cluster: Cluster, start: int) -> _Poll | None:
             continue
         if poll is not None and poll.is_mbarrier and not is_mbarrier:
             continue
-        address = next((one for one in instruction.operands if isinstance(one, Address)), None)
+        address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
         if address is not None:
             poll = _Poll(pc, instruction, address, is_mbarrier)
     return poll
 
 
-def _addresses(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> Addresses | None:
-    """The addresses that lanes poll; those of shared memory without their window."""
+def _polled_addresses(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> Addresses | None:
+    """The addresses that lanes poll; shared addresses without their window."""
     base = poll.address.base
     if isinstance(base, Variable):
         offset = cluster.program.shared_offsets.get(base.number)
         if offset is None:
             return None
-        held = (cluster.block_of_lane[lanes] << SHARED_RANK_SHIFT) + offset
+        start = (cluster.block_of_lane[lanes] << SHARED_RANK_SHIFT) + offset
     else:
-        values = _values(cluster, poll, base, lanes)
+        values = _read_operand(cluster, poll, base, lanes)
         if values is None:
             return None
-        held = values
-    addresses = held + poll.address.offset
+        start = values
+    addresses = start + poll.address.offset
     return np.where(is_in_window("shared", addresses), addresses - SHARED_WINDOW, addresses)
 
 
-def _values(cluster: Cluster, poll: _Poll, operand: Operand, lanes: LaneNumbers) -> npt.NDArray[np.int64] | None:
+def _read_operand(cluster: Cluster, poll: _Poll, operand: Operand, lanes: LaneNumbers) -> npt.NDArray[np.int64] | None:
     if isinstance(operand, Immediate):
         return np.full(len(lanes), operand.value, np.int64)
     if not isinstance(operand, Register):
         return None
     program = cluster.program
-    number = program.register_numbers.get((function_of(program, poll.pc), operand.number))
+    number = program.register_numbers.get((find_function(program, poll.pc), operand.number))
     if number is None:
         return None
     return cluster.registers[number][lanes].astype(np.int64)
 
 
-def _mbarrier_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address: int) -> Wait:
-    cluster = standing.cluster
-    variable = shared_named(cluster, address)
+def _mbarrier_wait(positions: _LanePositions, poll: _Poll, lanes: LaneNumbers, address: int) -> Wait:
+    cluster = positions.cluster
+    variable = name_shared_address(cluster, address)
     barrier = cluster.mbarriers.get(address)
     if barrier is None:
-        return standing.wait(NO_MBARRIER, poll.pc, lanes, address=address, variable=variable)
-    wait = standing.wait(
+        return positions.wait(NO_MBARRIER, poll.pc, lanes, address=address, variable=variable)
+    wait = positions.wait(
         MBARRIER,
         poll.pc,
         lanes,
         address=address,
         variable=variable,
-        parity=_parity(cluster, poll, lanes),
+        parity=_name_parity(cluster, poll, lanes),
         state=barrier.state,
         fix=_mbarrier_fix(barrier),
     )
-    return wait._replace(is_partly_served=not _is_untouched(barrier))
+    return wait._replace(is_partly_complete=not _has_nothing(barrier))
 
 
 def _mbarrier_fix(barrier: Mbarrier) -> str:
-    """What to compare, from what the running phase still waits for."""
-    if _is_untouched(barrier):
+    """What to check, depending on what the current phase still waits for."""
+    if _has_nothing(barrier):
         return "Nobody has arrived in this phase: check the parity of the wait, and who should arrive."
     if not barrier.tx_bytes:
         return "Compare the count of mbarrier.init with the arrivals."
@@ -388,35 +390,35 @@ def _mbarrier_fix(barrier: Mbarrier) -> str:
     return "Compare the count of mbarrier.init with the arrivals, and the bytes of expect_tx with those of the copies."
 
 
-def _is_untouched(barrier: Mbarrier) -> bool:
-    """Whether the running phase has got nothing yet."""
+def _has_nothing(barrier: Mbarrier) -> bool:
+    """Whether the current phase has got no arrival and no bytes yet."""
     return barrier.pending == barrier.count and not barrier.tx_bytes
 
 
-def _parity(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> str | None:
-    """The parity that a wait names; None if its lanes name different ones."""
+def _name_parity(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> str | None:
+    """The parity of a wait; None if its lanes wait for different ones."""
     if "parity" not in poll.instruction.modifiers:
         return None
     position = poll.instruction.operands.index(poll.address)
-    values = _values(cluster, poll, poll.instruction.operands[position + 1], lanes)
+    values = _read_operand(cluster, poll, poll.instruction.operands[position + 1], lanes)
     if values is None or len(np.unique(values)) > 1:
         return None
     return f"parity {int(values[0]) & 1}"
 
 
-def _word_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address: int) -> Wait:
-    cluster = standing.cluster
+def _word_wait(positions: _LanePositions, poll: _Poll, lanes: LaneNumbers, address: int) -> Wait:
+    cluster = positions.cluster
     region = cluster.memory.region_at(address)
     owner: str | None
     if region is not None:
-        owner = array_named(cluster.launch, region)
+        owner = name_array(cluster.launch, region)
         start = address - region.address
         word = int.from_bytes(region.content[start : start + 4].tobytes(), "little")
     elif 0 <= address < cluster.blocks << SHARED_RANK_SHIFT:
-        owner = shared_named(cluster, address)
+        owner = name_shared_address(cluster, address)
         content = cluster.shared_bytes(address >> SHARED_RANK_SHIFT)
         start = address & SHARED_OFFSET_MASK
         word = int.from_bytes(content[start : start + 4].tobytes(), "little")
-    else:  # the thread's own memory, or the loop has changed the register since
-        return standing.wait(LOOP, poll.pc, lanes)
-    return standing.wait(WORD, poll.pc, lanes, address=address, owner=owner, word=word)
+    else:  # local memory, or the loop has changed the register since
+        return positions.wait(LOOP, poll.pc, lanes)
+    return positions.wait(WORD, poll.pc, lanes, address=address, owner=owner, word=word)

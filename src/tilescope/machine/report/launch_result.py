@@ -1,6 +1,8 @@
-"""What a launch did, as the KernelRun that `Kernel.run` gives back: counts by instruction, copies, phases, findings."""
+"""Builds the KernelRun that `Kernel.run` returns: counts by instruction, copies, barrier phases, findings, and the memory."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,22 +12,32 @@ from tilescope.errors import Violation
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.last_writer import LastWriters
+from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.described_pipeline import Recorded
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.report.findings import findings_of
-from tilescope.machine.report.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
+from tilescope.machine.report.findings import collect_findings
+from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.sync.events import WaitingLanes
 
 
-def run_of(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
+class MemoryAfter(NamedTuple):
+    """The memory after a run: the arrays of the arguments, who wrote them last, and a picture of shared memory."""
+
+    arrays: tuple[ArgumentArray | None, ...]
+    writers: LastWriters | None
+    smem: SmemPicture | None
+
+
+def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], after: MemoryAfter) -> KernelRun:
     """The run of a launch that has ended; `notes` come after its findings."""
-    _end_recording(launch, result)
+    _record_waits(launch, result)
     program = launch.program
-    costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
+    costs = Costs() if launch.costs is None else launch.costs  # nothing was counted
     costs.finish()
-    instructions = _instruction_counts(launch, result, costs)
+    instructions = _count_instructions(launch, result, costs)
     run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
@@ -35,22 +47,25 @@ def run_of(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> Ker
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
-        findings=(*findings_of(launch, result), *notes),
+        findings=(*collect_findings(launch, result), *notes),
         instructions=instructions,
-        copies=tuple(_copy(launch, record) for record in launch.copies),
-        barriers=tuple(_phase(launch, record) for record in launch.phases),
+        copies=tuple(_make_copy(launch, record) for record in launch.copies),
+        barriers=tuple(_make_phase(launch, record) for record in launch.phases),
         maps=tuple(launch.maps),
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
-        traffic=copy_traffic(costs, launch.maps),
-        operands=operand_reads(costs, program),
+        traffic=copy_traffic(costs, launch.maps) if costs.traffic else (),
+        operands=operand_reads(costs, program) if costs.operands.reads else (),
     )
-    object.__setattr__(run, "_recorded", _recorded(launch, result))
+    object.__setattr__(run, "_recorded", _keep_recording(launch, result))
+    object.__setattr__(run, "arrays", after.arrays)
+    object.__setattr__(run, "smem", after.smem)
+    object.__setattr__(run, "_writers", after.writers)
     return run
 
 
-def _instruction_counts(launch: Launch, result: GridRun, costs: Costs) -> tuple[InstructionCount, ...]:
-    """How often each instruction ran and what its accesses cost; approximate ones that ran are noted in the launch."""
+def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[InstructionCount, ...]:
+    """The executions of each instruction and the cost of its accesses; approximate ones that ran are noted in the launch."""
     program = launch.program
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
@@ -71,7 +86,7 @@ def _instruction_counts(launch: Launch, result: GridRun, costs: Costs) -> tuple[
                 least_wavefronts=None if shared is None else shared.least,
                 sectors=None if sectors is None else sectors.cost,
                 least_sectors=None if sectors is None else sectors.least,
-                worst=None if shared is None else worst_access(shared),
+                worst=worst_access(shared) if shared is not None and shared.cost > shared.least else None,
             )
         )
         if pc in program.approximate and threads[pc]:
@@ -87,7 +102,7 @@ def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
     return instruction.line, instruction.source_line
 
 
-def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:
+def _make_copy(launch: Launch, record: CopyRecord) -> KernelCopy:
     ptx_line, source_line = _lines(launch, record.pc)
     return KernelCopy(
         ptx_line=ptx_line,
@@ -104,7 +119,7 @@ def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:
     )
 
 
-def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
+def _make_phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     ptx_line, source_line = _lines(launch, record.pc)
     return BarrierPhase(
         address=record.address,
@@ -117,20 +132,21 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
-def _end_recording(launch: Launch, result: GridRun) -> None:
-    """Record who still waits, where the recorded cluster could not end."""
+def _record_waits(launch: Launch, result: GridRun) -> None:
+    """Record the threads that still wait, if the recorded cluster hangs."""
     recorder = launch.recorder
     if recorder is None or result.outcome != "hang":
         return
     for schedule in result.waiting:
         if schedule.cluster.first_block == recorder.first_block:
-            spinning = [one.front.lanes for one in schedule.spinning]
-            at_cluster = [WaitingLanes(one.pc - 1, one.lanes) for one in schedule.barriers.cluster_waiting]
-            recorder.end(schedule.barriers.incomplete(), spinning, at_cluster)
+            barriers = schedule.barriers
+            spinning_lanes = [spinning.front.lanes for spinning in schedule.spinning]
+            at_cluster = [WaitingLanes(arrival.pc - 1, arrival.lanes) for arrival in barriers.cluster_waiting]
+            recorder.end(barriers.incomplete(), spinning_lanes, at_cluster)
 
 
-def _recorded(launch: Launch, result: GridRun) -> Recorded:
-    """What is kept for KernelRun.pipeline."""
+def _keep_recording(launch: Launch, result: GridRun) -> Recorded:
+    """The recording that KernelRun.pipeline needs."""
     program = launch.program
     variables = [
         SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)

@@ -1,4 +1,4 @@
-"""What ran, by the line of the program that it was made from: how often, which share of all, and what its accesses cost."""
+"""Executed instructions by source line: how often they ran, their share of all, and the cost of their accesses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SHOWN_TEXT = 40  # characters of an instruction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCount(Value):
-    """One line of a program and how often warps ran its instructions; `share` is of all that ran.
+    """One source line and how often warps ran its instructions; `share` is the fraction of all warp instructions.
 
-    Wavefronts of shared memory and sectors of global memory stand beside the least possible; None: it has no such access.
+    Wavefronts of shared memory and sectors of global memory come with the least possible number; None: no such access.
     """
 
     line: str
@@ -36,7 +36,7 @@ class LineCount(Value):
 
 
 def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
-    """The lines that ran, those that ran most first; if the text names no source, its instructions.
+    """The lines that ran, the most executed first; the instructions themselves if the text has no source lines.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }"
@@ -52,31 +52,31 @@ def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
         elif line is None:
             line = f"PTX line {row.ptx_line}: {shortened(row.ptx_text, _SHOWN_TEXT)}"
         rows_of_line.setdefault(line, []).append(row)
-    in_all = sum(row.warps for row in run.instructions) or 1
-    counts = [_line_count(line, rows, in_all) for line, rows in rows_of_line.items()]
+    total = sum(row.warps for row in run.instructions) or 1
+    counts = [_line_count(line, rows, total) for line, rows in rows_of_line.items()]
     return tuple(sorted((count for count in counts if count.warps), key=lambda count: -count.warps))
 
 
 def costly_lines(run: KernelRun) -> tuple[LineCount, ...]:
-    """The same lines, those first that lose most to bank conflicts and scattered accesses."""
+    """The same lines, the highest excess of wavefronts and sectors first."""
     return tuple(sorted(line_counts(run), key=lambda count: -count.excess))
 
 
-def _line_count(line: str, rows: list[InstructionCount], in_all: int) -> LineCount:
+def _line_count(line: str, rows: list[InstructionCount], total: int) -> LineCount:
     warps = sum(row.warps for row in rows)
     return LineCount(
         line=line,
         instructions=len(rows),
         warps=warps,
-        share=warps / in_all,
-        wavefronts=_summed(row.wavefronts for row in rows),
-        least_wavefronts=_summed(row.least_wavefronts for row in rows),
-        sectors=_summed(row.sectors for row in rows),
-        least_sectors=_summed(row.least_sectors for row in rows),
+        share=warps / total,
+        wavefronts=_sum_known(row.wavefronts for row in rows),
+        least_wavefronts=_sum_known(row.least_wavefronts for row in rows),
+        sectors=_sum_known(row.sectors for row in rows),
+        least_sectors=_sum_known(row.least_sectors for row in rows),
     )
 
 
-def _summed(counts: Iterable[int | None]) -> int | None:
-    """The sum of what was counted; None where nothing was."""
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """The sum of the counts that are known; None if none is."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""Threads, instructions and addresses in words, as findings name them.
+"""How findings name threads, instructions and addresses.
 
 threads 0-31 and 64-95 of block (1, 0, 0)
 softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
@@ -27,15 +27,15 @@ _LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
-_NEAR_BYTES = 1 << 30  # an address farther away is not told from an array
+_NEAR_BYTES = 1 << 30  # an address farther away is not related to any array
 
 
-def threads_named(numbers: Sequence[int]) -> str:
-    """Threads of a block, by their numbers in ascending order.
+def name_threads(numbers: Sequence[int]) -> str:
+    """Name threads of a block, whose numbers are in ascending order.
 
-    >>> threads_named([5]), threads_named([0, 1, 2, 3, 8, 9])
+    >>> name_threads([5]), name_threads([0, 1, 2, 3, 8, 9])
     ('thread 5', 'threads 0-3 and 8-9')
-    >>> threads_named(list(range(0, 64, 2)))
+    >>> name_threads(list(range(0, 64, 2)))
     'threads 0, 2, 4, 6 and 28 others'
     """
     if len(numbers) == 1:
@@ -46,20 +46,20 @@ def threads_named(numbers: Sequence[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    named = [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:_RANGES_NAMED]]
+    parts = [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:_RANGES_NAMED]]
     others = sum(last - first + 1 for first, last in ranges[_RANGES_NAMED:])
     if others:
-        named.append(counted(others, "other"))
-    return f"threads {listed(named)}"
+        parts.append(counted(others, "other"))
+    return f"threads {listed(parts)}"
 
 
-def block_of(cluster: Cluster, rank: int) -> BlockIndex:
-    """The place in the grid of a block of a cluster."""
+def block_index_of(cluster: Cluster, rank: int) -> BlockIndex:
+    """The block index in the grid of a block of a cluster."""
     return block_index(cluster.first_block, cluster.launch.cluster, rank)
 
 
-def threads_of(cluster: Cluster, lanes: LaneNumbers) -> tuple[int, ...]:
-    """Numbers of threads in their block, x first."""
+def thread_numbers(cluster: Cluster, lanes: LaneNumbers) -> tuple[int, ...]:
+    """The numbers of lanes in their block, x fastest."""
     return tuple((lanes % cluster.block_lanes).tolist())
 
 
@@ -69,16 +69,16 @@ def thread_index(launch: Launch, thread: int) -> tuple[int, int, int]:
     return thread % width, thread // width % height, thread // width // height
 
 
-def line_named(program: Program, pc: int) -> str:
-    """The source line of an instruction, or its PTX line where it has none."""
+def name_line(program: Program, pc: int) -> str:
+    """The source line of an instruction, or its PTX line if it has none."""
     instruction = program.instructions[pc]
     if instruction is None:
         return "the end of a function"
     return instruction.line_name
 
 
-def instruction_named(program: Program, pc: int) -> str:
-    """An instruction: its source line first, the line of the PTX beside it."""
+def name_instruction(program: Program, pc: int) -> str:
+    """An instruction with its source line, its PTX line and its text."""
     instruction = program.instructions[pc]
     if instruction is None:
         return "the end of a function"
@@ -86,46 +86,47 @@ def instruction_named(program: Program, pc: int) -> str:
 
 
 class LineFacts(TypedDict):
-    """Where the instructions of a finding stand: lines of the PTX text, and of the program that it was made from."""
+    """The lines of the instructions of a finding: of the PTX text, and of the source that it was compiled from."""
 
     ptx_lines: tuple[int, ...]
     source_lines: tuple[str, ...]
 
 
 def line_facts(program: Program, *pcs: int) -> LineFacts:
-    """The lines of some instructions, each once, in their order; every finding of a run has them among its values."""
-    instructions = [one for pc in pcs if (one := program.instructions[pc]) is not None]
-    sources = [str(one.source) for one in instructions if one.source is not None]
+    """The lines of some instructions, each once, in their order; each finding of a run has them among its values."""
+    instructions = [instruction for pc in pcs if (instruction := program.instructions[pc]) is not None]
+    sources = [str(instruction.source) for instruction in instructions if instruction.source is not None]
     return {
-        "ptx_lines": tuple(dict.fromkeys(one.line for one in instructions)),
+        "ptx_lines": tuple(dict.fromkeys(instruction.line for instruction in instructions)),
         "source_lines": tuple(dict.fromkeys(sources)),
     }
 
 
-def function_of(program: Program, pc: int) -> str:
-    """The name of the function that an instruction belongs to."""
+def find_function(program: Program, pc: int) -> str:
+    """The name of the function that contains an instruction."""
     starts = {start: name for name, start in program.functions.items() if start <= pc}
     return starts[max(starts)]
 
 
-def shared_named(cluster: Cluster, address: int) -> str | None:
-    """The variable in which a shared address lies: "full+8"; None where it is dynamic memory without a name."""
+def name_shared_address(cluster: Cluster, address: int) -> str | None:
+    """The variable that contains a shared address, such as "full+8"; None in dynamic shared memory, which has no name."""
     return shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
 
 
 def name_in_program(variable: str) -> str:
-    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
+    """A variable as its program calls it: nvcc prefixes the variables of a function with its name.
 
     >>> name_in_program("_ZZ4ringE4full"), name_in_program("_ZN4ring4smemE"), name_in_program("global_smem")
     ('full', 'ring::smem', 'global_smem')
     """
-    found = _LOCAL_NAME.fullmatch(variable)
-    is_whole = found is not None and int(found["length"]) == len(found["name"])
-    return found["name"] if found is not None and is_whole else source_name(variable)
+    match = _LOCAL_NAME.fullmatch(variable)
+    if match is not None and int(match["length"]) == len(match["name"]):
+        return match["name"]
+    return source_name(variable)
 
 
 def shared_variable(program: Program, offset: int) -> str | None:
-    """The variable in which an offset of a block's shared memory lies, as its program calls it."""
+    """The variable that contains an offset of shared memory, as its program calls it."""
     variables = [*program.module.variables.values()]
     for function in program.module.functions.values():
         variables.extend(function.variables)
@@ -139,43 +140,43 @@ def shared_variable(program: Program, offset: int) -> str | None:
     return None
 
 
-def array_named(launch: Launch, region: Region) -> str:
-    """An array of global memory: its bytes, its address, and the argument or variable that it is."""
+def name_array(launch: Launch, region: Region) -> str:
+    """An array of global memory: its size, its address, and the argument or variable that owns it."""
     array = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
-    owner = owner_named(launch, region)
+    owner = name_owner(launch, region)
     return array if owner is None else f"{array}, {owner}"
 
 
-def owner_named(launch: Launch, region: Region) -> str | None:
-    """The argument or variable that an array is: one that points at it, or maps it."""
-    for name, address in launch.variable_addresses.items():
-        if region.address == address:
+def name_owner(launch: Launch, region: Region) -> str | None:
+    """The variable that an array belongs to, or the argument that points to it or maps it."""
+    for name, variable_address in launch.variable_addresses.items():
+        if region.address == variable_address:
             return f"variable {name}"
     program = launch.program
     for number, parameter in enumerate(program.entry.parameters):
         offset = program.param_offsets[parameter.number]
         content = launch.parameters[offset : offset + (parameter.size_bytes or 0)]
-        held = _address_in(launch, content)
-        if held is not None and region.address <= held < max(region.end, region.address + 1):
+        address = _read_address(launch, content)
+        if address is not None and region.address <= address < max(region.end, region.address + 1):
             return f"args[{number}]"
     return None
 
 
-def _address_in(launch: Launch, parameter: Bytes) -> int | None:
-    """The address that a parameter is, or that of the tensor that it maps."""
+def _read_address(launch: Launch, parameter: Bytes) -> int | None:
+    """The address in a parameter: a pointer, or the address of the tensor of a map."""
     if len(parameter) == _POINTER_BYTES:
         return int(parameter.view(np.uint64)[0])
-    known = launch.known_map(parameter.tobytes())
-    return None if known is None else known.address
+    tensor_map = launch.known_map(parameter.tobytes())
+    return None if tensor_map is None else tensor_map.address
 
 
-def where_it_lies(launch: Launch, address: int) -> str | None:
-    """Where a global address lies that an access faulted at, from the nearest array; None if there is no array."""
+def describe_address(launch: Launch, address: int) -> str | None:
+    """A global address that an access faulted at, relative to the nearest array; None if there is no array."""
     if 0 <= address < _NULL_BYTES:
         return "a null pointer"
-    inside = launch.memory.region_at(address)
-    if inside is not None:
-        return f"{counted(inside.end - address, 'byte')} before the end of {array_named(launch, inside)}"
+    region = launch.memory.region_at(address)
+    if region is not None:
+        return f"{counted(region.end - address, 'byte')} before the end of {name_array(launch, region)}"
     starts = [start for start, _ in launch.memory.allocations]
     regions = [region for start in starts if (region := launch.memory.region_at(start)) is not None]
     if not regions:
@@ -185,9 +186,9 @@ def where_it_lies(launch: Launch, address: int) -> str | None:
     if distance > _NEAR_BYTES:
         return "far from every array"
     if address < nearest.address:
-        return f"{counted(distance, 'byte')} before {array_named(launch, nearest)}"
+        return f"{counted(distance, 'byte')} before {name_array(launch, nearest)}"
     place = "directly past the end of" if not distance else f"{counted(distance, 'byte')} past the end of"
-    return f"{place} {array_named(launch, nearest)}"
+    return f"{place} {name_array(launch, nearest)}"
 
 
 def _distance(region: Region, address: int) -> int:

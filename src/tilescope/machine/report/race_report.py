@@ -1,4 +1,4 @@
-"""What nothing orders, in words: a finding for each pair of instructions, however often they met.
+"""Reports of data races and missing synchronization: one finding for each pair of source lines, with the number of occurrences.
 
 attention.py:41, PTX line 310 (ld.shared.b32 …): thread 40 of block (0, 0, 0) reads shared address 0x480 (tile+128), which
 thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing orders the two
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
 from tilescope.machine.dataflow import is_lost_update
 from tilescope.machine.launch.launch import Launch
@@ -16,16 +17,16 @@ from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
-    array_named,
-    block_of,
-    instruction_named,
+    block_index_of,
     line_facts,
-    line_named,
+    name_array,
+    name_instruction,
+    name_line,
     shared_variable,
     thread_index,
 )
 from tilescope.machine.report.race_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
-from tilescope.machine.report.remedy_words import FINDING_GONE, cured, of_what_ended, untried
+from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
 from tilescope.machine.report.tmem_report import (
     BY_WARP,
     FINISH,
@@ -34,8 +35,8 @@ from tilescope.machine.report.tmem_report import (
     TENSOR_UNIT_VERB,
     TENSOR_UNITS,
     TENSOR_VERB,
-    columns_named,
-    tensor_place,
+    name_columns,
+    name_tensor_cell,
 )
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import block_index
@@ -55,7 +56,7 @@ _VERB: dict[How, str] = {
     "wait": "waits for",
     **TENSOR_VERB,
 }
-_UNIT_NAMED: dict[How, str] = {
+_UNIT_NAMES: dict[How, str] = {
     "copy": "a bulk or tensor copy",
     "wgmma": "a wgmma",
     "bulk store": "a bulk or tensor store",
@@ -90,14 +91,14 @@ _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before th
 
 
 class WrongBytes(NamedTuple):
-    """Mbarriers that got more or fewer bytes than they expected: in phases that ended, and in phases that cannot end."""
+    """Mbarriers with wrong bytes: `spilled` into the next phase, or `stuck` in a phase that cannot complete."""
 
     spilled: list[BarrierBytes]
     stuck: list[BarrierBytes]
 
 
-def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
-    """In a run that ended, phases that ended while a copy was under way; in clusters that hang, also phases that cannot end."""
+def find_wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
+    """Phases that completed while a copy was pending; in clusters that hang, also phases that cannot complete."""
     if launch.detector is None:
         return WrongBytes([], [])
     spilled = [*launch.detector.spilled]
@@ -106,21 +107,21 @@ def wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
     for schedule in hanging:
         cluster = schedule.cluster
         detector = launch.detector.running[cluster.first_block]
-        under_way = {work.barrier for work in cluster.pending.works}
+        awaited = {work.barrier for work in cluster.pending.works}
         for address, barrier in detector.mbarriers.at.items():
-            block = block_of(cluster, address >> SHARED_RANK_SHIFT)
+            block = block_index_of(cluster, address >> SHARED_RANK_SHIFT)
             offset = address & SHARED_OFFSET_MASK
             if barrier.spilled is not None:
                 spilled.append(BarrierBytes(offset, block, barrier.spilled))
-            elif barrier.expected_bytes != barrier.came_bytes and address not in under_way:
-                held = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
-                stuck.append(BarrierBytes(offset, block, held))
+            elif barrier.expected_bytes != barrier.came_bytes and address not in awaited:
+                phase = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
+                stuck.append(BarrierBytes(offset, block, phase))
     return WrongBytes(spilled, stuck)
 
 
-def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
-    """Mbarriers that got more or fewer bytes than they expected; equal ones of several blocks are one finding."""
-    wrong = wrong_bytes(launch, result)
+def report_wrong_bytes(launch: Launch, result: GridRun) -> Iterator[Violation]:
+    """Mbarriers that got more or fewer bytes than they expect; equal ones of several blocks make one finding."""
+    wrong = find_wrong_bytes(launch, result)
     yield from _byte_violations(launch, result, SPILLED_BYTES, wrong.spilled)
     yield from _byte_violations(launch, result, EXPECTED_BYTES.wording, wrong.stuck)
 
@@ -128,11 +129,12 @@ def byte_findings(launch: Launch, result: GridRun) -> Iterator[Violation]:
 def _byte_violations(
     launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
 ) -> Iterator[Violation]:
-    """A finding for each mbarrier; those of other blocks with the same offset and the same bytes are only counted."""
-    alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
-    for one in barriers:
-        alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
-    for (offset, expected, came), (first, *others) in alike.items():
+    """A finding for each mbarrier; mbarriers of other blocks with the same offset and bytes are only counted."""
+    groups: dict[tuple[int, int, int], list[BarrierBytes]] = {}
+    for barrier in barriers:
+        key = (barrier.offset, barrier.bytes.expected, barrier.bytes.came)
+        groups.setdefault(key, []).append(barrier)
+    for (offset, expected, came), (first, *others) in groups.items():
         variable = shared_variable(launch.program, offset)
         facts = {
             "where": f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})"),
@@ -142,20 +144,20 @@ def _byte_violations(
             "came": came,
             **line_facts(launch.program, *sorted(first.bytes.pcs)),
         }
-        yield of_what_ended(wording, launch, result, facts)
+        yield report_ending(wording, launch, result, facts)
 
 
-def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """The unordered accesses of a run, first seen first; equal ones of the same source lines are one finding."""
+def report_races(launch: Launch) -> tuple[Violation, ...]:
+    """The data races of a run and its missing waits and fences, in the order of detection; equal ones make one finding."""
     if launch.detector is None:
         return ()
-    alike: dict[tuple[object, ...], list[Conflict]] = {}
+    equal: dict[tuple[object, ...], list[Conflict]] = {}
     for conflict in launch.detector.conflicts.found.values():
         if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
             continue
-        alike.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
-    groups = [*alike.values()]
-    return tuple(_finding(launch, group, groups) for group in groups)
+        equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
+    groups = [*equal.values()]
+    return tuple(_report_group(launch, group, groups) for group in groups)
 
 
 def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
@@ -164,111 +166,111 @@ def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
     A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
     """
     instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
-    sources = [None if one is None else one.source_line for one in instructions]
+    sources = [None if instruction is None else instruction.source_line for instruction in instructions]
     if None in sources:
         return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
     before = None if conflict.before is None else conflict.before.how
     edits = None if conflict.remedy is None else (conflict.remedy.insertions, conflict.remedy.corrections)
     is_one_store = conflict.before is conflict.now
     is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
-    done = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
-    return *done, *sources, edits
+    accesses = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
+    return *accesses, *sources, edits
 
 
-class _Told(NamedTuple):
-    """One side of a conflict, in words."""
+class _SideText(NamedTuple):
+    """One side of a conflict in a message: subject and verb."""
 
     who: str
     verb: str
 
 
-def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
-    """A finding about equal conflicts: the first of them in words, and how often all of them were seen."""
+def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
+    """A finding about equal conflicts: the first one as the example, and the number of occurrences of all."""
     conflict = group[0]
-    facts = _facts(launch, conflict) | _met(launch, group)
+    facts = _describe_conflict(launch, conflict) | _count_occurrences(launch, group)
     broken = rule_of(conflict)
     if broken is RACE and is_lost_update(launch.program, conflict):
         broken = LOST_UPDATE
     if conflict.remedy is not None:
         others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
-        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(one.pcs for one in other) for other in others)
-        return cured(broken, launch, conflict.remedy, FINDING_GONE, facts)
-    return untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
+        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(gone.pcs for gone in other) for other in others)
+        return report_remedy(broken, launch, conflict.remedy, FINDING_GONE, facts)
+    return report_untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
 
 
-def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
-    """How often conflicts were seen, in numbers and in words, and all their lines."""
-    times = sum(one.times for one in group)
-    pcs = dict.fromkeys(pc for one in group for pc in one.pcs if pc is not None)
+def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
+    """The number of occurrences of equal conflicts, as a number and as text, and the lines of all."""
+    times = sum(conflict.times for conflict in group)
+    pcs = dict.fromkeys(pc for conflict in group for pc in conflict.pcs if pc is not None)
     facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
     if len(group) > 1:
-        what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
-        facts["met"] = f"{times} times by {len(group)} {what}"
+        noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
+        facts["met"] = f"{times} times by {len(group)} {noun}"
     return facts | line_facts(launch.program, *pcs)
 
 
-def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
+def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     now = conflict.now
     before = conflict.before
-    where = instruction_named(launch.program, now.pc)
+    where = name_instruction(launch.program, now.pc)
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
-        "at": line_named(launch.program, now.pc),
+        "at": name_line(launch.program, now.pc),
         "block": conflict.block,
     }
     if "last" in conflict.facts:
-        facts["columns_named"] = columns_named(conflict.facts["first"], conflict.facts["last"])
+        facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
     if conflict.mistake == "block end":
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
         return facts
-    facts["who"] = _thread(launch, conflict, now)
+    facts["who"] = _name_actor(launch, conflict, now)
     facts["does"] = _VERB[now.how]
-    element = _element(launch, conflict)
-    facts["what"] = _bytes(launch, conflict, element)
+    element = _find_element(launch, conflict)
+    facts["what"] = _name_bytes(launch, conflict, element)
     facts["element"] = None if element is None else element.facts
     facts["address"] = conflict.address
     if before is None or (conflict.mistake == "race" and before is now):
         return facts
-    other = _other_side(launch, conflict, before)
+    other = _describe_earlier(launch, conflict, before)
     facts["before_who"] = other.who
     facts["did"] = other.verb
-    facts["before_where"] = instruction_named(launch.program, before.pc)
-    facts["remedy"] = _barrier_between(launch, conflict, before)
+    facts["before_where"] = name_instruction(launch.program, before.pc)
+    facts["remedy"] = _choose_barrier(launch, conflict, before)
     facts["finish"] = FINISH.get(before.how)
     facts["extra"] = " (of wgmma: after wgmma.wait_group)" if before.how == "wgmma" else ""
     return facts
 
 
-def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:
+def _name_actor(launch: Launch, conflict: Conflict, side: Side) -> str:
     if side.lane is None:
-        return _UNIT_NAMED[side.how]
+        return _UNIT_NAMES[side.how]
     thread = thread_index(launch, side.lane % launch.block_lanes)
-    named = f"thread {thread} of block {conflict.block}"
-    return f"the warp of {named}" if side.how in BY_WARP else named
+    name = f"thread {thread} of block {conflict.block}"
+    return f"the warp of {name}" if side.how in BY_WARP else name
 
 
-def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
+def _describe_earlier(launch: Launch, conflict: Conflict, before: Side) -> _SideText:
     verb = _UNIT_VERB.get(before.how, _VERB[before.how])
     if "cluster" in conflict.facts:
-        return _Told("another block", verb)
-    if before.how in _UNIT_NAMED:
-        return _Told(_UNIT_NAMED[before.how], verb)
+        return _SideText("another block", verb)
+    if before.how in _UNIT_NAMES:
+        return _SideText(_UNIT_NAMES[before.how], verb)
     assert before.lane is not None
     rank, thread = divmod(before.lane, launch.block_lanes)
-    named = f"thread {thread_index(launch, thread)}"
+    name = f"thread {thread_index(launch, thread)}"
     if before.how in BY_WARP:
-        named = f"the warp of {named}"
+        name = f"the warp of {name}"
     if conflict.now.lane is not None and conflict.now.lane // launch.block_lanes != rank:
-        named += f" of the block with rank {rank} in the cluster"
-    return _Told(named, verb)
+        name += f" of the block with rank {rank} in the cluster"
+    return _SideText(name, verb)
 
 
-def _element(launch: Launch, conflict: Conflict) -> Element | None:
-    """The element of a tile or an array that two accesses meet at, where a map or an array says which."""
+def _find_element(launch: Launch, conflict: Conflict) -> Element | None:
+    """The element of a tile or an array that both accesses reach; None if neither a map nor an array determines it."""
     if conflict.space == "shared":
-        return tile_element(launch, conflict)
+        return tile_element(launch, conflict) if launch.copies else None
     address = conflict.address
     region = None if address is None else launch.memory.region_at(address)
     if address is None or region is None or launch.detector is None or region.array.dtype.itemsize == 1:
@@ -276,36 +278,36 @@ def _element(launch: Launch, conflict: Conflict) -> Element | None:
     return array_element(launch, region, address, launch.detector.memory.cell_bytes)
 
 
-def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
-    """The bytes that two accesses meet at."""
+def _name_bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
+    """Name the bytes that both accesses reach."""
     address = conflict.address
     if address is None:
         return None
     if conflict.space == "tensor":
-        return tensor_place(address)
+        return name_tensor_cell(address)
     if conflict.space == "global":
         region = launch.memory.region_at(address)
         if region is None:
             return f"global address {address:#x}"
         byte = f"byte {address - region.address}"
-        return f"{byte} of {array_named(launch, region)}" if element is None else f"{element.named} ({byte})"
+        return f"{byte} of {name_array(launch, region)}" if element is None else f"{element.name} ({byte})"
     rank, offset = divmod(address, launch.shared_stride)
-    names = [shared_variable(launch.program, offset), None if element is None else element.named]
-    named = ": ".join(name for name in names if name is not None)
-    place = f"shared address {offset:#x} ({named})" if named else f"shared address {offset:#x}"
+    names = [shared_variable(launch.program, offset), None if element is None else element.name]
+    joined = ": ".join(name for name in names if name is not None)
+    place = f"shared address {offset:#x} ({joined})" if joined else f"shared address {offset:#x}"
     own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
     if own_rank is None or own_rank == rank:
         return place
     return f"{place} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
 
 
-def _barrier_between(launch: Launch, conflict: Conflict, before: Side) -> str:
-    """The narrowest barrier that both sides can reach."""
+def _choose_barrier(launch: Launch, conflict: Conflict, before: Side) -> str:
+    """The narrowest barrier that both threads can reach."""
     if "cluster" in conflict.facts:
         return "a release by one block and an acquire by the other (a flag with st.release and ld.acquire)"
     if before.lane is None or conflict.now.lane is None:
         return "a barrier"
-    if before.lane // 32 == conflict.now.lane // 32:
+    if before.lane // WARP_LANES == conflict.now.lane // WARP_LANES:
         return "bar.warp.sync (__syncwarp)"
     if before.lane // launch.block_lanes == conflict.now.lane // launch.block_lanes:
         return "bar.sync (__syncthreads)"

@@ -1,7 +1,7 @@
-"""The rules of order between instructions: which barrier, wait or fence has to stand between two accesses.
+"""The rules of synchronization: which barrier, wait or fence must establish happens-before between two accesses.
 
-Each rule has a kernel that keeps it and one that breaks it. `rule_of` says which rule a conflict breaks; order_findings.py
-fills in who did what, and where.
+Each rule has a kernel that passes and a kernel that fails. `rule_of` selects the rule that a conflict breaks; race_report.py fills in
+the threads, the accesses and their places.
 """
 
 from __future__ import annotations
@@ -344,5 +344,5 @@ def rule_of(conflict: Conflict) -> Rule | Wording:
 
 
 def severity_of(conflict: Conflict) -> Severity:
-    """How bad a conflict is."""
+    """The severity of the rule that a conflict breaks."""
     return rule_of(conflict).severity

@@ -1,10 +1,10 @@
-"""A note about rings of slots that never wrapped: slots that are filled once cannot show a refill that comes too early.
+"""Notes about rings of slots that never wrapped: a slot that is filled once cannot show a refill that comes too early.
 
-    full[0] full[1] full[2] full[3]      mbarriers side by side, to which copies report
+    full[0] full[1] full[2] full[3]      adjacent mbarriers that count the bytes of copies
       tile 0  tile 1  tile 2             three fills of four slots: no slot was filled again
 
-A ring is known by its waits: they stand in a loop, and their parity is computed, so that the same mbarrier can be waited for
-again. A wait before the loop, or for the constant parity 0, belongs to a tile that is loaded once, as Q of an attention.
+The waits of a ring are in a loop and compute their parity, since each mbarrier is waited for again. A wait before the loop, or
+for the constant parity 0, belongs to a tile that is loaded once, such as Q in attention.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
 from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.element import map_owner
-from tilescope.machine.report.places import function_of, instruction_named, line_facts, shared_variable
+from tilescope.machine.report.places import find_function, line_facts, name_instruction, shared_variable
 from tilescope.ptx.syntax import Immediate, Label, Register
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK
@@ -45,79 +45,79 @@ NEVER_WRAPPED = rule(
 
 
 class _Ring(NamedTuple):
-    """Mbarriers side by side, by their offsets in a block, and the copies that reported to them in the busiest block."""
+    """Adjacent mbarriers, by their offsets in a block, and the copies that they counted in the busiest block."""
 
     offsets: list[int]
     copies: list[CopyRecord]
 
 
-def ring_notes(launch: Launch) -> Iterator[Violation]:
-    """The rings of a launch that finished, of which no slot was filled twice in any block."""
+def report_unwrapped_rings(launch: Launch) -> Iterator[Violation]:
+    """A note for each ring of a launch that finished of which no block filled a slot twice."""
     if launch.detector is None or len(launch.copies) >= RECORDS_KEPT:
         return
     uses = launch.detector.mbarrier_uses
     loads = [copy for copy in launch.copies if copy.kind == "load" and copy.barrier is not None]
-    filled = {copy.barrier & SHARED_OFFSET_MASK for copy in loads if copy.barrier is not None}
-    awaited = {offset for offset in filled if _is_awaited_again(launch.program, uses.get(offset))}
-    for offsets in _side_by_side(awaited, uses):
-        ring = _Ring(offsets, _busiest(loads, offsets))
-        places = Counter((copy.block, copy.shared_address) for copy in loads if _reports_to(copy, offsets))
-        if max(places.values()) < _FILLS_OF_A_SLOT:
-            yield _note(launch, ring)
+    counting = {copy.barrier & SHARED_OFFSET_MASK for copy in loads if copy.barrier is not None}
+    reused = {offset for offset in counting if _is_reused(launch.program, uses.get(offset))}
+    for offsets in _group_adjacent(reused, uses):
+        ring = _Ring(offsets, _copies_of_busiest_block(loads, offsets))
+        fills = Counter((copy.block, copy.shared_address) for copy in loads if _reports_to(copy, offsets))
+        if max(fills.values()) < _FILLS_OF_A_SLOT:
+            yield _report_ring(launch, ring)
 
 
 def _reports_to(copy: CopyRecord, offsets: Sequence[int]) -> bool:
     return copy.barrier is not None and copy.barrier & SHARED_OFFSET_MASK in offsets
 
 
-def _is_awaited_again(program: Program, use: MbarrierUse | None) -> bool:
-    """Whether a wait for an mbarrier computes its parity, in a loop."""
+def _is_reused(program: Program, use: MbarrierUse | None) -> bool:
+    """Whether a wait for an mbarrier is in a loop and computes its parity."""
     return use is not None and any(_has_computed_parity(program, pc) and _is_in_loop(program, pc) for pc in use.pcs)
 
 
 def _is_in_loop(program: Program, pc: int) -> bool:
-    """Whether an instruction stands in a loop that does more than poll."""
-    start = program.functions[function_of(program, pc)]
+    """Whether an instruction is in a loop that does more than poll."""
+    start = program.functions[find_function(program, pc)]
     for end in range(pc, len(program.instructions)):
         branch = program.instructions[end]
         target = None if branch is None or branch.name != "bra" else branch.operands[0]
         if not isinstance(target, Label) or start + target.target > pc:
             continue
         body = program.instructions[start + target.target : end + 1]
-        if any(one is not None and one.name not in _POLLING for one in body):
+        if any(instruction is not None and instruction.name not in _POLLING for instruction in body):
             return True
     return False
 
 
 def _has_computed_parity(program: Program, pc: int) -> bool:
-    """Whether an instruction is a wait whose parity is more than one constant."""
+    """Whether an instruction is a wait whose parity is not a single constant."""
     instruction = program.instructions[pc]
     if instruction is None or instruction.name != "mbarrier" or "parity" not in instruction.modifiers:
         return False
     parity = instruction.operands[2]
     if not isinstance(parity, Register):
         return False
-    number = program.register_numbers.get((function_of(program, pc), parity.number))
+    number = program.register_numbers.get((find_function(program, pc), parity.number))
     constants = set()
     for writer, targets in enumerate(program.targets):
         if number not in targets:
             continue
-        written = program.instructions[writer]
-        if written is None or written.name != "mov" or not isinstance(written.operands[1], Immediate):
+        instruction = program.instructions[writer]
+        if instruction is None or instruction.name != "mov" or not isinstance(instruction.operands[1], Immediate):
             return True
-        constants.add(written.operands[1].value)
+        constants.add(instruction.operands[1].value)
     return len(constants) > 1
 
 
-def _side_by_side(awaited: Iterable[int], uses: dict[int, MbarrierUse]) -> list[list[int]]:
-    """Rings: mbarriers side by side, with the unused ones that follow and count the same number of arrivals.
+def _group_adjacent(reused: Iterable[int], uses: dict[int, MbarrierUse]) -> list[list[int]]:
+    """Group adjacent mbarriers to rings; unused mbarriers after them that expect the same arrivals belong to the ring too.
 
     >>> used, unused = MbarrierUse(1, frozenset({7})), MbarrierUse(1, frozenset())
-    >>> _side_by_side([1024, 1032, 2048], {1024: used, 1032: used, 1040: unused, 2048: used})
+    >>> _group_adjacent([1024, 1032, 2048], {1024: used, 1032: used, 1040: unused, 2048: used})
     [[1024, 1032, 1040], [2048]]
     """
     rings: list[list[int]] = []
-    for offset in sorted(awaited):
+    for offset in sorted(reused):
         if rings and offset == rings[-1][-1] + _BARRIER_BYTES:
             rings[-1].append(offset)
         else:
@@ -130,8 +130,8 @@ def _side_by_side(awaited: Iterable[int], uses: dict[int, MbarrierUse]) -> list[
     return rings
 
 
-def _busiest(loads: Iterable[CopyRecord], offsets: Sequence[int]) -> list[CopyRecord]:
-    """The copies to a ring of the block that has most of them."""
+def _copies_of_busiest_block(loads: Iterable[CopyRecord], offsets: Sequence[int]) -> list[CopyRecord]:
+    """The copies to a ring in the block that issued most of them."""
     by_block: dict[BlockIndex, list[CopyRecord]] = {}
     for copy in loads:
         if _reports_to(copy, offsets):
@@ -139,18 +139,17 @@ def _busiest(loads: Iterable[CopyRecord], offsets: Sequence[int]) -> list[CopyRe
     return max(by_block.values(), key=len)
 
 
-def _note(launch: Launch, ring: _Ring) -> Violation:
+def _report_ring(launch: Launch, ring: _Ring) -> Violation:
     first, *others = (f"{offset:#x}" for offset in ring.offsets)
     variable = shared_variable(launch.program, ring.offsets[0])
-    named = "the mbarrier" if not others else "the mbarriers"
-    barriers = f"{named} at {first}" if not others else f"{named} at {first} to {others[-1]}"
+    barriers = f"the mbarriers at {first} to {others[-1]}" if others else f"the mbarrier at {first}"
     pc = ring.copies[-1].pc
     fills = len({copy.barrier for copy in ring.copies})
     wanted = _FILLS_OF_A_SLOT * len(ring.offsets)
-    stride = _stride(ring.copies)
+    stride = _find_stride(ring.copies)
     extent = None if stride is None else stride.extent(launch, wanted)
     return NEVER_WRAPPED.violation(
-        where=instruction_named(launch.program, pc),
+        where=name_instruction(launch.program, pc),
         barriers=barriers if variable is None else f"{barriers} ({variable})",
         slots=len(ring.offsets),
         fills=fills,
@@ -172,14 +171,14 @@ class _Extent(NamedTuple):
 
 
 class _Stride(NamedTuple):
-    """How the fills of a ring go through the tensor of a map."""
+    """How the fills of a ring step through the tensor of a map."""
 
     map_number: int
     axis: int
     step: int
 
     def extent(self, launch: Launch, tiles: int) -> _Extent | None:
-        """The dimension that has to grow to give this many tiles; None if it is large enough, and another one limits them."""
+        """The dimension that must grow to give this many tiles; None if another dimension limits them."""
         tensor_map = launch.maps[self.map_number]
         now = tensor_map.dims[self.axis]
         wanted = tiles * self.step
@@ -188,8 +187,8 @@ class _Stride(NamedTuple):
         return _Extent(f"dims[{self.axis}] of {map_owner(launch, tensor_map)}", wanted, now)
 
 
-def _stride(copies: Sequence[CopyRecord]) -> _Stride | None:
-    """The axis along which the fills of a ring step through a tensor; None if they step along several, or there is only one."""
+def _find_stride(copies: Sequence[CopyRecord]) -> _Stride | None:
+    """The axis along which the fills of a ring step through a tensor; None if there are several axes, or a single fill."""
     for number in dict.fromkeys(copy.map_number for copy in copies):
         corners: dict[int | None, tuple[int, ...]] = {}  # by mbarrier: of the first box of each fill
         for copy in copies:
@@ -199,9 +198,9 @@ def _stride(copies: Sequence[CopyRecord]) -> _Stride | None:
         if number is None or len(steps) != 1:
             continue
         (step,) = steps
-        moved = [axis for axis, distance in enumerate(step) if distance]
-        if len(moved) == 1 and step[moved[0]] > 0:
-            return _Stride(number, moved[0], step[moved[0]])
+        axes = [axis for axis, distance in enumerate(step) if distance]
+        if len(axes) == 1 and step[axes[0]] > 0:
+            return _Stride(number, axes[0], step[axes[0]])
     return None
 
 

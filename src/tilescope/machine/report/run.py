@@ -1,4 +1,4 @@
-"""What a run did: its outcome, what is wrong with it, and how often each instruction ran."""
+"""The result of a run: its outcome, its findings, its copies and barrier phases, and the executions of each instruction."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ class ArgumentArray(NamedTuple):
             extents = (self.array.size,)
         place = integers("index", index, len(extents))
         number = 0
-        for one, extent in zip(place, extents, strict=True):
-            if not 0 <= one < extent:
+        for coordinate, extent in zip(place, extents, strict=True):
+            if not 0 <= coordinate < extent:
                 raise ARGUMENT_RANGE.error(
                     argument="index",
                     found=f"index {place}",
                     limit=f"the array has the shape {self.array.shape}",
                     fix="Use the index of an element, such as 0.",
                 )
-            number = number * extent + one
+            number = number * extent + coordinate
         return self.address + number * self.array.itemsize
 
 
@@ -183,26 +183,13 @@ class KernelRun(Value):
 
     def _array(self, number: int) -> ArgumentArray:
         """The array of an argument, or a refusal."""
-        held = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
-        if held is not None:
-            return held
-        known = [str(index) for index, one in enumerate(self.arrays) if one is not None]
+        array = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
+        if array is not None:
+            return array
+        known = [str(index) for index, other in enumerate(self.arrays) if other is not None]
         raise ARGUMENT_RANGE.error(
             argument="argument",
             found=f"argument {number}, which is no array, nor the address or map of one",
             limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
             fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
         )
-
-
-def with_memory(
-    run: KernelRun,
-    arrays: tuple[ArgumentArray | None, ...],
-    writers: LastWriters | None,
-    smem: SmemPicture | None,
-) -> KernelRun:
-    """A run that knows the arrays of its arguments, who wrote them last, and a block's shared memory."""
-    object.__setattr__(run, "arrays", arrays)
-    object.__setattr__(run, "smem", smem)
-    object.__setattr__(run, "_writers", writers)
-    return run

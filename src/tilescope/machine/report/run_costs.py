@@ -1,4 +1,4 @@
-"""What the accesses of a run cost, as values: the worst access of an instruction, copies by map, operands of wgmma."""
+"""The cost of a run's accesses as values: the worst access of an instruction, copies by map, operands of wgmma."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tilescope.smem.report import BankCollision, BankReport, bank_report
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
-_NO_LANE = 0  # the address of a lane that is not looked at
+_NO_ADDRESS = 0  # of an inactive lane; ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstAccess(Value):
-    """The execution of an instruction by one warp that lost most to bank conflicts.
+    """The execution of an instruction by one warp with the most bank conflicts.
 
-    `lanes` are to blame: they want different words of `bank` at the same time. `report()` explains all banks.
+    `lanes` conflict: they access different words of `bank` at the same time. `report()` explains all banks.
 
     >>> columns = tuple(range(0x400, 0x1400, 128))
     >>> where = {"block": (0, 0, 0), "warp": 0, "lane_address": columns}
@@ -36,7 +36,7 @@ class WorstAccess(Value):
     least_wavefronts: int
     block: tuple[int, int, int]
     warp: int  # of the block
-    lane_address: tuple[int | None, ...] = hex_field()  # shared addresses of 32 lanes; None: not asked
+    lane_address: tuple[int | None, ...] = hex_field()  # shared addresses of 32 lanes; None: inactive
     lanes: tuple[int, ...]
     bank: int
 
@@ -47,9 +47,9 @@ class WorstAccess(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTraffic(Value):
-    """What the copies through one tensor map, or all bulk copies, asked of global memory in one direction.
+    """The global memory traffic of the copies through one tensor map, or of all bulk copies, in one direction.
 
-    A request is a row of the box, as far as it lies in the tensor: bytes that follow each other. A multicast counts once.
+    A request is the part of a box row inside the tensor: contiguous bytes. A multicast counts once.
     """
 
     map_number: int | None  # among the maps of the run; None: bulk copies
@@ -57,7 +57,7 @@ class CopyTraffic(Value):
     boxes: int
     requests: int
     bytes: int
-    least_request_bytes: int | None  # None: nothing lay in the tensor
+    least_request_bytes: int | None  # None: no byte was inside the tensor
     l2_promotion: str | None
     swizzle: str | None
 
@@ -69,9 +69,9 @@ class CopyTraffic(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRead(Value):
-    """An operand of a wgmma or a tcgen05.mma in shared memory: what its descriptor says, decoded, and how often it was read.
+    """An operand of a wgmma or a tcgen05.mma in shared memory: its decoded descriptor, and the number of reads.
 
-    Descriptors that differ in their start alone are one: `starts` says how many there were (up to 256), `first_start` is the lowest.
+    Descriptors that differ only in their start are one: `starts` counts them (up to 256), `first_start` is the lowest.
     """
 
     ptx_line: int
@@ -91,13 +91,13 @@ class OperandRead(Value):
 
 
 def worst_access(tally: Tally) -> WorstAccess | None:
-    """The worst execution of an instruction on shared memory; None where it had no conflict."""
+    """The worst execution of an instruction on shared memory; None if it had no bank conflict."""
     worst = tally.worst
     if worst is None or worst.cost == worst.least or worst.kind.shared_op is None:
         return None
-    unasked = (None,) * (WARP_LANES - len(worst.lane_address))
-    lane_address = (*worst.lane_address, *unasked)
-    blamed = busiest_collision(_report(worst.kind.shared_op.name, lane_address))
+    inactive = (None,) * (WARP_LANES - len(worst.lane_address))
+    lane_address = (*worst.lane_address, *inactive)
+    collision = busiest_collision(_report(worst.kind.shared_op.name, lane_address))
     return WorstAccess(
         op=worst.kind.shared_op.name,
         wavefronts=worst.cost,
@@ -105,13 +105,13 @@ def worst_access(tally: Tally) -> WorstAccess | None:
         block=worst.block,
         warp=worst.warp,
         lane_address=lane_address,
-        lanes=tuple(sorted(lane for lanes in blamed.lanes for lane in lanes)),
-        bank=blamed.banks[0],
+        lanes=tuple(sorted(lane for lanes in collision.lanes for lane in lanes)),
+        bank=collision.banks[0],
     )
 
 
 def busiest_collision(report: BankReport) -> BankCollision:
-    """The bank, or the banks, that an access with a conflict waits for longest."""
+    """The collision of an access that takes the most wavefronts."""
     collisions = [group.collisions[0] for group in report.groups if group.collisions]
     return max(collisions, key=lambda collision: collision.degree)
 
@@ -120,23 +120,23 @@ def _report(op: str, lane_address: tuple[int | None, ...]) -> BankReport:
     row = SmemOp.named(op)
     active = [address is not None for address in lane_address]
     is_whole = all(active[: row.lanes])
-    addresses = [_NO_LANE if address is None else address for address in lane_address]
+    addresses = [_NO_ADDRESS if address is None else address for address in lane_address]
     return bank_report(row, addresses, None if is_whole else active)
 
 
 def copy_traffic(costs: Costs, maps: list[AnyMap]) -> tuple[CopyTraffic, ...]:
-    """Copies by map and direction, those that moved most first."""
+    """Copies by map and direction, the most bytes first."""
     rows = []
-    for key, counted in costs.traffic.items():
+    for key, tally in costs.traffic.items():
         tensor_map = None if key.map_number is None else maps[key.map_number]
         rows.append(
             CopyTraffic(
                 map_number=key.map_number,
                 direction=key.direction,
-                boxes=counted.boxes,
-                requests=counted.requests,
-                bytes=counted.bytes,
-                least_request_bytes=counted.least_request_bytes,
+                boxes=tally.boxes,
+                requests=tally.requests,
+                bytes=tally.bytes,
+                least_request_bytes=tally.least_request_bytes,
                 l2_promotion=None if tensor_map is None else tensor_map.l2_promotion.name,
                 swizzle=None if tensor_map is None else tensor_map.swizzle.name,
             )
@@ -147,7 +147,7 @@ def copy_traffic(costs: Costs, maps: list[AnyMap]) -> tuple[CopyTraffic, ...]:
 def operand_reads(costs: Costs, program: Program) -> tuple[OperandRead, ...]:
     """The operands of every wgmma and tcgen05.mma that ran, in the order of the program."""
     rows = []
-    for key, counted in sorted(costs.operands.reads.items(), key=lambda item: item[0]):
+    for key, tally in sorted(costs.operands.reads.items(), key=lambda item: item[0]):
         instruction = program.instructions[key.pc]
         assert instruction is not None
         descriptor = key.descriptor
@@ -164,9 +164,9 @@ def operand_reads(costs: Costs, program: Program) -> tuple[OperandRead, ...]:
                 leading_bytes=descriptor.leading_bytes,
                 stride_bytes=descriptor.stride_bytes,
                 base_offset=descriptor.base_offset,
-                first_start=min(counted.starts),
-                starts=len(counted.starts),
-                reads=counted.count,
+                first_start=min(tally.starts),
+                starts=len(tally.starts),
+                reads=tally.count,
             )
         )
     return tuple(rows)

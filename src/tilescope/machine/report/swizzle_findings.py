@@ -1,14 +1,14 @@
-"""Tiles that are written under one swizzle and read under another, and descriptors whose strides belong to another swizzle.
+"""Tiles that are written with one swizzle and read with another, and descriptors whose strides belong to another swizzle.
 
-The addresses of threads show under which swizzle they see a tile (thread_tiles). How certain that is:
+The addresses of threads reveal the swizzle that they assume for a tile (thread_tiles). How certain that is:
 
-    error      lanes, or the instructions that write a tile, go along rows and columns at once, and only another swizzle makes both
-               straight; rows of ldmatrix, stmatrix, wmma or of accumulators, which the hardware assigns to lanes
-    warning    lanes go straight through memory, which is right if the order of a tile does not matter; one lane a row, whose order
-               may avoid bank conflicts; rows that follow each other in global memory: that may hold an image of a swizzled tile
+    error      the lanes, or the instructions that write a tile, step along rows and columns, and only another swizzle makes both
+               steps linear; rows of ldmatrix, stmatrix, wmma or of accumulators, which the hardware assigns to lanes
+    warning    lanes access memory linearly, which is right if the order of a tile does not matter; one lane per row, whose order
+               may avoid bank conflicts; contiguous rows in global memory, which may hold an image of a swizzled tile
 
-A descriptor's strides are wrong if two elements of an operand get the same place under its swizzle, and under another swizzle
-every element has a place of its own.
+The strides of a descriptor are wrong if two elements of an operand get the same address with its swizzle, and no two elements do
+with another swizzle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilescope.machine.observers.thread_tiles import Misfit, MisfitKind
 from tilescope.machine.operand_shape import ReadShape
 from tilescope.machine.program import Program
 from tilescope.machine.report.cost_findings import SWIZZLE_MISMATCH
-from tilescope.machine.report.places import instruction_named, line_facts
+from tilescope.machine.report.places import line_facts, name_instruction
 from tilescope.mma.descriptor_form import TCGEN05_FORM, WGMMA_FORM
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.rule import ptx_example, rule
@@ -86,8 +86,10 @@ _CERTAIN: dict[MisfitKind, Wording] = {
     "copy": PASSED_TILE,
 }
 _DOUBTFUL: dict[MisfitKind, Wording] = {
-    kind: SWIZZLE_DOUBT.worded(found=told.found, limit=told.limit, fix=f"{told.fix} Nothing is wrong if {{excuse}}.")
-    for kind, told in _CERTAIN.items()
+    kind: SWIZZLE_DOUBT.worded(
+        found=wording.found, limit=wording.limit, fix=f"{wording.fix} Nothing is wrong if {{excuse}}."
+    )
+    for kind, wording in _CERTAIN.items()
 }
 OVERLAP = rule(
     "run-operand-overlap",
@@ -113,38 +115,38 @@ _PRODUCT_NAMES = ("mma", "wgmma", "wmma")
 
 
 class Verdict(NamedTuple):
-    """Whether a misfit is certainly a mistake; if not, what would make it right."""
+    """Whether a misfit is certainly a mistake; if not, the excuse that would make it right."""
 
     is_certain: bool
     excuse: str = ""
 
 
-def swizzle_findings(launch: Launch) -> tuple[Violation, ...]:
-    """Tiles under another swizzle, and operands whose strides belong to another one."""
+def report_swizzles(launch: Launch) -> tuple[Violation, ...]:
+    """Tiles that are accessed with another swizzle, and operands whose strides belong to another swizzle."""
     costs = launch.costs
     if costs is None:
         return ()
     products = _product_registers(launch.program) if costs.tiles.misfits else frozenset()
-    alike: dict[tuple[object, ...], list[Misfit]] = {}
-    for misfit in sorted(costs.tiles.misfits.values(), key=lambda one: (one.pc, one.operand)):
-        verdict = _verdict(launch.program, misfit, products)
+    groups: dict[tuple[object, ...], list[Misfit]] = {}
+    for misfit in sorted(costs.tiles.misfits.values(), key=lambda misfit: (misfit.pc, misfit.operand)):
+        verdict = _judge(launch.program, misfit, products)
         other = misfit.accesses[0].pc if misfit.copy is None else misfit.copy.pc
         if misfit.kind == "store":
             other = misfit.pc
         key = (misfit.kind, misfit.operand, misfit.said, misfit.pattern.straight, other, verdict)
-        alike.setdefault(key, []).append(misfit)
-    misfits = [_misfit_violation(launch, ones, _verdict(launch.program, ones[0], products)) for ones in alike.values()]
-    mismatched = {(one.read.pc, one.read.shape.operand) for one in costs.operands.mismatches.values()}
+        groups.setdefault(key, []).append(misfit)
+    misfits = [_report_misfits(launch, equal, _judge(launch.program, equal[0], products)) for equal in groups.values()]
+    mismatched = {(mismatch.read.pc, mismatch.read.shape.operand) for mismatch in costs.operands.mismatches.values()}
     other_reads = {
         key: tally for key, tally in costs.operands.reads.items() if (key.pc, key.shape.operand) not in mismatched
     }
-    return (*misfits, *_overlaps(launch, other_reads))
+    return (*misfits, *_report_overlaps(launch, other_reads))
 
 
-def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verdict:
-    """Whether addresses alone show the mistake."""
+def _judge(program: Program, misfit: Misfit, products: frozenset[int]) -> Verdict:
+    """Whether the addresses alone prove the mistake."""
     is_image = misfit.is_packed and (misfit.said == "none" or misfit.pattern.straight & PLAIN)
-    by_hardware = any(_is_dealt_by_hardware(program, access.pc, products) for access in misfit.accesses)
+    by_hardware = any(_is_assigned_by_hardware(program, access.pc, products) for access in misfit.accesses)
     if misfit.kind == "copy" and misfit.is_changed:
         return Verdict(False, "the elements are meant to be in another order there")
     if misfit.kind == "copy":
@@ -162,8 +164,8 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
     return Verdict(True)
 
 
-def _is_dealt_by_hardware(program: Program, pc: int, products: frozenset[int]) -> bool:
-    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, wmma, or of accumulators that are stored."""
+def _is_assigned_by_hardware(program: Program, pc: int, products: frozenset[int]) -> bool:
+    """Whether the hardware assigns the rows of an access to lanes: ldmatrix, stmatrix, wmma, or stored accumulators."""
     instruction = program.instructions[pc]
     if instruction is not None and instruction.name in _MATRIX_NAMES:
         return True
@@ -172,7 +174,7 @@ def _is_dealt_by_hardware(program: Program, pc: int, products: frozenset[int]) -
 
 
 def _product_registers(program: Program) -> frozenset[int]:
-    """The registers that hold accumulators, or what is made of them."""
+    """The registers that hold accumulators, or values computed from them."""
     accumulators: list[int] = []
     for pc, instruction in enumerate(program.instructions):
         if instruction is not None and instruction.name in _PRODUCT_NAMES:
@@ -180,21 +182,21 @@ def _product_registers(program: Program) -> frozenset[int]:
     return made_of(program, accumulators)
 
 
-def _misfit_violation(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
-    """A finding about misfits that differ only in the instruction; the first one is named."""
-    misfit = alike[0]
+def _report_misfits(launch: Launch, equal: list[Misfit], verdict: Verdict) -> Violation:
+    """A finding about misfits that differ only in the instruction; it names the first one."""
+    misfit = equal[0]
     program = launch.program
     fitting = modes_in(misfit.pattern.straight)
-    pcs = list(dict.fromkeys(access.pc for one in alike for access in one.accesses if access.pc != one.pc))
+    pcs = list(dict.fromkeys(access.pc for other in equal for access in other.accesses if access.pc != other.pc))
     copy = None if misfit.copy is None or misfit.kind == "store" else misfit.copy
     wording = _CERTAIN[misfit.kind] if verdict.is_certain else _DOUBTFUL[misfit.kind]
-    others = len({one.pc for one in alike}) - 1
-    named_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
+    others = len({other.pc for other in equal}) - 1
+    line_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
     instruction = program.instructions[misfit.pc]
     form = TCGEN05_FORM if instruction is not None and instruction.name == "tcgen05" else WGMMA_FORM
     return wording.violation(
-        where=instruction_named(program, misfit.pc),
-        **line_facts(program, *named_pcs),
+        where=name_instruction(program, misfit.pc),
+        **line_facts(program, *line_pcs),
         others=others or None,
         operand=misfit.operand or None,
         block=misfit.block,
@@ -204,53 +206,53 @@ def _misfit_violation(launch: Launch, alike: list[Misfit], verdict: Verdict) -> 
         fitting=fitting,
         code=form.codes.get(fitting[0]),
         code_bits=form.swizzle_bits,
-        writer=instruction_named(program, pcs[0]) if pcs else None,
+        writer=name_instruction(program, pcs[0]) if pcs else None,
         writers=len(pcs) - 1 or None,
-        copy=None if copy is None else instruction_named(program, copy.pc),
+        copy=None if copy is None else name_instruction(program, copy.pc),
         map_number=None if misfit.copy is None else misfit.copy.map_number,
         excuse=verdict.excuse,
     )
 
 
 class _Overlap(NamedTuple):
-    """An operand of which several elements have the same place under its own swizzle."""
+    """An operand in which several elements have the same address with its own swizzle."""
 
     shape: ReadShape
     descriptor: OperandDescriptor
     shared_places: int
-    fitting: list[str]  # swizzles under which every element has its own place; empty: leading and stride are exchanged
+    fitting: list[str]  # swizzles with which each element has its own address; empty: leading and stride are exchanged
 
 
-def _overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation]:
-    """Operands of which elements share a place under their own swizzle, and do not under another one."""
+def _report_overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation]:
+    """Findings about operands in which elements share an address with their own swizzle, but not with another one."""
     pcs: dict[tuple[ReadShape, int], list[int]] = {}
     for key in sorted(reads):
         pcs.setdefault((key.shape, key.word), []).append(key.pc)
     violations = []
     for (shape, word), own_pcs in pcs.items():
-        overlap = _overlap_of(shape, shape.descriptor(word))
+        overlap = _find_overlap(shape, shape.descriptor(word))
         if overlap is not None:
-            violations.append(_overlap_violation(launch, own_pcs, overlap))
+            violations.append(_report_overlap(launch, own_pcs, overlap))
     return violations
 
 
-def _overlap_of(shape: ReadShape, descriptor: OperandDescriptor) -> _Overlap | None:
+def _find_overlap(shape: ReadShape, descriptor: OperandDescriptor) -> _Overlap | None:
     if descriptor.leading_is_address:
         return None
-    shared_places = _shared_places(shape, descriptor)
+    shared_places = _count_shared_places(shape, descriptor)
     if not shared_places:
         return None
     fitting = [
         mode.name
         for mode in MODES
-        if mode != descriptor.swizzle and _shared_places(shape, _under(descriptor, mode)) == 0
+        if mode != descriptor.swizzle and _count_shared_places(shape, _with_swizzle(descriptor, mode)) == 0
     ]
-    if fitting or _shared_places(shape, _exchanged(descriptor)) == 0:
+    if fitting or _count_shared_places(shape, _with_exchanged_strides(descriptor)) == 0:
         return _Overlap(shape, descriptor, shared_places, fitting)
     return None
 
 
-def _under(descriptor: OperandDescriptor, swizzle: Swizzle) -> OperandDescriptor:
+def _with_swizzle(descriptor: OperandDescriptor, swizzle: Swizzle) -> OperandDescriptor:
     return type(descriptor)(
         0,
         leading_bytes=descriptor.leading_bytes,
@@ -260,8 +262,8 @@ def _under(descriptor: OperandDescriptor, swizzle: Swizzle) -> OperandDescriptor
     )
 
 
-def _exchanged(descriptor: OperandDescriptor) -> OperandDescriptor:
-    """With the leading dimension as the stride, and the other way round."""
+def _with_exchanged_strides(descriptor: OperandDescriptor) -> OperandDescriptor:
+    """The descriptor with leading dimension and stride exchanged."""
     return type(descriptor)(
         0,
         leading_bytes=descriptor.stride_bytes,
@@ -271,8 +273,8 @@ def _exchanged(descriptor: OperandDescriptor) -> OperandDescriptor:
     )
 
 
-def _shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | None:
-    """How many elements share their place with an earlier one; None if the descriptor cannot be read so."""
+def _count_shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | None:
+    """The number of elements that share their address with an earlier one; None if the shape does not fit the descriptor."""
     try:
         addresses = shape.addresses(descriptor)
     except RuleError:
@@ -282,13 +284,13 @@ def _shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int | Non
     return (places.size - len(np.unique(places))) * step
 
 
-def _overlap_violation(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
+def _report_overlap(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
     shape = overlap.shape
     descriptor = overlap.descriptor
     form = descriptor.form
     wording = OVERLAP.wording if overlap.fitting else SWAPPED_STRIDES
     return wording.violation(
-        where=instruction_named(launch.program, pcs[0]),
+        where=name_instruction(launch.program, pcs[0]),
         **line_facts(launch.program, *pcs),
         others=len(pcs) - 1 or None,
         operand=shape.operand,

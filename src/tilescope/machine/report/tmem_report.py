@@ -1,4 +1,4 @@
-"""What is wrong with a kernel's use of tensor memory: the rules, and the words that findings about it are made of.
+"""The rules of tensor memory, and the phrases of findings about it.
 
 mm.cu:61, PTX line 310 (tcgen05.ld …): the warp of thread 32 of block (0, 0, 0) loads lanes 32 to 47, column 8 of tensor memory, which
 a tcgen05.mma writes at mm.cu:48, PTX line 288 (tcgen05.mma …); nobody has waited for it
@@ -11,7 +11,7 @@ from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
 
-# What the rules of order say alike, of shared and of tensor memory.
+# Sentences that the rules of shared and of tensor memory have in common.
 TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
 LEFT_AT_END = "block {block} ends while {subject}[[; seen {met}]]"
 NOT_WAITED_FOR = "nobody has waited for it"
@@ -196,19 +196,19 @@ FINISH: dict[How, str] = {
 }
 
 
-def columns_named(first: int, last: int) -> str:
-    """Columns of tensor memory in words.
+def name_columns(first: int, last: int) -> str:
+    """Name columns of tensor memory.
 
-    >>> columns_named(8, 8), columns_named(0, 31)
+    >>> name_columns(8, 8), name_columns(0, 31)
     ('column 8', 'columns 0 to 31')
     """
     return f"column {first}" if first == last else f"columns {first} to {last}"
 
 
-def tensor_place(address: int) -> str:
-    """The cell of a conflict in words: 16 lanes of a column.
+def name_tensor_cell(address: int) -> str:
+    """Name the cell of a conflict: 16 lanes of a column.
 
-    >>> tensor_place(0x00200008)
+    >>> name_tensor_cell(0x00200008)
     'lanes 32 to 47, column 8 of tensor memory'
     """
     lane = address >> 16 & 0xFF

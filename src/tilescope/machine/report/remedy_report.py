@@ -1,0 +1,125 @@
+"""Findings with a remedy that was tested: what was inserted or replaced, where, and the result, as a message and as data.
+
+Put `bar.sync 0;` (__syncthreads()) before mm.py:12, PTX line 240 (ld.shared…): tried, and this finding is gone.
+Use the other parity at ring.cu:34, PTX lines 147 and 204: tried with block (0, 0, 0), and the kernel finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilescope.errors import Change, Violation, Wording
+from tilescope.machine.edits.trial import trial_step_budget
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.launch_grid import GridRun
+from tilescope.machine.program import Program
+from tilescope.machine.report.places import name_instruction
+from tilescope.rule import Rule
+from tilescope.sentence import Facts, counted, listed
+from tilescope.sync.detector.race import Correction, Insertion, Remedy
+
+FINDING_GONE = "this finding is gone[[, and {others_gone:other} with it]]"
+KERNEL_FINISHES = "the kernel finishes"
+_PUT = "Put {insertions:and}: tried[[ with block {tried_block}]], and "
+_USE = "Use {corrections:and}: tried[[ with block {tried_block}]], and "
+_UNTRIED = "Not all remedies were tried: their runs end after {trial_steps:step}[[, or when the whole takes {max_seconds} seconds]]."
+_LINES_NAMED = 6
+_PREPOSITIONS: dict[str | int, str] = {"before": "before", "behind": "after"}  # by the place of an insertion
+_IN_CUDA: dict[str | int, str] = {
+    "bar.sync 0;": "__syncthreads()",
+    "bar.warp.sync 0xffffffff;": "__syncwarp()",
+    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
+    "fence.acq_rel.gpu;": "__threadfence()",
+    "fence.acq_rel.cta;": "__threadfence_block()",
+}
+
+
+def report_ending(wording: Wording | Rule, launch: Launch, result: GridRun, facts: Facts) -> Violation:
+    """A finding about a hang, a fault or wrong bytes, with the remedy that lets the kernel finish, if one passed."""
+    if result.cure is not None:
+        return report_remedy(wording, launch, result.cure, KERNEL_FINISHES, facts)
+    return report_untried(wording, launch, facts) if result.is_cure_untried else wording.violation(**facts)
+
+
+def report_remedy(wording: Wording | Rule, launch: Launch, remedy: Remedy, effect: str, facts: Facts) -> Violation:
+    """A finding whose fix is a tested remedy."""
+    program = launch.program
+    trial_facts: dict[str, Any] = {"tried_block": remedy.block}
+    change: Change
+    if remedy.corrections:
+        fix = _USE
+        trial_facts["corrections"] = _describe_corrections(program, remedy.corrections)
+        change = {"replace_ptx": [_correction_data(program, correction) for correction in remedy.corrections]}
+    else:
+        fix = _PUT
+        places = [_insertion_data(program, insertion) for insertion in remedy.insertions]
+        trial_facts["insertions"] = _describe_insertions(places)
+        change = {"insert_ptx": places}
+    return wording.worded(fix=f"{fix}{effect}.").violation(change=change, **facts, **trial_facts)
+
+
+def report_untried(wording: Wording | Rule, launch: Launch, facts: Facts) -> Violation:
+    """A finding for which the budget did not allow all trials."""
+    limits: dict[str, Any] = {"trial_steps": trial_step_budget(launch), "max_seconds": launch.max_seconds}
+    return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, **limits)
+
+
+def _correction_data(program: Program, correction: Correction) -> dict[str, str | int]:
+    """A correction as data: the text, and the characters of the PTX that it replaces."""
+    instruction = program.instructions[correction.pc]
+    assert instruction is not None
+    return {
+        "text": correction.text,
+        "line": instruction.line,
+        "start": correction.start,
+        "end": correction.end,
+        "where": name_instruction(program, correction.pc),
+    }
+
+
+def _describe_corrections(program: Program, corrections: Sequence[Correction]) -> list[str]:
+    """Describe corrections; a number at several instructions appears once."""
+    by_number: dict[str, list[int]] = {}
+    for correction in corrections:
+        by_number.setdefault(correction.number, []).append(correction.pc)
+    return [f"{number} at {_name_places(program, pcs)}" for number, pcs in by_number.items()]
+
+
+def _name_places(program: Program, pcs: Sequence[int]) -> str:
+    """Name one instruction with its text, several by their lines: "ring.cu:34, PTX lines 147, 204 and 300"."""
+    if len(pcs) == 1:
+        return name_instruction(program, pcs[0])
+    instructions = [instruction for pc in pcs if (instruction := program.instructions[pc]) is not None]
+    lines = [str(instruction.line) for instruction in instructions]
+    if len(lines) > _LINES_NAMED:
+        lines = [*lines[:_LINES_NAMED], counted(len(lines) - _LINES_NAMED, "other")]
+    sources = {str(instruction.source) for instruction in instructions if instruction.source is not None}
+    return ", ".join([*sorted(sources), f"PTX lines {listed(lines)}"])
+
+
+def _insertion_data(program: Program, insertion: Insertion) -> dict[str, str | int]:
+    """An insertion as data: the text, and the instruction before or after it."""
+    instruction = program.instructions[insertion.pc]
+    assert instruction is not None
+    return {
+        "text": insertion.text,
+        "place": insertion.place,
+        "line": instruction.line,
+        "offset": insertion.offset,
+        "where": name_instruction(program, insertion.pc),
+    }
+
+
+def _describe_insertions(places: list[dict[str, str | int]]) -> list[str]:
+    """Describe insertions; a text at several places appears once."""
+    by_text: dict[str | int, list[str]] = {}
+    for insertion in places:
+        spot = f"{_PREPOSITIONS[insertion['place']]} {insertion['where']}"
+        by_text.setdefault(insertion["text"], []).append(spot)
+    phrases = []
+    for text, spots in by_text.items():
+        in_cuda = _IN_CUDA.get(text)
+        name = f"`{text}`" if in_cuda is None else f"`{text}` ({in_cuda})"
+        phrases.append(f"{name} {listed(spots)}")
+    return phrases
