@@ -1,6 +1,6 @@
 """The rules of synchronization: which barrier, wait or fence must establish happens-before between two accesses.
 
-Each rule has a kernel that passes and a kernel that fails. `rule_of` selects the rule that a conflict breaks; race_report.py fills in
+Each rule has a kernel that passes and a kernel that fails. `wording_of` selects the rule that a conflict breaks; race_report.py fills in
 the threads, the accesses and their places.
 """
 
@@ -11,10 +11,10 @@ from tilescope.machine.report.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
     NOT_WAITED_FOR,
-    TENSOR_RULES,
+    TENSOR_WORDINGS,
     TWO_ACCESSES,
 )
-from tilescope.rule import Rule, ptx_example, rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import Conflict, Mistake
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
@@ -210,6 +210,7 @@ EXPECTED_BYTES = rule(
     passing=f"ts.Kernel({ptx_example('run-expected-bytes.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-expected-bytes.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
+STUCK_BYTES = EXPECTED_BYTES.wording
 SPILLED_BYTES = EXPECTED_BYTES.worded(
     found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and the copies of the "
     "phase bring {came:byte}",
@@ -239,7 +240,7 @@ COPIES_LEFT = rule(
     passing=f"ts.Kernel({ptx_example('run-copies-left.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-copies-left.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
-EARLY_LOAD = rule(
+STALE_READ = rule(
     "run-early-load",
     "A load of a word that another thread writes is ordered after that write, or repeated until it sees the write.",
     argument="{where}",
@@ -303,46 +304,46 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
-_RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
-    "race": RACE,
-    "proxy fence": PROXY_FENCE,
-    "copy wait": COPY_WAIT,
-    "refill": REFILL,
-    "accumulators": ACCUMULATORS,
+_WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
+    "race": RACE.wording,
+    "proxy fence": PROXY_FENCE.wording,
+    "copy wait": COPY_WAIT.wording,
+    "refill": REFILL.wording,
+    "accumulators": ACCUMULATORS.wording,
     "accumulator fence": ACCUMULATOR_FENCE,
-    "store source": STORE_SOURCE,
-    "cp.async": CP_ASYNC,
-    "barrier init": BARRIER_INIT,
-    "init fence": INIT_FENCE,
+    "store source": STORE_SOURCE.wording,
+    "cp.async": CP_ASYNC.wording,
+    "barrier init": BARRIER_INIT.wording,
+    "init fence": INIT_FENCE.wording,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
-    "phase overtaken": PHASE_OVERTAKEN,
+    "phase overtaken": PHASE_OVERTAKEN.wording,
     "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
-    "map fence": MAP_FENCE,
-    "block end": BLOCK_END,
-    "stale read": EARLY_LOAD,
-    "unwritten": UNWRITTEN,
-    "unwritten operand": UNWRITTEN_OPERAND,
-    "cp.async fence": CP_ASYNC_FENCE,
-    "rounded sum": ROUNDED_SUM,
-    **TENSOR_RULES,
+    "map fence": MAP_FENCE.wording,
+    "block end": BLOCK_END.wording,
+    "stale read": STALE_READ.wording,
+    "unwritten": UNWRITTEN.wording,
+    "unwritten operand": UNWRITTEN_OPERAND.wording,
+    "cp.async fence": CP_ASYNC_FENCE.wording,
+    "rounded sum": ROUNDED_SUM.wording,
+    **TENSOR_WORDINGS,
 }
 
 
-def rule_of(conflict: Conflict) -> Rule | Wording:
-    """The rule that a conflict breaks, in the wording that fits its two sides."""
+def wording_of(conflict: Conflict) -> Wording:
+    """The rule that a conflict breaks, in the wording that fits its two accesses."""
     if conflict.mistake == "block end" and conflict.now.how == "cp.async":
-        return COPIES_LEFT
+        return COPIES_LEFT.wording
     if conflict.mistake == "block end" and conflict.now.how == "tcgen05.commit":
-        return COMMIT_LEFT
+        return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
-    return _RULE_OF_MISTAKE[conflict.mistake]
+    return _WORDING_OF_MISTAKE[conflict.mistake]
 
 
 def severity_of(conflict: Conflict) -> Severity:
     """The severity of the rule that a conflict breaks."""
-    return rule_of(conflict).severity
+    return wording_of(conflict).severity

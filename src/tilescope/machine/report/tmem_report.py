@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.rule import Rule, ptx_example, rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
 
 # Sentences that the rules of shared and of tensor memory have in common.
@@ -138,16 +138,16 @@ COMMIT_LEFT = rule(
     failing=f"ts.Kernel({ptx_example('run-commit-left.fail.ptx')}).run(1, 32).findings",
 )
 
-TENSOR_RULES: dict[Mistake, Rule | Wording] = {
-    "tensor memory": TENSOR_ORDER,
-    "tensor fence": TENSOR_FENCE,
-    "tensor columns": TENSOR_COLUMNS,
-    "tensor quarter": TENSOR_QUARTER,
-    "tensor unwritten": TENSOR_UNWRITTEN,
+TENSOR_WORDINGS: dict[Mistake, Wording] = {
+    "tensor memory": TENSOR_ORDER.wording,
+    "tensor fence": TENSOR_FENCE.wording,
+    "tensor columns": TENSOR_COLUMNS.wording,
+    "tensor quarter": TENSOR_QUARTER.wording,
+    "tensor unwritten": TENSOR_UNWRITTEN.wording,
     "tensor relinquished": TENSOR_RELINQUISHED,
-    "tensor growth": TENSOR_GROWTH,
+    "tensor growth": TENSOR_GROWTH.wording,
     "tensor dealloc": TENSOR_DEALLOC,
-    "tensor leak": TENSOR_LEAK,
+    "tensor leak": TENSOR_LEAK.wording,
 }
 TENSOR_VERB: dict[How, str] = {
     "tcgen05.alloc": "allocates",
