@@ -64,7 +64,7 @@ _UNIT_NAMES: dict[How, str] = {
     **TENSOR_UNITS,
 }
 _UNIT_VERB: dict[How, str] = {
-    "copy": "brings",
+    "copy": "writes",
     "wgmma": "reads",
     "bulk store": "reads",
     "cp.async": "copies by cp.async",
