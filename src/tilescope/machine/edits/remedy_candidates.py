@@ -74,8 +74,13 @@ def find_candidates(launch: Launch, text: KernelText, conflict: Conflict) -> Ite
     find = _CANDIDATES.get(conflict.mistake)
     if find is None or conflict.before is conflict.now:  # no insertion fixes a store of two values to one address
         return
-    if not is_lost_update(launch.program, conflict):
-        yield from dict.fromkeys(find(_Site(launch, text, conflict)))
+    if is_lost_update(launch.program, conflict):  # a barrier would order the accesses, and still lose an update
+        return
+    seen: set[Candidate] = set()
+    for candidate in find(_Site(launch, text, conflict)):
+        if candidate not in seen:
+            seen.add(candidate)
+            yield candidate
 
 
 class _Site:

@@ -63,7 +63,7 @@ OPERAND_TILE = BANK_CONFLICT.worded(
 )
 SECTORS = rule(
     "run-sectors",
-    "The lanes of a warp use most of the 32-byte sectors of global memory that they touch.",
+    "The lanes of a warp use most of the 32-byte sectors of global memory that they access.",
     argument="{where}",
     found="{where}: {sectors:sector}, {least} would hold the bytes[[, in {instructions} instructions of this line]]",
     limit="global memory is fetched and written in sectors of {sector_bytes} bytes",

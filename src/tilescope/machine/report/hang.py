@@ -52,7 +52,7 @@ HANG = rule(
     "Every wait of a kernel ends: threads reach their barriers, and mbarriers get their bytes and arrivals.",
     argument="{where}",
     found="{where}: {who} {what}",
-    limit="nothing that is under way can end this wait",
+    limit="no running thread and no pending copy can end this wait",
     fix="{fix}",
     source="PTX ISA, bar, mbarrier, barrier.cluster; a card waits without end",
     passing=f"ts.Kernel({ptx_example('run-hang.pass.ptx')}).run(1, 32).findings",

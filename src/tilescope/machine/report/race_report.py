@@ -24,7 +24,7 @@ from tilescope.machine.report.places import (
     shared_variable,
     thread_index,
 )
-from tilescope.machine.report.race_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
+from tilescope.machine.report.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, severity_of, wording_of
 from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
 from tilescope.machine.report.tmem_report import (
     BY_WARP,
@@ -42,6 +42,7 @@ from tilescope.sync.cluster_shape import block_index
 from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
 from tilescope.sync.detector.race import Conflict, How, Side
 
+_RACE = RACE.wording
 _VERB: dict[How, str] = {
     "read": "reads",
     "write": "writes",
@@ -62,7 +63,7 @@ _UNIT_NAMES: dict[How, str] = {
     **TENSOR_UNITS,
 }
 _UNIT_VERB: dict[How, str] = {
-    "copy": "brings",
+    "copy": "writes",
     "wgmma": "reads",
     "bulk store": "reads",
     "cp.async": "copies by cp.async",
@@ -121,11 +122,11 @@ def find_wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
 def report_wrong_bytes(launch: Launch, result: GridRun) -> Iterator[Violation]:
     """Mbarriers that got more or fewer bytes than they expect; equal ones of several blocks make one finding."""
     wrong = find_wrong_bytes(launch, result)
-    yield from _byte_violations(launch, result, SPILLED_BYTES, wrong.spilled)
-    yield from _byte_violations(launch, result, EXPECTED_BYTES.wording, wrong.stuck)
+    yield from _report_bytes(launch, result, SPILLED_BYTES, wrong.spilled)
+    yield from _report_bytes(launch, result, STUCK_BYTES, wrong.stuck)
 
 
-def _byte_violations(
+def _report_bytes(
     launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
 ) -> Iterator[Violation]:
     """A finding for each mbarrier; mbarriers of other blocks with the same offset and bytes are only counted."""
@@ -187,14 +188,14 @@ def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Se
     """A finding about equal conflicts: the first one as the example, and the number of occurrences of all."""
     conflict = group[0]
     facts = _describe_conflict(launch, conflict) | _count_occurrences(launch, group)
-    broken = rule_of(conflict)
-    if broken is RACE and is_lost_update(launch.program, conflict):
-        broken = LOST_UPDATE
+    wording = wording_of(conflict)
+    if wording is _RACE and is_lost_update(launch.program, conflict):
+        wording = LOST_UPDATE
     if conflict.remedy is not None:
         others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
         facts["others_gone"] = sum(conflict.remedy.gone.issuperset(gone.pcs for gone in other) for other in others)
-        return report_remedy(broken, launch, conflict.remedy, FINDING_GONE, facts)
-    return report_untried(broken, launch, facts) if conflict.is_untried else broken.violation(**facts)
+        return report_remedy(wording, launch, conflict.remedy, FINDING_GONE, facts)
+    return report_untried(wording, launch, facts) if conflict.is_untried else wording.violation(**facts)
 
 
 def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:

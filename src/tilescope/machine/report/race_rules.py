@@ -1,6 +1,6 @@
 """The rules of synchronization: which barrier, wait or fence must establish happens-before between two accesses.
 
-Each rule has a kernel that passes and a kernel that fails. `rule_of` selects the rule that a conflict breaks; race_report.py fills in
+Each rule has a kernel that passes and a kernel that fails. `wording_of` selects the rule that a conflict breaks; race_report.py fills in
 the threads, the accesses and their places.
 """
 
@@ -11,10 +11,10 @@ from tilescope.machine.report.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
     NOT_WAITED_FOR,
-    TENSOR_RULES,
+    TENSOR_WORDINGS,
     TWO_ACCESSES,
 )
-from tilescope.rule import Rule, ptx_example, rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import Conflict, Mistake
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
@@ -48,7 +48,10 @@ BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
 BARRIER_PHASE = RACE.worded(
-    found="at {at} {who} arrives at barrier {number} again, and does not know that its last phase there has ended[[; seen {met}]]",
+    found=(
+        "at {at} {who} arrives at barrier {number} again, and the completion of its last phase there does not happen before this"
+        " arrival[[; seen {met}]]"
+    ),
     limit="which phase it joins depends on which thread is faster",
     fix="Wait for that phase first, or use another barrier.",
 )
@@ -59,7 +62,7 @@ CLUSTER_PHASE = RACE.worded(
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
-    "A fence.proxy.async separates a write by threads from a copy or a tensor core that touches the same bytes.",
+    "A fence.proxy.async separates a write by threads from a copy or a tensor core that accesses the same bytes.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="a barrier orders the two, but no fence.proxy.async is between them: the write may not be visible to the async proxy",
@@ -70,7 +73,7 @@ PROXY_FENCE = rule(
 )
 COPY_WAIT = rule(
     "run-copy-wait",
-    "Bytes that a bulk or tensor copy brings are touched only after a wait for its mbarrier.",
+    "Bytes of a bulk or tensor copy are accessed only after a wait for its mbarrier.",
     argument="{where}",
     found=TWO_ACCESSES,
     limit="the thread has not seen the end of the mbarrier phase that counts these bytes",
@@ -88,7 +91,7 @@ REFILL = rule(
     "A slot is filled again only when all its readers are done.",
     argument="{where}",
     found=TWO_ACCESSES,
-    limit="nothing tells the thread that fills the slot that this read is over",
+    limit="this read does not happen before the refill of the slot",
     fix="Let the readers arrive at an mbarrier (or meet at a barrier) after the read{extra}, and wait for it before {where}.",
     source="PTX ISA, cp.async.bulk, wgmma.wait_group",
     passing=f"ts.Kernel({ptx_example('run-refill.pass.ptx')}).run(1, 64, {_WORDS}).findings",
@@ -96,7 +99,7 @@ REFILL = rule(
 )
 ACCUMULATORS = rule(
     "run-accumulators",
-    "Registers of a wgmma are touched only after wgmma.wait_group, and a wgmma.fence separates earlier writes of them from it.",
+    "Registers of a wgmma are accessed only after wgmma.wait_group, and a wgmma.fence separates earlier writes of them from it.",
     argument="{where}",
     found="at {at} {who} {does} registers of the wgmma at {before_where}[[; seen {met}]]",
     limit="no wgmma.wait_group has waited for that product",
@@ -123,10 +126,10 @@ STORE_SOURCE = rule(
 )
 CP_ASYNC = rule(
     "run-cp-async",
-    "What cp.async brings is touched only after the thread that copied it has waited, and by other threads after a barrier too.",
+    "Bytes of cp.async are accessed only after the thread that copied them has waited, and by other threads after a barrier too.",
     argument="{where}",
     found=TWO_ACCESSES,
-    limit="the copy may still be under way: its thread has not waited, or nothing orders its wait before this access",
+    limit="the copy may still be pending: its thread has not waited, or nothing orders its wait before this access",
     fix="Use cp.async.wait_group in every thread that copied, then bar.sync, before {where}.",
     source="PTX ISA, cp.async.wait_group",
     passing=f"ts.Kernel({ptx_example('run-cp-async.pass.ptx')}).run(1, 64, {_WORDS}).findings",
@@ -181,7 +184,7 @@ PHASE_OVERTAKEN = rule(
 )
 PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     found=(
-        "at {at} {who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
+        "at {at} {who} waits for a phase of the mbarrier at {what}, and the completion of the phase before does not happen before this wait"
         "[[; seen {met}]]"
     ),
     limit="a wait names only a parity: while the phase before still runs, this wait passes at once, two phases too early",
@@ -201,19 +204,23 @@ MAP_FENCE = rule(
 )
 EXPECTED_BYTES = rule(
     "run-expected-bytes",
-    "The copies of a phase bring as many bytes as its mbarrier was told to expect.",
+    "The copies of a phase deliver as many bytes as its mbarrier expects.",
     argument="{where}",
-    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and {came:byte} came",
+    found=(
+        "the mbarrier at {where} of block {block}[[ and of {others:other}]] expects {expected:byte},"
+        " and the copies delivered {came:byte}"
+    ),
     limit="the phase ends when both are equal",
     fix="Expect {came:byte}, or issue the copies that are missing.",
     source="PTX ISA, mbarrier.expect_tx",
     passing=f"ts.Kernel({ptx_example('run-expected-bytes.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-expected-bytes.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
+STUCK_BYTES = EXPECTED_BYTES.wording
 SPILLED_BYTES = EXPECTED_BYTES.worded(
-    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and the copies of the "
-    "phase bring {came:byte}",
-    limit="the phase ended before the last of them came, and the next one counts what came too late",
+    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] expects {expected:byte}, and the copies of the "
+    "phase deliver {came:byte}",
+    limit="the phase completed before its last copy did, and the next phase counts the late bytes",
     fix="Expect {came:byte}.",
 )
 BLOCK_END = rule(
@@ -239,14 +246,14 @@ COPIES_LEFT = rule(
     passing=f"ts.Kernel({ptx_example('run-copies-left.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-copies-left.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
-EARLY_LOAD = rule(
+STALE_READ = rule(
     "run-early-load",
     "A load of a word that another thread writes is ordered after that write, or repeated until it sees the write.",
     argument="{where}",
     found=TWO_ACCESSES,
-    limit="nothing on this path orders the two, and the thread loads it only once: here it got the value before that write",
+    limit="nothing on this path orders the two, and the thread loads it only once: this load returned a stale value",
     fix=(
-        "Load it in a loop until the value has come; or first load a flag in such a loop, with fence.acq_rel (membar, __threadfence)"
+        "Load it in a loop until it returns the new value; or first load a flag in such a loop, with fence.acq_rel (membar, __threadfence)"
         " after that load and before the store of the flag."
     ),
     source="PTX ISA, Memory Consistency Model, causality order",
@@ -303,46 +310,46 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
-_RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
-    "race": RACE,
-    "proxy fence": PROXY_FENCE,
-    "copy wait": COPY_WAIT,
-    "refill": REFILL,
-    "accumulators": ACCUMULATORS,
+_WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
+    "race": RACE.wording,
+    "proxy fence": PROXY_FENCE.wording,
+    "copy wait": COPY_WAIT.wording,
+    "refill": REFILL.wording,
+    "accumulators": ACCUMULATORS.wording,
     "accumulator fence": ACCUMULATOR_FENCE,
-    "store source": STORE_SOURCE,
-    "cp.async": CP_ASYNC,
-    "barrier init": BARRIER_INIT,
-    "init fence": INIT_FENCE,
+    "store source": STORE_SOURCE.wording,
+    "cp.async": CP_ASYNC.wording,
+    "barrier init": BARRIER_INIT.wording,
+    "init fence": INIT_FENCE.wording,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
-    "phase overtaken": PHASE_OVERTAKEN,
+    "phase overtaken": PHASE_OVERTAKEN.wording,
     "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
-    "map fence": MAP_FENCE,
-    "block end": BLOCK_END,
-    "stale read": EARLY_LOAD,
-    "unwritten": UNWRITTEN,
-    "unwritten operand": UNWRITTEN_OPERAND,
-    "cp.async fence": CP_ASYNC_FENCE,
-    "rounded sum": ROUNDED_SUM,
-    **TENSOR_RULES,
+    "map fence": MAP_FENCE.wording,
+    "block end": BLOCK_END.wording,
+    "stale read": STALE_READ.wording,
+    "unwritten": UNWRITTEN.wording,
+    "unwritten operand": UNWRITTEN_OPERAND.wording,
+    "cp.async fence": CP_ASYNC_FENCE.wording,
+    "rounded sum": ROUNDED_SUM.wording,
+    **TENSOR_WORDINGS,
 }
 
 
-def rule_of(conflict: Conflict) -> Rule | Wording:
-    """The rule that a conflict breaks, in the wording that fits its two sides."""
+def wording_of(conflict: Conflict) -> Wording:
+    """The rule that a conflict breaks, in the wording that fits its two accesses."""
     if conflict.mistake == "block end" and conflict.now.how == "cp.async":
-        return COPIES_LEFT
+        return COPIES_LEFT.wording
     if conflict.mistake == "block end" and conflict.now.how == "tcgen05.commit":
-        return COMMIT_LEFT
+        return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
-    return _RULE_OF_MISTAKE[conflict.mistake]
+    return _WORDING_OF_MISTAKE[conflict.mistake]
 
 
 def severity_of(conflict: Conflict) -> Severity:
     """The severity of the rule that a conflict breaks."""
-    return rule_of(conflict).severity
+    return wording_of(conflict).severity

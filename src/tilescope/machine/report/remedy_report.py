@@ -15,7 +15,6 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import name_instruction
-from tilescope.rule import Rule
 from tilescope.sentence import Facts, counted, listed
 from tilescope.sync.detector.race import Correction, Insertion, Remedy
 
@@ -35,14 +34,14 @@ _IN_CUDA: dict[str | int, str] = {
 }
 
 
-def report_ending(wording: Wording | Rule, launch: Launch, result: GridRun, facts: Facts) -> Violation:
+def report_ending(wording: Wording, launch: Launch, result: GridRun, facts: Facts) -> Violation:
     """A finding about a hang, a fault or wrong bytes, with the remedy that lets the kernel finish, if one passed."""
     if result.cure is not None:
         return report_remedy(wording, launch, result.cure, KERNEL_FINISHES, facts)
     return report_untried(wording, launch, facts) if result.is_cure_untried else wording.violation(**facts)
 
 
-def report_remedy(wording: Wording | Rule, launch: Launch, remedy: Remedy, effect: str, facts: Facts) -> Violation:
+def report_remedy(wording: Wording, launch: Launch, remedy: Remedy, effect: str, facts: Facts) -> Violation:
     """A finding whose fix is a tested remedy."""
     program = launch.program
     trial_facts: dict[str, Any] = {"tried_block": remedy.block}
@@ -59,7 +58,7 @@ def report_remedy(wording: Wording | Rule, launch: Launch, remedy: Remedy, effec
     return wording.worded(fix=f"{fix}{effect}.").violation(change=change, **facts, **trial_facts)
 
 
-def report_untried(wording: Wording | Rule, launch: Launch, facts: Facts) -> Violation:
+def report_untried(wording: Wording, launch: Launch, facts: Facts) -> Violation:
     """A finding for which the budget did not allow all trials."""
     limits: dict[str, Any] = {"trial_steps": trial_step_budget(launch), "max_seconds": launch.max_seconds}
     return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, **limits)

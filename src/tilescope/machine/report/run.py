@@ -28,9 +28,10 @@ Outcome = Literal["finished", "hang", "fault", "stopped"]
 class InstructionCount(Value):
     """One instruction of a kernel and how often it ran.
 
-    `threads` counts the threads that came to it, `source_line` is the line of the program that the PTX was made from.
-    `wavefronts` are the turns that shared memory took for it, `sectors` the pieces of 32 bytes that it touched in global memory,
-    each beside the least possible; None where it does no such thing, or nobody counted. `worst` is the execution with the most conflicts.
+    `threads` counts the threads that ran it, `source_line` is the source line that the PTX was compiled from. `wavefronts` are
+    those of its accesses to shared memory, `sectors` the 32-byte pieces of global memory that it accessed, each with the least
+    possible number; None if it has no such access, or the run did not count them. `worst` is the execution with the most bank
+    conflicts.
     """
 
     ptx_line: int
@@ -49,8 +50,8 @@ class InstructionCount(Value):
 class KernelCopy(Value):
     """One TMA or bulk copy, as it was issued; a multicast is one for each block that receives it.
 
-    A tensor copy has `coords` and the number of its map among those of the run; a bulk copy has the address of its other end.
-    `barrier` is the shared address of the mbarrier that counts its bytes; without one it belongs to a bulk group.
+    A tensor copy has `coords` and the number of its map in the run; a bulk copy has the address of its other end. `barrier` is the
+    shared address of the mbarrier that counts its bytes; a copy without one belongs to a bulk group.
     """
 
     ptx_line: int
@@ -68,7 +69,7 @@ class KernelCopy(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarrierPhase(Value):
-    """A phase of an mbarrier that ended: how many arrivals and bytes it counted, and the instruction that ended it."""
+    """A completed phase of an mbarrier: its arrivals and bytes, and the instruction that completed it."""
 
     address: int = hex_field()
     block: tuple[int, int, int]
@@ -80,13 +81,13 @@ class BarrierPhase(Value):
 
 
 class ArgumentArray(NamedTuple):
-    """An array that an argument of a run is, points at or maps, and where it lies in global memory."""
+    """The array of an argument, which is the array itself, a pointer to it or a map of it, and its address in global memory."""
 
     array: npt.NDArray[Any]
     address: int
 
     def address_of(self, index: int | Sequence[int]) -> int:
-        """The address of an element, by its number or by its index along every axis; refused outside the array."""
+        """The address of an element, by its number or by its index along each axis; an error outside the array."""
         extents: tuple[int, ...] = self.array.shape
         if not isinstance(index, Sequence):
             index = (integer("index", index),)
@@ -107,14 +108,13 @@ class ArgumentArray(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun(Value):
-    """A kernel that was run without a card.
+    """The result of running a kernel without a GPU.
 
-    `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
-    `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
-    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `traffic` sums the
-    copies up by map, `operands` are those that wgmma read from shared memory. `arrays` are those of the arguments, by number,
-    None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a block, if it was asked
-    for. Plain data leaves these two out.
+    `exact` is False if .approx functions, or float atomics in an undefined order, took part: `inexact` names them. `printed` is
+    the output of printf. `copies` and `barriers` hold the first hundred thousand copies and mbarrier phases, in the order in
+    which they were issued and completed; `maps` are the tensor maps of the copies. `traffic` sums the copies by map, `operands`
+    are those that wgmma read from shared memory. `arrays` are the arrays of the arguments after the run, by number, None for
+    other arguments. `smem` is the picture of a block's shared memory, if requested. Plain data omits these two.
     """
 
     entry: str
@@ -141,13 +141,13 @@ class KernelRun(Value):
 
     @property
     def exact(self) -> bool:
-        """Whether every bit of the result is the card's."""
+        """Whether every bit of the result is that of a GPU."""
         return not self.inexact
 
     def pipeline(self) -> Pipeline:
-        """What the warps of the first cluster did, as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
+        """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
 
-        Barriers, copies, groups, fences, and what each warp reads and writes in shared memory, in its program order.
+        It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order.
         """
         recorded = self._recorded
         if recorded is None:
@@ -155,10 +155,10 @@ class KernelRun(Value):
         return pipeline_of(recorded, ROWS_KEPT)
 
     def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
-        """Which instruction wrote a byte of global memory last, and the thread and block that ran it.
+        """The instruction that wrote a byte of global memory last, and the thread and block that ran it.
 
         `place` is an address, or (number of an argument, index of an element of its array), the index flat or along
-        every axis. None where nobody wrote it, and where the run kept no order (`findings=False`, or plain data).
+        each axis. None if no thread wrote it, or the run did not track writes (`findings=False`, or plain data).
 
         >>> import numpy as np
         >>> from tilescope.machine.kernel import Kernel
@@ -182,7 +182,7 @@ class KernelRun(Value):
         return None if self._writers is None else self._writers.at(address)
 
     def _array(self, number: int) -> ArgumentArray:
-        """The array of an argument, or a refusal."""
+        """The array of an argument; an error if it has none."""
         array = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
         if array is not None:
             return array

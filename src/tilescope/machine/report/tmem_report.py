@@ -1,32 +1,32 @@
 """The rules of tensor memory, and the phrases of findings about it.
 
 mm.cu:61, PTX line 310 (tcgen05.ld …): the warp of thread 32 of block (0, 0, 0) loads lanes 32 to 47, column 8 of tensor memory, which
-a tcgen05.mma writes at mm.cu:48, PTX line 288 (tcgen05.mma …); nobody has waited for it
+a tcgen05.mma uses at mm.cu:48, PTX line 288 (tcgen05.mma …); no thread has waited for it
 """
 
 from __future__ import annotations
 
 from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.rule import Rule, ptx_example, rule
+from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
 
 # Sentences that the rules of shared and of tensor memory have in common.
 TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
 LEFT_AT_END = "block {block} ends while {subject}[[; seen {met}]]"
-NOT_WAITED_FOR = "nobody has waited for it"
+NOT_WAITED_FOR = "no thread has waited for it"
 
 
 TENSOR_ORDER = rule(
     "run-tmem-order",
     (
-        "Tensor memory is touched again only when the access before is finished: "
+        "Tensor memory is accessed again only when the access before is finished: "
         "wait::ld and wait::st for loads and stores, a commit and its mbarrier for mma, cp and shift."
     ),
     argument="{where}",
     found=TWO_ACCESSES,
-    limit="nobody has waited for it, or nothing orders the wait before this",
-    fix="{finish}. If another thread touches it next, put a barrier in between.",
+    limit="no thread has waited for it, or nothing orders the wait before this access",
+    fix="{finish}. If another thread accesses it next, put a barrier in between.",
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations",
     architectures=BLACKWELL,
     passing=f"ts.Kernel({ptx_example('run-tmem-order.pass.ptx')}).run(1, 32).findings",
@@ -53,7 +53,7 @@ TENSOR_FENCE = rule(
 )
 TENSOR_COLUMNS = rule(
     "run-tmem-columns",
-    "tcgen05 instructions touch columns that the block has allocated.",
+    "tcgen05 instructions access columns that the block has allocated.",
     argument="{where}",
     found="at {at} {who} {does} {columns_named} of tensor memory[[; seen {met}]]",
     limit="the block has not allocated that part of tensor memory: it may be another block's",
@@ -138,16 +138,16 @@ COMMIT_LEFT = rule(
     failing=f"ts.Kernel({ptx_example('run-commit-left.fail.ptx')}).run(1, 32).findings",
 )
 
-TENSOR_RULES: dict[Mistake, Rule | Wording] = {
-    "tensor memory": TENSOR_ORDER,
-    "tensor fence": TENSOR_FENCE,
-    "tensor columns": TENSOR_COLUMNS,
-    "tensor quarter": TENSOR_QUARTER,
-    "tensor unwritten": TENSOR_UNWRITTEN,
+TENSOR_WORDINGS: dict[Mistake, Wording] = {
+    "tensor memory": TENSOR_ORDER.wording,
+    "tensor fence": TENSOR_FENCE.wording,
+    "tensor columns": TENSOR_COLUMNS.wording,
+    "tensor quarter": TENSOR_QUARTER.wording,
+    "tensor unwritten": TENSOR_UNWRITTEN.wording,
     "tensor relinquished": TENSOR_RELINQUISHED,
-    "tensor growth": TENSOR_GROWTH,
+    "tensor growth": TENSOR_GROWTH.wording,
     "tensor dealloc": TENSOR_DEALLOC,
-    "tensor leak": TENSOR_LEAK,
+    "tensor leak": TENSOR_LEAK.wording,
 }
 TENSOR_VERB: dict[How, str] = {
     "tcgen05.alloc": "allocates",
@@ -176,8 +176,8 @@ BY_WARP: tuple[How, ...] = ("tcgen05.ld", "tcgen05.st", "tcgen05.alloc", "tcgen0
 TENSOR_LEFT: dict[How, str] = {
     "tcgen05.mma": "the product at {where} may still read its shared memory",
     "tcgen05.cp": "the copy at {where} may still read its shared memory",
-    "tcgen05.shift": "the shift at {where} may still be under way",
-    "tcgen05.commit": "the arrival of the commit at {where} may still be on its way to one of its mbarriers",
+    "tcgen05.shift": "the shift at {where} may still be pending",
+    "tcgen05.commit": "the arrival of the commit at {where} may still be pending at one of its mbarriers",
 }
 _COMMIT_REMEDY = "Use tcgen05.commit and wait for its mbarrier before the block ends."
 TENSOR_END_REMEDY: dict[How, str] = {
