@@ -18,7 +18,7 @@ _KINDS: dict[str, AccessKind] = {
     "stmatrix": "write",
     "atom": "atomic",
     "red": "atomic",
-    "tensormap": "write",
+    "tensormap": "write",  # the load of the map is part of its edit
 }
 _KINDS_OF_WMMA: dict[str, AccessKind] = {"load": "read", "store": "write"}
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})

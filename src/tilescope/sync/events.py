@@ -321,10 +321,11 @@ class MbarrierInitFence:
 
 @dataclass(slots=True, eq=False)
 class TensormapRelease:
-    """fence.proxy.tensormap::generic.release."""
+    """fence.proxy.tensormap::generic.release, or tensormap.cp_fenceproxy, which copies maps from shared memory first."""
 
     pc: int
     lanes: LaneNumbers
+    copied_from: Addresses | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -60,7 +60,7 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
         for lane, address, number in zip(lanes, addresses(cluster, at), values, strict=True):
             alone = np.array([lane])
             places = address + np.arange(_WORDS) * _WORD.itemsize
-            held = cluster.read(space, np.repeat(alone, _WORDS), places, _WORD)
+            held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
             if field in KEPT_VALUES and is_in_rank(edited, field, ordinal):
                 kept = kept_value(edited, field, ordinal)
@@ -96,7 +96,7 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
         for offset in range(0, DESCRIPTOR_BYTES, _PAIR * _WORD.itemsize):
             pair = cluster.load("shared", at, source + offset, _WORD, _PAIR)
             cluster.store("global", at, target + offset, pair)
-        cluster.emit(TensormapRelease(cluster.pc, cluster.lanes(at)))
+        cluster.emit(TensormapRelease(cluster.pc, cluster.lanes(at), source))
 
     return copy
 

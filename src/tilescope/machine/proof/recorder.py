@@ -41,6 +41,7 @@ from tilescope.sync.events import (
     MbarrierTest,
     ProxyFence,
     Store,
+    TensormapRelease,
     TmemAlloc,
     TmemCommit,
     TmemDealloc,
@@ -52,6 +53,7 @@ from tilescope.sync.events import (
     WarpSync,
     WgmmaIssued,
 )
+from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 ROWS_KEPT = 100_000
 AccessHow = Literal["read", "write", "agreed", "atomic", "cp.async"]
@@ -196,6 +198,7 @@ class Recorder:
             ClusterArrive: self._arrive_at_cluster,
             ClusterWait: lambda event: self._add(ClusterSync(event.pc, event.lanes, waits=True)),
             WarpSync: self._sync_warp,
+            TensormapRelease: self._release_maps,
             TmemAlloc: self._allocate,
             TmemDealloc: self._deallocate,
             TmemWork: self._work,
@@ -226,7 +229,8 @@ class Recorder:
         return kept
 
     def _load(self, event: Load) -> None:
-        if event.space == "shared" and event.access is not None:
+        is_edit = event.access is not None and event.access.kind == "write"  # its store follows
+        if event.space == "shared" and event.access is not None and not is_edit:
             self._add_access(event, "read")
 
     def _atomic(self, event: Atomic) -> None:
@@ -319,6 +323,11 @@ class Recorder:
         if makers:
             self._add(Fence(event.pc, np.array(makers), "mbarrier_init"))
         self._add(ClusterSync(event.pc, event.lanes, waits=False))
+
+    def _release_maps(self, event: TensormapRelease) -> None:
+        if event.copied_from is not None:
+            addresses = self._same_addresses(event.copied_from)
+            self._add(Access(event.pc, event.lanes, "read", addresses, DESCRIPTOR_BYTES))
 
     def _sync_warp(self, event: WarpSync) -> None:
         if event.pc is not None:

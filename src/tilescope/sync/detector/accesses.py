@@ -90,10 +90,11 @@ class Accesses:
         if access is None:
             return NO_STALE_VALUES  # asynchronous work was judged when it was issued
         request = Request(event.lanes, event.places, event.size_bytes)
+        how: How = "write" if access.kind == "write" else "read"  # a load that is part of an edit
         if event.space == "shared":
-            self._access_shared("read", request, access)
+            self._access_shared(how, request, access)
         else:
-            self._access_memory("read", request, access)
+            self._access_memory(how, request, access)
         if not access.is_flag:
             return NO_STALE_VALUES
         return self._fences.synchronize_by_load(
