@@ -60,7 +60,7 @@ def main():
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         end_for_want_of("chromium is missing: apt-get install -y chromium")
-    with serving.listening("127.0.0.1", 0) as listener, playwright.sync_playwright() as driver:
+    with serving.open_listener("127.0.0.1", 0) as listener, playwright.sync_playwright() as driver:
         explorer = serving.server()
         thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

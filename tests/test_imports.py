@@ -4,6 +4,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -178,6 +179,58 @@ def circle(package):
 
 def test_no_modules_import_each_other_in_a_circle():
     assert circle(PACKAGE) == []
+
+
+def any_circle(package):
+    """The modules of a circle of imports of any kind: at the start, for typing, or inside functions."""
+    graph = {module: set() for module, _ in modules(package)}
+    for module, target, _, _ in arrows(package):
+        if target != "tilescope":
+            graph[module].add(target)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_for_typing_or_late():
+    assert any_circle(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    "late",
+    ["def late():\n    import tilescope.a", "if TYPE_CHECKING:\n    import tilescope.a", "import tilescope.a"],
+)
+def test_circles_for_typing_and_inside_functions_are_found(tmp_path, late):
+    package = tmp_path / "tilescope"
+    package.mkdir()
+    for name, source in {"__init__": "", "a": "import tilescope.b", "b": late}.items():
+        (package / f"{name}.py").write_text(source)
+    assert any_circle(package) != []
+
+
+ROOMS = ("machine", "gpu", "tensor_map")
+MOST_MODULES = 20  # of a folder, about
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_folder_holds_many_modules(room):
+    folders = [PACKAGE / room, *(path for path in (PACKAGE / room).rglob("*") if (path / "__init__.py").exists())]
+    counts = {str(folder.relative_to(PACKAGE)): len(list(folder.glob("*.py"))) - 1 for folder in folders}
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES + 1} == {}
+
+
+def test_an_instruction_imports_no_observer():
+    instructions = [arrow for arrow in arrows(PACKAGE) if arrow[0].startswith("tilescope.machine.instructions")]
+    observers = ("tilescope.machine.observers", "tilescope.machine.proof", "tilescope.sync.detector")
+    assert len(instructions) > 100
+    assert [arrow[:2] for arrow in instructions if arrow[1].startswith(observers)] == []
+
+
+def test_no_two_modules_have_one_name():
+    names = Counter(path.stem for _, path in modules(PACKAGE) if path.stem not in ("__init__", "__main__"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 @pytest.mark.parametrize(

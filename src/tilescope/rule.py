@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -127,8 +126,12 @@ class Rule(Row):
 
     @property
     def wording(self) -> Wording:
-        """How a violation is told."""
-        return _wording_of(self)
+        """How a violation is worded."""
+        wording = _WORDING_OF_RULE.get(self.name)
+        if wording is None:
+            wording = Wording(self.name, self.severity, self.argument, self.found, self.limit, self.fix, self.code)
+            _WORDING_OF_RULE[self.name] = wording
+        return wording
 
     def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
         """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
@@ -158,9 +161,7 @@ class Rule(Row):
         return cls.named(data.get("name") if isinstance(data, Mapping) else data)
 
 
-@cache  # a report of many violations asks for it again and again
-def _wording_of(row: Rule) -> Wording:
-    return Wording(row.name, row.severity, row.argument, row.found, row.limit, row.fix, row.code)
+_WORDING_OF_RULE: dict[str, Wording] = {}  # a report of many violations asks for it again and again
 
 
 class _RuleBook(Mapping[str, Rule]):

@@ -506,7 +506,7 @@ def test_costs_by_line_and_a_picture_stand_below_each_other(drawn, capsys):
     Path("turn.ptx").write_text(TURN)
     status, out, _ = printed(capsys, *TURNED, "--by", "line", "--draw", drawn, "--svg", "turn.svg")
     assert status == 0
-    costs = out.index("What it costs, by source line")
+    costs = out.index("What it costs, by source")
     picture = out.index("Lines of 128 bytes" if drawn == "smem" else "Timeline (")
     assert costs < picture
     assert "What it costs" in Path("turn.svg").read_text("utf-8")

@@ -42,11 +42,11 @@ def test_any_xor_swizzle_may_be_given(spelled, capsys):
 @pytest.mark.parametrize(
     ("triple", "mode", "span", "readers"),
     [
-        ("3,4,3", "128B", 128, "TMA, wgmma and tcgen05 take it"),
-        ("2,4,3", "64B", 64, "TMA, wgmma and tcgen05 take it"),
-        ("1,4,3", "32B", 32, "TMA, wgmma and tcgen05 take it"),
-        ("2,5,2", "128B_ATOM_32B", 128, "TMA and tcgen05 take it"),
-        ("1,6,1", "128B_ATOM_64B", 128, "TMA takes it"),
+        ("3,4,3", "128B", 128, "TMA, wgmma and tcgen05 take"),
+        ("2,4,3", "64B", 64, "TMA, wgmma and tcgen05 take"),
+        ("1,4,3", "32B", 32, "TMA, wgmma and tcgen05 take"),
+        ("2,5,2", "128B_ATOM_32B", 128, "TMA and tcgen05 take"),
+        ("1,6,1", "128B_ATOM_64B", 128, "TMA takes"),
     ],
 )
 def test_an_xor_swizzle_is_named_as_the_mode_that_it_equals(triple, mode, span, readers, capsys):
@@ -54,8 +54,8 @@ def test_an_xor_swizzle_is_named_as_the_mode_that_it_equals(triple, mode, span, 
     for command in (["swizzle", f"xor:{triple}"], ["explain", f"Swizzle<{triple}>"]):
         assert run(command) == 0
         shown = " ".join(capsys.readouterr().out.split())
-        assert f"{mode} mode" in shown
-        assert f"{readers} where rows are {span} bytes wide" in shown
+        assert f"map as the {mode} mode" in shown
+        assert f"{readers} it where rows are {span} bytes" in shown
         assert "threads may store rows" in shown
         assert "neither" not in shown
     assert run(["swizzle", "xor:5,2,5"]) == 0

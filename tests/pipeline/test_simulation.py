@@ -171,7 +171,7 @@ def test_the_fix_of_a_circle_names_the_step_to_move_and_moving_it_works(wording)
     found = ts.simulate(data | {"roles": roles}).mistake
     assert found.rule == "pipeline-circle"
     assert found.values["agents"] == "role 0 and role 1"
-    assert "'arrive full' before 'wait empty, parity 0'" in found.fix
+    assert "'arrive full' before 'wait empty" in found.fix
     wording("a circle of waits", found)
     roles[1]["steps"].reverse()
     assert ts.simulate(data | {"roles": roles}).verdict == "proven"

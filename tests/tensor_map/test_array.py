@@ -165,7 +165,7 @@ def test_the_step_of_a_single_index_does_not_matter():
         (lambda a: a.astype("complex64"), "array-type", "View it as an unsigned"),
         (lambda a: a.astype(">f4"), "array-type", 'Use array.astype("<f4")'),
         (lambda a: with_interface(a.astype(">f4"), "__array_interface__"), "array-type", 'Use array.astype("<f4")'),
-        (str, "array-interface", "Use a numpy, torch, cupy or"),
+        (str, "array-interface", "Use a numpy, torch, cupy"),
     ],
 )
 def test_what_cannot_be_described_says_why_and_names_a_fix(change, rule, fix):

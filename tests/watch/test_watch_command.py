@@ -47,7 +47,7 @@ def test_a_refusal_is_explained_as_check_does(watch, tmp_path, capsys):
 def test_accepted_maps_are_told_of_where_asked_or_remarked_on(watch):
     assert "accepted" not in watch("init", "accepted", options=()).stderr
     verbose = watch("init", "accepted", "accepted", options=("--verbose",)).stderr
-    assert verbose.count("accepted: tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B, at 0x1000") == 1
+    assert verbose.count("tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B, at 0x1000") == 1
     assert "2 calls in 1 process, 0 refused" in verbose
 
 
@@ -200,7 +200,8 @@ def test_what_is_missing_is_said_in_one_sentence(around, tmp_path, monkeypatch, 
     broken.chmod(0o755)
     status, (sentence,) = said(CC=str(broken))
     assert status == 3
-    assert sentence.startswith(f"watch could not build its library with {broken}: ")
+    assert sentence.startswith("watch could not build its library")
+    assert str(broken) in sentence
 
 
 def test_without_cupti_it_says_so(monkeypatch, capsys):

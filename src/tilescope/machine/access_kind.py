@@ -14,16 +14,8 @@ class AccessKind(NamedTuple):
 
     size_bytes: int
     shared_op: SmemOp | None  # how shared memory serves it; None: no card was measured
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether lanes give the addresses of a matrix's rows."""
-        return self.shared_op is not None and self.shared_op.name.startswith(("ldmatrix", "stmatrix"))
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes of a warp give an address, from the first one on."""
-        return WARP_LANES if self.shared_op is None else self.shared_op.lanes
+    lanes: int = WARP_LANES  # of a warp that give an address, from the first one on
+    is_matrix: bool = False  # whether lanes give the addresses of a matrix's rows
 
 
 def access_kind(verb: Literal["ld", "st", "cp.async"], size_bytes: int) -> AccessKind:
@@ -33,7 +25,7 @@ def access_kind(verb: Literal["ld", "st", "cp.async"], size_bytes: int) -> Acces
     ('ld.b128', 'cp.async.8')
     """
     name = f"cp.async.{size_bytes}" if verb == "cp.async" else f"{verb}.b{size_bytes * 8}"
-    return AccessKind(size_bytes, SMEM_OP.get(name))
+    return _kind(size_bytes, SMEM_OP.get(name))
 
 
 def matrix_kind(opcode: str, row_bytes: int) -> AccessKind:
@@ -43,6 +35,10 @@ def matrix_kind(opcode: str, row_bytes: int) -> AccessKind:
     32
     """
     try:
-        return AccessKind(row_bytes, SmemOp.named(opcode))
+        return _kind(row_bytes, SmemOp.named(opcode))._replace(is_matrix=True)
     except RuleError:
-        return AccessKind(row_bytes, None)
+        return AccessKind(row_bytes, None, is_matrix=True)
+
+
+def _kind(size_bytes: int, shared_op: SmemOp | None) -> AccessKind:
+    return AccessKind(size_bytes, shared_op, WARP_LANES if shared_op is None else shared_op.lanes)

@@ -15,13 +15,13 @@ import numpy as np
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.instructions.contraction import contractions
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
 from tilescope.machine.instructions.decode import decode
 from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import RefusedError, Step, Turn
+from tilescope.ptx.contraction import contractions
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, Lanes

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.cluster import Cluster
-from tilescope.machine.front import Front
+from tilescope.machine.cluster import Cluster, Front
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BarrierComplete, ClusterPass, WaitingLanes
 

@@ -10,12 +10,14 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
@@ -23,9 +25,10 @@ from tilescope.machine.pending import Pending
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
+from tilescope.machine.step import EVERYONE
 from tilescope.machine.tmem_state import TensorMemories
 from tilescope.sentence import counted
-from tilescope.sync.access import AccessSemantics
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import (
     BUFFER_ALIGNMENT_BYTES,
     PARAM_WINDOW,
@@ -329,6 +332,32 @@ class Cluster:
             address = int(addresses[first])
             reason = f"an access of {size_bytes} bytes at {address:#x}, which is no multiple of {size_bytes}"
             raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(self.lanes(at)[first]), address)
+
+
+@dataclass(slots=True, eq=False)
+class Front:
+    """Lanes that stand at one instruction.
+
+    `rounds` counts the quanta that it has used: fronts that have used fewer run first. `steps` are those of this quantum.
+    """
+
+    pc: int
+    lanes: LaneNumbers
+    rounds: int = 0
+    steps: int = 0
+    _counted: LaneNumbers | None = None  # the lanes whose warps were counted last
+    _warps: int = 0
+
+    def at(self, cluster: Cluster) -> Lanes:
+        """The lanes, or the slice that means everyone."""
+        return EVERYONE if len(self.lanes) == cluster.lane_count else self.lanes
+
+    def warp_count(self) -> int:
+        """How many warps the lanes belong to."""
+        if self._counted is not self.lanes:
+            self._counted = self.lanes
+            self._warps = len(np.unique(self.lanes // WARP_LANES))
+        return self._warps
 
 
 class _LaneNames:

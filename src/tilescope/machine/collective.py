@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.cluster import Cluster
-from tilescope.machine.front import Front
+from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.step import Step
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import Converge

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register
-from tilescope.sync.detector.race import Conflict
 
 _DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
@@ -122,39 +121,3 @@ def stores_of_sums(program: Program) -> frozenset[int]:
 
 def _adds_floats(instruction: Instruction) -> bool:
     return instruction.name in ("add", "fma") and "f32" in instruction.modifiers
-
-
-def is_lost_update(program: Program, conflict: Conflict) -> bool:
-    """Whether both sides of a conflict belong to an update of a word: its load and its store, or its store twice.
-
-        ld.shared.u32 x, [bin];
-        add.u32       x, x, 1;        two threads load 7, both store 8
-        st.shared.u32 [bin], x;
-
-    A barrier would order the accesses, and still lose an update.
-    """
-    before = conflict.before
-    if before is None or conflict.space == "registers":
-        return False
-    first, store = sorted((before.pc, conflict.now.pc))
-    if first < store:
-        return _is_update(program, first, store)
-    return any(_is_update(program, load, store) for load in range(store))
-
-
-def _is_update(program: Program, load: int, store: int) -> bool:
-    """Whether one instruction loads a word, and another stores something made from it to the same address."""
-    loaded = program.instructions[load]
-    stored = program.instructions[store]
-    if loaded is None or stored is None:  # the end of a body accesses nothing
-        return False
-    if (loaded.name, stored.name) != ("ld", "st") or loaded.operands[1] != stored.operands[0]:
-        return False
-    changed = set(program.targets[load])
-    address = program.registers_named[load] - changed
-    for pc in range(load + 1, store):
-        if not address.isdisjoint(program.targets[pc]):
-            return False  # it is stored elsewhere
-        if not changed.isdisjoint(program.registers_named[pc]):
-            changed.update(program.targets[pc])
-    return not changed.isdisjoint(program.registers_named[store])

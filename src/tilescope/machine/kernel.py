@@ -36,12 +36,11 @@ from tilescope.machine.launch.triton_host import TritonHost
 from tilescope.machine.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.last_writer import last_writers
 from tilescope.machine.observers.observe import launch_detector
 from tilescope.machine.observers.smem_watch import SmemWatch, announce_line, read_moment
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
-from tilescope.machine.report.launch_result import MemoryAfter, build_run
+from tilescope.machine.report.launch_result import MemoryAfter, build_run, last_writers
 from tilescope.machine.report.run import KernelRun
 from tilescope.ptx import read_module
 from tilescope.ptx.editing import edited

@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.block_barrier import BlockBarriers
-from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.fault import KernelFaultError
-from tilescope.machine.front import Front
 from tilescope.machine.launch.launch import Versions
 from tilescope.machine.pending import IN_ORDER, Work
 from tilescope.machine.step import Turn

@@ -21,8 +21,9 @@ EVERYONE = slice(None)
 class Turn(Protocol):
     """An instruction after which lanes do not simply go on."""
 
-    def take(self, schedule: Any, front: Any) -> None:
-        """Move, split, park or end the front of a Schedule, which is at this instruction."""
+    @property
+    def take(self) -> Callable[[Any, Any], None]:
+        """Move, split, park or end a Front of a Schedule, which is at this instruction."""
 
 
 class RefusedError(Exception):

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.access import AccessSemantics, ArrivalSemantics
+from tilescope.sync.access_semantics import AccessSemantics, ArrivalSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.footprint import Footprint, Rows

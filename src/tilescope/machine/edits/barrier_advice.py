@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import Violation
-from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial
-from tilescope.machine.front import Front
 from tilescope.machine.instructions.barriers import BlockBarrierTurn
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch

@@ -15,11 +15,11 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_semantics import decode_access
-from tilescope.machine.dataflow import is_lost_update
+from tilescope.machine.access_decoder import decode_accesses
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
+from tilescope.machine.report.race_report import is_lost_update
 from tilescope.ptx.syntax import Immediate, Instruction, Label
 from tilescope.sync.detector.race import Conflict, How, Insertion, Mistake, Side
 
@@ -272,8 +272,7 @@ class _Site:
     def flag_accesses(self) -> tuple[list[int], list[int]]:
         """Stores that may set a flag, and loads that may read it."""
         stores, loads = [], []
-        for pc, instruction in enumerate(self.program.instructions):
-            access = decode_access(instruction)
+        for pc, access in enumerate(self.program.fact(decode_accesses)):
             if access is not None and access.is_strong:
                 if access.kind != "read":
                     stores.append(pc)

@@ -14,7 +14,6 @@ from tilescope.machine.instructions import (
     load_store,
     matrix,
     mbarrier_instructions,
-    refused,
     remote,
     tensormap,
     warp,
@@ -22,8 +21,31 @@ from tilescope.machine.instructions import (
 from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.instructions.tensor_core import mma, tcgen05, wgmma, wmma
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.step import Step, Turn
+from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction
+
+# Instructions of PTX that the machine does not have, each with the reason. A name that no table has is a spelling mistake,
+# or newer than the machine.
+_TEXTURES = (
+    "textures, surfaces and samplers are objects of the driver, and no argument of a run describes one; use ld.global"
+)
+_STACK = "the size of a thread's stack frame is fixed before the kernel runs; use a .local array"
+_VIDEO = "video instructions are left out; use vector forms such as add.u16x2, or dp4a"
+_REASONS: dict[str, tuple[str, ...]] = {
+    _TEXTURES: ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
+    _STACK: ("stacksave", "stackrestore", "alloca"),
+    _VIDEO: (
+        *("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
+        *("vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2"),
+        *("vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4"),
+    ),
+}
+REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
+
+
+def _refuse(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+    raise RefusedError(REASON_OF[instruction.name])
+
 
 FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
@@ -35,7 +57,7 @@ FAMILIES: dict[str, Decoder] = {
     **mbarrier_instructions.FAMILIES,
     **mma.FAMILIES,
     **load_store.FAMILIES,
-    **refused.FAMILIES,
+    **dict.fromkeys(REASON_OF, _refuse),
     **remote.FAMILIES,
     **tcgen05.FAMILIES,
     **tensormap.FAMILIES,

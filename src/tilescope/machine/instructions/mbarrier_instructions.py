@@ -20,7 +20,7 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction, Operand
-from tilescope.sync.access import ArrivalSemantics
+from tilescope.sync.access_semantics import ArrivalSemantics
 from tilescope.sync.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import MbarrierArrive, MbarrierExpect

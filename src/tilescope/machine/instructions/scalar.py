@@ -10,9 +10,9 @@ import numpy as np
 from tilescope.machine.arithmetic import Operation, UnknownForm, operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.instructions.contraction import Contraction
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
 from tilescope.machine.step import RefusedError, Step
+from tilescope.ptx.contraction import Contraction
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import Lanes

@@ -86,6 +86,7 @@ def sectors_of(kind: AccessKind, addresses: Addresses, _mask: Mask | None) -> Wa
 
     Accesses lie at multiples of their size, so two of them touch the same bytes or none of each other's.
 
+    >>> from tilescope.machine.access_kind import access_kind
     >>> counts = sectors_of(access_kind("ld", 4), np.arange(32)[None] * 8, None)
     >>> counts.cost, counts.least
     (array([8]), array([4]))

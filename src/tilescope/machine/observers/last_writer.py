@@ -14,7 +14,6 @@ from tilescope.sync.epoch import unpack_stamp
 from tilescope.value import Value
 
 if TYPE_CHECKING:
-    from tilescope.machine.launch.launch import Launch
     from tilescope.ptx.syntax import Instruction
     from tilescope.sync.shadow.global_cells import LastWrites
 
@@ -57,17 +56,3 @@ class LastWriters:
             block=block_index(self.first_blocks[found.cluster - 1], self.cluster, rank),
             thread=thread,
         )
-
-
-def last_writers(launch: Launch) -> LastWriters | None:
-    """The last writers of a launch; None where its order was not kept."""
-    if launch.detector is None:
-        return None
-    return LastWriters(
-        tuple(launch.program.instructions),
-        launch.detector.memory.last_writes(),
-        tuple(launch.detector.first_blocks),
-        launch.cluster,
-        launch.block_lanes,
-        launch.cluster_blocks * launch.block_lanes,
-    )

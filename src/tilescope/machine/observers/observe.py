@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.machine.access_semantics import cell_bytes, decode_accesses
+from tilescope.machine.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
@@ -36,7 +36,7 @@ def _find_facts(program: Program) -> ProgramFacts:
             named = [word for word in instruction.modifiers if word in _TENSOR_OPERATIONS]
             if named:
                 operations[pc] = _TENSOR_OPERATIONS[named[0]]
-    accesses = decode_accesses(program)
+    accesses = program.fact(decode_accesses)
     return ProgramFacts(
         accesses=accesses,
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),

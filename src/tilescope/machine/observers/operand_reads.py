@@ -171,6 +171,7 @@ def mismatch_cause(descriptor: OperandDescriptor, copy: TileCopy) -> MismatchCau
     TMA swizzles by the absolute address. Without a swizzle it leaves plain rows, and the tensor core reads core matrices, whose
     rows have 16 bytes.
 
+    >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     >>> mismatch_cause(right, TileCopy(0, 0, SWIZZLE["128B"], 128, False)) is None
     True

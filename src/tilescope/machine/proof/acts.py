@@ -15,7 +15,7 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS, operand_bytes
+from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS, SmemRead, operand_bytes
 from tilescope.machine.proof.pieces import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
 from tilescope.machine.proof.recorder import Access, BlockSync, ClusterSync, Fence, Recorder, Row, Wait
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
@@ -299,7 +299,7 @@ class Acts:
         for warp in range(first_warp, first_warp + WARPGROUP_WARPS):
             self._touch(warp, row.pc, _Touch("multiply", cells))
 
-    def _operand(self, read: Any, descriptor: int) -> int:
+    def _operand(self, read: SmemRead, descriptor: int) -> int:
         key = (read, descriptor)
         number = self._products.get(key)
         if number is None:

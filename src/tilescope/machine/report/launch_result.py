@@ -153,3 +153,17 @@ def _keep_recording(launch: Launch, result: GridRun) -> Recorded:
         for variable in program.shared_variables()
     ]
     return Recorded(program.entry.name, result.outcome, launch.recorder, tuple(program.instructions), tuple(variables))
+
+
+def last_writers(launch: Launch) -> LastWriters | None:
+    """The last writers of a launch; None where its order was not kept."""
+    if launch.detector is None:
+        return None
+    return LastWriters(
+        tuple(launch.program.instructions),
+        launch.detector.memory.last_writes(),
+        tuple(launch.detector.first_blocks),
+        launch.cluster,
+        launch.block_lanes,
+        launch.cluster_blocks * launch.block_lanes,
+    )

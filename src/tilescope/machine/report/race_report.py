@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
-from tilescope.machine.dataflow import is_lost_update
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
@@ -314,3 +313,39 @@ def _choose_barrier(launch: Launch, conflict: Conflict, before: Side) -> str:
     if before.lane // launch.block_lanes == conflict.now.lane // launch.block_lanes:
         return "bar.sync (__syncthreads)"
     return "barrier.cluster.arrive and barrier.cluster.wait"
+
+
+def is_lost_update(program: Program, conflict: Conflict) -> bool:
+    """Whether both sides of a conflict belong to an update of a word: its load and its store, or its store twice.
+
+        ld.shared.u32 x, [bin];
+        add.u32       x, x, 1;        two threads load 7, both store 8
+        st.shared.u32 [bin], x;
+
+    A barrier would order the accesses, and still lose an update.
+    """
+    before = conflict.before
+    if before is None or conflict.space == "registers":
+        return False
+    first, store = sorted((before.pc, conflict.now.pc))
+    if first < store:
+        return _is_update(program, first, store)
+    return any(_is_update(program, load, store) for load in range(store))
+
+
+def _is_update(program: Program, load: int, store: int) -> bool:
+    """Whether one instruction loads a word, and another stores something made from it to the same address."""
+    loaded = program.instructions[load]
+    stored = program.instructions[store]
+    if loaded is None or stored is None:  # the end of a body accesses nothing
+        return False
+    if (loaded.name, stored.name) != ("ld", "st") or loaded.operands[1] != stored.operands[0]:
+        return False
+    changed = set(program.targets[load])
+    address = program.registers_named[load] - changed
+    for pc in range(load + 1, store):
+        if not address.isdisjoint(program.targets[pc]):
+            return False  # it is stored elsewhere
+        if not changed.isdisjoint(program.registers_named[pc]):
+            changed.update(program.targets[pc])
+    return not changed.isdisjoint(program.registers_named[store])

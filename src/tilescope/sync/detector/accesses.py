@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
-from tilescope.sync.access import AccessSemantics
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
@@ -23,7 +23,7 @@ from tilescope.sync.epoch import Stamps, columns_of, first_of_each, pcs_of, stam
 from tilescope.sync.events import Atomic, Load, MemorySpace, Store
 from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import EXECUTED
-from tilescope.sync.scope import GPU
+from tilescope.sync.memory_scope import GPU
 from tilescope.sync.shadow.accessor import Threads
 from tilescope.sync.shadow.global_cells import Stretch, read_slots
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads, Unordered
@@ -32,7 +32,7 @@ Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether memory already holds its value."""
 NO_STALE_VALUES: StaleValues = {}
 _MOST_RELATIVE = 2.0**-16  # by which sums of 32 numbers of 24 bits differ, unless most of them cancel
-_WEAK_READ = AccessSemantics("read", is_strong=False, acquires=False, releases=False, scope=GPU)
+_WEAK_READ = AccessSemantics("read", is_strong=False, acquires=False, releases=False, scope=GPU, is_flag=False)
 
 
 class Request(NamedTuple):

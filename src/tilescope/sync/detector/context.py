@@ -9,7 +9,7 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
-from tilescope.sync.access import AccessSemantics
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.sync.detector.releases import SyncWords

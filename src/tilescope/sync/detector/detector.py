@@ -16,9 +16,8 @@ Parts for instructions that a kernel may not have are made when the first such e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -88,6 +87,13 @@ if TYPE_CHECKING:
     from tilescope.sync.detector.tmem_order import TmemOrder
     from tilescope.sync.detector.wgmma_order import WgmmaOrder
 
+
+class AtInstruction(Protocol):
+    """An event of an instruction."""
+
+    pc: int
+
+
 RECORDED_COPIES = 100_000  # a run keeps records of no more
 
 
@@ -145,7 +151,7 @@ class ClusterDetector:
 
     def handlers(self) -> dict[type, Handler]:
         """Which method judges each event."""
-        judges: dict[type, Callable[[Any], None]] = {
+        judges: dict[type, Handler] = {
             Store: self._store,
             Atomic: self._atomic,
             CpAsyncIssued: lambda event: self.cp_async.issue(event),
@@ -191,11 +197,11 @@ class ClusterDetector:
         handlers[ClusterEnd] = self._end_cluster
         return handlers
 
-    def _at_pc(self, judge: Callable[[Any], None]) -> Handler:
+    def _at_pc(self, judge: Handler) -> Handler:
         """A handler that says first which instruction is judged."""
         context = self.context
 
-        def handle(event: Any) -> None:
+        def handle(event: AtInstruction) -> None:
             context.pc = event.pc
             judge(event)
 

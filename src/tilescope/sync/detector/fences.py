@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.access import AccessSemantics
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.releases import Release, SyncWords
 from tilescope.sync.lane_clocks import VectorClock, join_clocks
-from tilescope.sync.scope import GPU
+from tilescope.sync.memory_scope import GPU
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads

@@ -23,7 +23,7 @@ from tilescope.sync.events import (
     MbarrierTest,
 )
 from tilescope.sync.lane_clocks import EXECUTED, HAPPENS_BEFORE, LaneClocks, Vector, VectorClock, join_clocks
-from tilescope.sync.scope import CLUSTER, CTA
+from tilescope.sync.memory_scope import CLUSTER, CTA
 
 _BARRIER_BYTES = 8
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tilescope.sync.lane_clocks import VectorClock, join_clocks
-from tilescope.sync.scope import CLUSTER, CTA, GPU
+from tilescope.sync.memory_scope import CLUSTER, CTA, GPU
 
 
 class Release(NamedTuple):

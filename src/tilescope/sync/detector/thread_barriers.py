@@ -14,7 +14,7 @@ from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Release
 from tilescope.sync.events import BarrierArrive, BarrierComplete, ClusterArrive, ClusterPass, Converge, WarpSync
 from tilescope.sync.lane_clocks import Vector, VectorClock, join_clocks
-from tilescope.sync.scope import CLUSTER
+from tilescope.sync.memory_scope import CLUSTER
 
 
 @dataclass(slots=True)

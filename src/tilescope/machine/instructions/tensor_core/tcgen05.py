@@ -19,10 +19,9 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.collective import Collective
 from tilescope.machine.fault import fault_of
-from tilescope.machine.front import Front
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, barrier_at, change
 from tilescope.machine.instructions.copy_engine import cast_to
 from tilescope.machine.instructions.load_store import AddressOf

@@ -18,12 +18,9 @@ class AccessSemantics(NamedTuple):
     acquires: bool
     releases: bool
     scope: int
-    is_compared: bool = False  # a plain load whose value atom.cas checks: no race with atomics, and it orders nothing
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether threads may synchronize through the word it accesses."""
-        return self.is_strong and not self.is_compared
+    is_flag: (
+        bool  # threads may synchronize through it; a plain load whose value atom.cas checks is strong, and not a flag
+    )
 
     @property
     def is_flag_load(self) -> bool:

@@ -7,8 +7,8 @@ from typing import Literal
 from tilescope.machine.dataflow import compared_loads
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
-from tilescope.sync.access import AccessKind, AccessSemantics
-from tilescope.sync.scope import GPU, SCOPE_OF_MODIFIER
+from tilescope.sync.access_semantics import AccessKind, AccessSemantics
+from tilescope.sync.memory_scope import GPU, SCOPE_OF_MODIFIER
 
 _KINDS: dict[str, AccessKind] = {
     "ld": "read",
@@ -34,12 +34,14 @@ def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
     if kind is None:
         return None
     words = instruction.modifiers
+    is_strong = kind == "atomic" or not _STRONG_WORDS.isdisjoint(words)
     return AccessSemantics(
         kind,
-        is_strong=kind == "atomic" or not _STRONG_WORDS.isdisjoint(words),
+        is_strong=is_strong,
         acquires=("acquire" in words or "acq_rel" in words) and instruction.name != "red",
         releases="release" in words or "acq_rel" in words,
         scope=scope_of(instruction),
+        is_flag=is_strong,
     )
 
 
@@ -60,7 +62,7 @@ def decode_accesses(program: Program) -> list[AccessSemantics | None]:
     for pc in compared_loads(program):
         plain = accesses[pc]
         if plain is not None and not plain.is_strong:
-            accesses[pc] = plain._replace(is_strong=True, is_compared=True)
+            accesses[pc] = plain._replace(is_strong=True)
     return accesses
 
 
