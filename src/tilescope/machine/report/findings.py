@@ -285,13 +285,13 @@ def _report_stop(launch: Launch, schedule: Schedule) -> Violation:
         for rank in np.unique(ranks).tolist():
             threads = name_threads(thread_numbers(cluster, front.lanes[ranks == rank]))
             parts.append(f"{threads} of block {block_index_of(cluster, rank)} at {place}")
-    named = parts[:_PLACES_NAMED]
+    places = parts[:_PLACES_NAMED]
     if len(parts) > _PLACES_NAMED:
-        named.append("others elsewhere")
-    if not named:
-        named.append(f"block {block_index_of(cluster, 0)} has just started")
+        places.append("others elsewhere")
+    if not places:
+        places.append(f"block {block_index_of(cluster, 0)} has just started")
     lines = line_facts(launch.program, *[front.pc for front in fronts])
-    standing = ", ".join(named)
+    standing = ", ".join(places)
     if launch.is_out_of_time:
         return OUT_OF_TIME.violation(steps=launch.steps, standing=standing, max_seconds=launch.max_seconds, **lines)
     steps = launch.max_steps - launch.steps_left

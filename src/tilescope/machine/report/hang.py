@@ -12,7 +12,7 @@ count stops its users, and then other threads wait for those users at mbarriers 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +104,7 @@ class Wait(NamedTuple):
     where: str
     block: BlockIndex
     threads: str
-    facts: dict[str, Any]
+    facts: dict[str, object]
     is_partly_complete: bool = False  # an mbarrier that got some, but not all, of its arrivals or bytes
 
     @property
@@ -162,8 +162,9 @@ class StuckPoll(NamedTuple):
 def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
     """The polls of mbarriers that the threads of a cluster cannot pass."""
     for wait in find_waits(schedule):
-        if wait.wording is MBARRIER:
-            yield StuckPoll(wait.pc, wait.facts["address"])
+        address = wait.facts.get("address")
+        if wait.wording is MBARRIER and isinstance(address, int):
+            yield StuckPoll(wait.pc, address)
 
 
 class _LanePositions:
@@ -191,7 +192,7 @@ class _LanePositions:
         ranks = self.cluster.block_of_lane[lanes]
         return [(rank, lanes[ranks == rank]) for rank in np.unique(ranks).tolist()]
 
-    def wait(self, wording: Wording, pc: int, lanes: LaneNumbers, **facts: Any) -> Wait:
+    def wait(self, wording: Wording, pc: int, lanes: LaneNumbers, **facts: object) -> Wait:
         """A wait of lanes of one block."""
         cluster = self.cluster
         block = block_index_of(cluster, int(cluster.block_of_lane[lanes[0]]))

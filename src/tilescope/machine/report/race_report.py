@@ -7,7 +7,7 @@ thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing or
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
@@ -37,6 +37,7 @@ from tilescope.machine.report.tmem_report import (
     name_columns,
     name_tensor_cell,
 )
+from tilescope.sentence import Facts
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import block_index
 from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
@@ -187,14 +188,14 @@ class _SideText(NamedTuple):
 def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
     """A finding about equal conflicts: the first one as the example, and the number of occurrences of all."""
     conflict = group[0]
-    facts = _describe_conflict(launch, conflict) | _count_occurrences(launch, group)
+    facts: Facts = _describe_conflict(launch, conflict) | _count_occurrences(launch, group)
     wording = wording_of(conflict)
     if wording is _RACE and is_lost_update(launch.program, conflict):
         wording = LOST_UPDATE
     if conflict.remedy is not None:
         others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
-        facts["others_gone"] = sum(conflict.remedy.gone.issuperset(gone.pcs for gone in other) for other in others)
-        return report_remedy(wording, launch, conflict.remedy, FINDING_GONE, facts)
+        others_gone = sum(conflict.remedy.gone.issuperset(gone.pcs for gone in other) for other in others)
+        return report_remedy(wording, launch, conflict.remedy, FINDING_GONE, {**facts, "others_gone": others_gone})
     return report_untried(wording, launch, facts) if conflict.is_untried else wording.violation(**facts)
 
 
@@ -209,11 +210,11 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
     return facts | line_facts(launch.program, *pcs)
 
 
-def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, Any]:
+def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     now = conflict.now
     before = conflict.before
     where = name_instruction(launch.program, now.pc)
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         **conflict.facts,
         "where": where,
         "at": name_line(launch.program, now.pc),

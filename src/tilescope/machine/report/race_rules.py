@@ -190,7 +190,6 @@ PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     limit="a wait names only a parity: while the phase before still runs, this wait passes at once, two phases too early",
     fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
 )
-_MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
 MAP_FENCE = rule(
     "run-map-fence",
     "A map that the kernel edits is used after fence.proxy.tensormap: .release by the thread that edits, .acquire by the one that copies.",
