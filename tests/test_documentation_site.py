@@ -84,7 +84,11 @@ def test_every_picture_is_shown_somewhere():
     assert [path.name for path in (DOCS / "images").iterdir() if path.name not in shown] == []
 
 
-DRAWN_BY_A_TEST = {"path.svg", "ptx-swizzle-32B-slice-0.svg"}  # of this file, and of tests/tma/test_ptx_examples.py
+DRAWN_BY_A_TEST = {
+    "architecture.svg",
+    "path.svg",
+    "ptx-swizzle-32B-slice-0.svg",
+}  # of this file, and of tests/tma/test_ptx_examples.py
 
 
 def test_every_drawing_is_made_by_a_command_of_a_page_or_by_a_test():

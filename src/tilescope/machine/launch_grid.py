@@ -30,8 +30,8 @@ class GridRun:
     outcome: Outcome = "finished"
     fault: KernelFaultError | None = None
     waiting: list[Schedule] = field(default_factory=list)  # clusters that were under way when it stopped
-    cure: Remedy | None = None  # what was tried, and lets it finish
-    is_cure_untried: bool = False  # not everything was tried: the trials had no steps left
+    remedy: Remedy | None = None  # what was tried, and lets it finish
+    is_remedy_untried: bool = False  # not everything was tried: the trials had no steps left
     finished_blocks: int = 0
     thread_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     warp_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

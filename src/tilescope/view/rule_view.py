@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from tilescope.cuda_error import CUDA_ERROR
@@ -21,6 +22,9 @@ _SEVERITY = {
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
 _ALSO_SHOWN = 3
 _NEAREST_SHOWN = 5
+
+
+_KERNEL = re.compile(r"(?P<quotes>'''|\"\"\")// (?P<comment>[^\n]*)\n.*?(?P=quotes)", re.DOTALL)
 
 
 def draw_rule(rule: Rule) -> Drawing:
@@ -66,11 +70,12 @@ def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
 
 
 def _expression_rows(label: str, expression: str) -> list[tuple[str, str]]:
-    """An expression as rows of a table: the lines of a kernel stay lines."""
-    if "\n" not in expression:
+    """An expression as rows of a table; of a kernel its comment alone: the page of the rule has all of it."""
+    kernel = _KERNEL.search(expression)
+    if kernel is None:
         return [(label, expression)]
-    first, *others = [f"`{line}`" for line in expression.splitlines()]
-    return [(label, first), *(("", line) for line in others)]
+    call = f"{expression[: kernel.start()]}…{expression[kernel.end() :]}"
+    return [(label, f"`{call}`"), ("", kernel["comment"])]
 
 
 def _show_arguments(arguments: Mapping[str, object]) -> str:

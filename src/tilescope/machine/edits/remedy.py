@@ -50,7 +50,7 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
         return
     trials = _Trials(text, launch, initial, errors, _select_serious(conflicts))
     correction = trials.find_correction(stuck, _first_stuck_block(launch, result))
-    result.is_cure_untried = trials.is_exhausted
+    result.is_remedy_untried = trials.is_exhausted
     for conflict in errors:
         if correction is not None and conflict.pcs in correction.gone:
             conflict.remedy = correction
@@ -58,7 +58,7 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
             conflict.remedy = trials.reuse_remedy(conflict) or trials.find_remedy(conflict)
             conflict.is_untried = trials.is_exhausted
     if stuck is not None:
-        result.cure = correction or next((error.remedy for error in errors if error.remedy is not None), None)
+        result.remedy = correction or next((error.remedy for error in errors if error.remedy is not None), None)
 
 
 def _first_stuck_block(launch: Launch, result: GridRun) -> BlockIndex | None:

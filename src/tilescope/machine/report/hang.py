@@ -121,7 +121,7 @@ def report_hang(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         for wait in find_waits(schedule):
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
-    if result.cure is None:
+    if result.remedy is None:
         groups.sort(key=lambda equal: not equal[0].is_partly_complete)
     findings = [_report_wait(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
     omitted = groups[_GROUPS_NAMED:]

@@ -36,9 +36,9 @@ _IN_CUDA: dict[str | int, str] = {
 
 def report_ending(wording: Wording, launch: Launch, result: GridRun, facts: Facts) -> Violation:
     """A finding about a hang, a fault or wrong bytes, with the remedy that lets the kernel finish, if one passed."""
-    if result.cure is not None:
-        return report_remedy(wording, launch, result.cure, KERNEL_FINISHES, facts)
-    return report_untried(wording, launch, facts) if result.is_cure_untried else wording.violation(**facts)
+    if result.remedy is not None:
+        return report_remedy(wording, launch, result.remedy, KERNEL_FINISHES, facts)
+    return report_untried(wording, launch, facts) if result.is_remedy_untried else wording.violation(**facts)
 
 
 def report_remedy(wording: Wording, launch: Launch, remedy: Remedy, effect: str, facts: Facts) -> Violation:
