@@ -5,7 +5,7 @@ import pytest
 from ptx_texts import fault_code, finished, kernel
 
 import tilescope as ts
-from tilescope.machine.pending import MOST_WORKS, Pending, Work
+from tilescope.machine.execution.pending import MOST_WORKS, Pending, Work
 
 SEEDS = [None, 0, 1]
 SOURCE_AND_OUT = ".param .u64 source, .param .u64 out"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilescope.machine.access_kind import AccessKind
+from tilescope.machine.decoding.access_kind import AccessKind
 from tilescope.machine.observers.access_cost import Instance
 from tilescope.machine.report.conflict_fix import TileFix, TileUse, find_fix, overlaps
 from tilescope.smem.op import SMEM_OP

@@ -19,14 +19,14 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.execution.pending import Pending
+from tilescope.machine.execution.records import RunningPhase
+from tilescope.machine.execution.special import special_values
+from tilescope.machine.execution.tmem_state import TensorMemories
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.pending import Pending
 from tilescope.machine.program import Constant, Program, VariableAddress
-from tilescope.machine.records import RunningPhase
-from tilescope.machine.special import special_values
 from tilescope.machine.step import EVERYONE
-from tilescope.machine.tmem_state import TensorMemories
 from tilescope.sentence import counted
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import (

@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 
 from tilescope.arch import Arch
-from tilescope.machine.assembly import assemble
+from tilescope.machine.decoding.assembly import assemble
 from tilescope.machine.edits.barrier_advice import report_idle_barriers
 from tilescope.machine.edits.change import MutantKind
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.mutations import Mutation, find_mutations, replace_swizzle
 from tilescope.machine.edits.remedy import try_remedies
 from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
+from tilescope.machine.execution.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.launch.entry_choice import choose_entry
 from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments, Parameters
 from tilescope.machine.launch.launch import Launch, place_variables
 from tilescope.machine.launch.launch_shape import Extents, RequestedShape, read_extents, resolve_launch_shape
 from tilescope.machine.launch.triton_host import TritonHost
-from tilescope.machine.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.observe import launch_detector

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, KernelFaultError
 from tilescope.machine.launch.host_array import as_host_array
 from tilescope.reading import integers
 from tilescope.sentence import counted

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
-from tilescope.machine.special import require_held
+from tilescope.machine.execution.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,

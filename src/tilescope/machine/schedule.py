@@ -19,11 +19,11 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.fault import KernelFaultError
+from tilescope.machine.execution.block_barrier import BlockBarriers
+from tilescope.machine.execution.fault import KernelFaultError
+from tilescope.machine.execution.pending import IN_ORDER, Work
 from tilescope.machine.launch.launch import Versions
-from tilescope.machine.pending import IN_ORDER, Work
 from tilescope.machine.step import Turn
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BlockEnd, ClusterEnd, InstructionReached, WarpSync

@@ -104,3 +104,14 @@ def find_fence_rule(space: str, first: str, second: str, *, first_writes: bool) 
     >>> find_fence_rule("smem", "tma", "wgmma", first_writes=True)  # both through the async proxy
     """
     return _BY_ACCESSES.get((space, first, first_writes, second))
+
+
+def run_severity(space: Space, first: AccessKind, second: AccessKind) -> Severity:
+    """How serious one run takes a missing fence after a write.
+
+    >>> run_severity("smem", "generic", "tma"), run_severity("smem", "cp.async", "wgmma")
+    ('error', 'note')
+    """
+    row = _BY_ACCESSES[space, first, True, second]
+    assert row.run is not None, "one run does not ask for this fence"
+    return row.run

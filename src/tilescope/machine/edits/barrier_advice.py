@@ -22,10 +22,10 @@ import numpy.typing as npt
 from tilescope.errors import Violation
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial
+from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.instructions.barriers import BlockBarrierTurn
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import line_facts, name_line

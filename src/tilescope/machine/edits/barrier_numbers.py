@@ -17,8 +17,8 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.operand_changes import add_to_last_operand, flip_parity
 from tilescope.machine.edits.slot_stride import RegisterDefinitions
+from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
 from tilescope.machine.report.hang import stuck_polls
 from tilescope.machine.report.places import find_function

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tilescope.errors import RuleError
-from tilescope.machine.assembly import assemble
+from tilescope.machine.decoding.assembly import assemble
 from tilescope.machine.program import Program
 from tilescope.ptx import read_module
 from tilescope.ptx.editing import Edit, Statement, edited, only_bodies, statement_of

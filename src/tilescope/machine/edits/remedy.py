@@ -21,8 +21,8 @@ from tilescope.machine.edits.barrier_numbers import WAIT_MISTAKES, Stuck, find_c
 from tilescope.machine.edits.kernel_text import Edits, KernelText
 from tilescope.machine.edits.remedy_candidates import Candidate, find_candidates
 from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial, trial_step_budget, used_steps
+from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.program import Program
 from tilescope.machine.report.race_report import find_wrong_bytes
 from tilescope.machine.report.race_rules import severity_of

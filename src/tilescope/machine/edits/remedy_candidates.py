@@ -15,7 +15,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_decoder import decode_accesses
+from tilescope.machine.decoding.access_decoder import decode_accesses
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program

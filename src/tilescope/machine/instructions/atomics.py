@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.access_kind import AccessKind, access_kind
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
+from tilescope.machine.decoding.access_kind import AccessKind, access_kind
 from tilescope.machine.instructions.load_store import decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder

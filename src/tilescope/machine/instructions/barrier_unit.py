@@ -19,8 +19,8 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
-from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase
+from tilescope.machine.execution.fault import LAUNCH_FAILURE, fault_of
+from tilescope.machine.execution.records import RECORDS_KEPT, PhaseRecord, RunningPhase
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.cluster_shape import LaneNumbers, block_index
 from tilescope.sync.events import MbarrierInit, MbarrierInval, MbarrierPhaseCompleted, MbarrierTest

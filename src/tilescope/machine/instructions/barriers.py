@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_decoder import scope_of
-from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.decoding.access_decoder import scope_of
+from tilescope.machine.execution.block_barrier import Votes, Waiting
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.load_store import decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder

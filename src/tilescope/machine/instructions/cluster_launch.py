@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.execution.pending import Work
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction

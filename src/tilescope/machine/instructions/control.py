@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
+from tilescope.machine.execution.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.program import Assembler, Decoder, Moves
 from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import RefusedError, Step, Turn

@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.execution.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import BlockIndex, block_index
 from tilescope.tma.transfer import receivers

@@ -15,23 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.access_kind import AccessKind, access_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.fault import (
+from tilescope.machine.decoding.access_kind import AccessKind, access_kind
+from tilescope.machine.execution.fault import (
     INVALID_ADDRESS_SPACE,
     LAUNCH_FAILURE,
     MISALIGNED_ADDRESS,
     KernelFaultError,
     fault_of,
 )
+from tilescope.machine.execution.pending import Pending, Work
 from tilescope.machine.instructions.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.instructions.cp_async_bulk import decode_bulk
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_copies import decode_tensor_copy
-from tilescope.machine.pending import Pending, Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register, operand_text

@@ -18,7 +18,9 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
+from tilescope.machine.execution.pending import Work
+from tilescope.machine.execution.records import CopyKind, CopyRecord
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.instructions.copy_engine import (
     Bytes,
@@ -30,9 +32,7 @@ from tilescope.machine.instructions.copy_engine import (
 )
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
-from tilescope.machine.records import CopyKind, CopyRecord
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ASSERT, KernelFaultError
+from tilescope.machine.execution.fault import ASSERT, KernelFaultError
 from tilescope.machine.instructions.control import call_lists, called_function
 from tilescope.machine.instructions.printf import Conversion, converted, parts_of
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.access_kind import access_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
+from tilescope.machine.decoding.access_kind import access_kind
+from tilescope.machine.execution.special import CLOCKS, require_special
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
-from tilescope.machine.special import CLOCKS, require_special
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.access_kind import matrix_kind
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
+from tilescope.machine.decoding.access_kind import matrix_kind
+from tilescope.machine.execution.collective import Collective
 from tilescope.machine.instructions.load_store import decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.barrier_unit import Meeting, change, initialise, invalidate, meetings, test_phase
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words

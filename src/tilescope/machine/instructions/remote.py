@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
+from tilescope.machine.execution.pending import Work
 from tilescope.machine.instructions.atomics import change_of, changed_words
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.instructions.load_store import AddressOf
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words
-from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction

@@ -17,13 +17,15 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import (
+from tilescope.machine.execution.fault import (
     ILLEGAL_ADDRESS,
     ILLEGAL_INSTRUCTION,
     MISALIGNED_ADDRESS,
     KernelFaultError,
     fault_of,
 )
+from tilescope.machine.execution.pending import Work
+from tilescope.machine.execution.records import CopyRecord
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.instructions.copy_engine import (
     Bytes,
@@ -37,9 +39,7 @@ from tilescope.machine.instructions.copy_engine import (
 from tilescope.machine.instructions.cp_async_bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words, require_target
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
-from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import RefusedError, Step
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand, operand_text

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.records import CutEdit
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.records import CutEdit
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, operand_text
 from tilescope.sync.cluster_shape import Lanes

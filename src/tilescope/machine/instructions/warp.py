@@ -22,7 +22,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.collective import Collective
+from tilescope.machine.execution.collective import Collective
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Constant, Decoder
 from tilescope.machine.step import RefusedError, Step, Turn

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
+from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
+from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
-from tilescope.machine.records import CopyRecord, CutEdit, PhaseRecord
-from tilescope.machine.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.detector.context import LaunchDetector

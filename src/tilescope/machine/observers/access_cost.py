@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.access_kind import AccessKind
+from tilescope.machine.decoding.access_kind import AccessKind
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
@@ -86,7 +86,7 @@ def sectors_of(kind: AccessKind, addresses: Addresses, _mask: Mask | None) -> Wa
 
     Accesses lie at multiples of their size, so two of them touch the same bytes or none of each other's.
 
-    >>> from tilescope.machine.access_kind import access_kind
+    >>> from tilescope.machine.decoding.access_kind import access_kind
     >>> counts = sectors_of(access_kind("ld", 4), np.arange(32)[None] * 8, None)
     >>> counts.cost, counts.least
     (array([8]), array([4]))

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.access_kind import AccessKind
+from tilescope.machine.decoding.access_kind import AccessKind
+from tilescope.machine.execution.records import CopyKind
 from tilescope.machine.observers.access_cost import AccessCounter, Execution, Where, sectors_of, wavefronts_of
 from tilescope.machine.observers.operand_reads import OperandReads
 from tilescope.machine.observers.thread_tiles import ThreadTiles
-from tilescope.machine.records import CopyKind
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.dataflow import made_of
+from tilescope.machine.decoding.dataflow import made_of
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Instruction

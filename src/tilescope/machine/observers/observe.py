@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilescope.machine.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.dataflow import stores_of_sums
+from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
+from tilescope.machine.decoding.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse

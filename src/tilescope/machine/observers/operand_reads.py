@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.decoding.operand_shape import DESCRIPTOR_OF_INSTRUCTION, UNUSED_BITS, ReadShape
 from tilescope.machine.observers.shared_marks import SharedMarks
-from tilescope.machine.operand_shape import DESCRIPTOR_OF_INSTRUCTION, UNUSED_BITS, ReadShape
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.sync.cluster_shape import BlockIndex

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
+from tilescope.machine.execution.records import CopyRecord
 from tilescope.machine.observers.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
-from tilescope.machine.records import CopyRecord
 from tilescope.reading import plain_int
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import printed, shortened

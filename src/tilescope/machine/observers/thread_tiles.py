@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
-from tilescope.machine.dataflow import made_of
+from tilescope.machine.decoding.dataflow import made_of
+from tilescope.machine.decoding.operand_shape import ReadShape
 from tilescope.machine.observers.lane_pattern import (
     BIT_OF_MODE,
     NO_PATTERN,
@@ -34,7 +35,6 @@ from tilescope.machine.observers.lane_pattern import (
 )
 from tilescope.machine.observers.operand_reads import OperandReads, TileCopy, forget_tiles
 from tilescope.machine.observers.shared_marks import WORD_BYTES, Marks, SharedMarks
-from tilescope.machine.operand_shape import ReadShape
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.errors import RuleError
+from tilescope.machine.execution.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import Region
-from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.places import name_array, name_owner
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import BlockIndex

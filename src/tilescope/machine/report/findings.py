@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tilescope.errors import Violation
-from tilescope.machine.fault import KernelFaultError
+from tilescope.machine.execution.fault import KernelFaultError
+from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.report.cost_findings import report_costs
 from tilescope.machine.report.hang import report_hang

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.report.places import (
     block_index_of,
     find_function,
@@ -40,7 +40,7 @@ from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Regis
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
-from tilescope.sync.mbarrier import Mbarrier
+from tilescope.sync.stuck_waits import Lack, PhaseProgress
 
 _GROUPS_NAMED = 20
 _CLUSTERS_READ = 200
@@ -94,6 +94,14 @@ MORE = HANG.worded(
     found="{groups} more groups of threads wait",
     fix="Fix the waits above first.",
 )
+
+
+_FIX_OF_LACK: dict[Lack, str] = {
+    "everything": "Nobody has arrived in this phase: check the parity of the wait, and who should arrive.",
+    "arrivals": "Compare the count of mbarrier.init with the arrivals.",
+    "bytes": "Compare the bytes of expect_tx with those of the copies.",
+    "arrivals and bytes": "Compare the count of mbarrier.init with the arrivals, and the bytes of expect_tx with those of the copies.",
+}
 
 
 class Wait(NamedTuple):
@@ -367,6 +375,7 @@ def _mbarrier_wait(positions: _LanePositions, poll: _Poll, lanes: LaneNumbers, a
     barrier = cluster.mbarriers.get(address)
     if barrier is None:
         return positions.wait(NO_MBARRIER, poll.pc, lanes, address=address, variable=variable)
+    progress = PhaseProgress.of(barrier)
     wait = positions.wait(
         MBARRIER,
         poll.pc,
@@ -375,25 +384,9 @@ def _mbarrier_wait(positions: _LanePositions, poll: _Poll, lanes: LaneNumbers, a
         variable=variable,
         parity=_name_parity(cluster, poll, lanes),
         state=barrier.state,
-        fix=_mbarrier_fix(barrier),
+        fix=_FIX_OF_LACK[progress.lack],
     )
-    return wait._replace(is_partly_complete=not _has_nothing(barrier))
-
-
-def _mbarrier_fix(barrier: Mbarrier) -> str:
-    """What to check, depending on what the current phase still waits for."""
-    if _has_nothing(barrier):
-        return "Nobody has arrived in this phase: check the parity of the wait, and who should arrive."
-    if not barrier.tx_bytes:
-        return "Compare the count of mbarrier.init with the arrivals."
-    if not barrier.pending:
-        return "Compare the bytes of expect_tx with those of the copies."
-    return "Compare the count of mbarrier.init with the arrivals, and the bytes of expect_tx with those of the copies."
-
-
-def _has_nothing(barrier: Mbarrier) -> bool:
-    """Whether the current phase has got no arrival and no bytes yet."""
-    return barrier.pending == barrier.count and not barrier.tx_bytes
+    return wait._replace(is_partly_complete=progress.is_partly_complete)
 
 
 def _name_parity(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> str | None:

@@ -9,14 +9,14 @@ import numpy as np
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
+from tilescope.machine.execution.launch_grid import GridRun
+from tilescope.machine.execution.records import CopyRecord, PhaseRecord
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.last_writer import LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.described_pipeline import Recorded
 from tilescope.machine.proof.naming import SharedVariable
-from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.report.findings import collect_findings
 from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
+from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (

@@ -11,8 +11,8 @@ from typing import Any
 
 from tilescope.errors import Change, Violation, Wording
 from tilescope.machine.edits.trial import trial_step_budget
+from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.launch_grid import GridRun
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import name_instruction
 from tilescope.sentence import Facts, counted, listed

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tilescope.errors import Violation
+from tilescope.machine.execution.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
-from tilescope.machine.records import RECORDS_KEPT, CopyRecord
 from tilescope.machine.report.element import map_owner
 from tilescope.machine.report.places import find_function, line_facts, name_instruction, shared_variable
 from tilescope.ptx.syntax import Immediate, Label, Register

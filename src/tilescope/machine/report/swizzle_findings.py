@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tilescope.errors import RuleError, Violation, Wording
-from tilescope.machine.dataflow import made_of
+from tilescope.machine.decoding.dataflow import made_of
+from tilescope.machine.decoding.operand_shape import ReadShape
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.lane_pattern import BIT_OF_MODE, MODES, PLAIN, modes_in
 from tilescope.machine.observers.operand_reads import ReadKey, ReadTally
 from tilescope.machine.observers.thread_tiles import Misfit, MisfitKind
-from tilescope.machine.operand_shape import ReadShape
 from tilescope.machine.program import Program
 from tilescope.machine.report.cost_findings import SWIZZLE_MISMATCH
 from tilescope.machine.report.places import line_facts, name_instruction

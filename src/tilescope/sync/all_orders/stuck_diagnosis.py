@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tilescope.sync.all_orders.interpreter import Interpreter
 from tilescope.sync.all_orders.mistake import BlockedAgent, EarlierStep, MistakeFoundError
 from tilescope.sync.role_program import WAITS, Action
+from tilescope.sync.stuck_waits import PhaseProgress
 from tilescope.sync.thread_limits import REGISTER_STEP
 
 MAX_WAITS_SHOWN = 4  # of a circle
@@ -96,18 +97,9 @@ def _find_earlier_steps(state: Interpreter, blocked: Sequence[BlockedAgent]) -> 
     return [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
 
 
-class _PhaseCounts(NamedTuple):
-    """What a barrier has counted in its running phase."""
-
-    phase: int
-    came: int  # arrivals
-    expected: int  # arrivals
-    tx: int  # bytes that are missing; negative: that are too many
-
-
-def _phase_counts(state: Interpreter, barrier: int) -> _PhaseCounts:
+def _phase_counts(state: Interpreter, barrier: int) -> PhaseProgress:
     expected = state.expected[barrier]
-    return _PhaseCounts(state.phase[barrier], expected - state.pending[barrier], expected, state.tx[barrier])
+    return PhaseProgress(state.phase[barrier], expected - state.pending[barrier], expected, state.tx[barrier])
 
 
 def _find_register_shortage(state: Interpreter, agent: int, action: Action, _: int) -> MistakeFoundError | None:
@@ -187,17 +179,17 @@ def _find_missing_arrivals(state: Interpreter, agent: int, _: Action, barrier: i
     if pending == 0 or _will_arrive(state, barrier):
         return None
     counts = _phase_counts(state, barrier)
-    if counts.tx < 0:
+    if counts.missing_bytes < 0:
         return MistakeFoundError(
             "receiver",
             barrier=barrier,
             phase=counts.phase,
-            came=counts.came,
+            came=counts.arrived,
             expected=counts.expected,
-            bytes=-counts.tx,
+            bytes=-counts.missing_bytes,
             landed=state.total(barrier, "bytes").amount,
         )
-    if counts.came:
+    if counts.arrived:
         kind = "some arrive"
     else:
         kind = "nobody arrives again" if counts.phase else "nobody arrives"
@@ -205,7 +197,7 @@ def _find_missing_arrivals(state: Interpreter, agent: int, _: Action, barrier: i
         kind,
         barrier=barrier,
         phase=counts.phase,
-        came=counts.came,
+        came=counts.arrived,
         expected=counts.expected,
         agent=agent,
         pending=pending,

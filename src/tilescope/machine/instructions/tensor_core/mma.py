@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
+from tilescope.machine.execution.collective import Collective
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.metadata_operand import metadata_operand
 from tilescope.machine.instructions.tensor_core.narrow_mma import decode_narrow_mma

@@ -19,8 +19,8 @@ from tilescope.arch import WARP_LANES
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import fault_of
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import fault_of
 from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.program import Assembler

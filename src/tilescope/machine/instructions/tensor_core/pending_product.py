@@ -16,7 +16,9 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.pending import Work
+from tilescope.machine.execution.tmem_state import Places
 from tilescope.machine.instructions.tensor_core.product_places import (
     PADDED_TYPES,
     MatrixKey,
@@ -32,8 +34,6 @@ from tilescope.machine.instructions.tensor_core.smem_operand import (
     smem_places,
     stored_codes,
 )
-from tilescope.machine.pending import Work
-from tilescope.machine.tmem_state import Places
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.operand_descriptor import Tcgen05Descriptor

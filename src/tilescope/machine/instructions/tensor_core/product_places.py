@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
-from tilescope.machine.tmem_state import COLUMN_MASK, LANE_SHIFT, Places
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.execution.tmem_state import COLUMN_MASK, LANE_SHIFT, Places
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_address import CELL_BITS, TMEM_COLUMNS, TMEM_LANES, cells_of
 from tilescope.mma.tmem_copy import DECOMPRESSIONS

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tilescope.errors import RuleError
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
-from tilescope.machine.operand_shape import ReadShape
+from tilescope.machine.decoding.operand_shape import ReadShape
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, OPERAND_FIX, KernelFaultError, fault_of
 from tilescope.mma.descriptor_form import TCGEN05_FORM
 from tilescope.mma.operand_descriptor import Tcgen05Descriptor
 from tilescope.swizzle import SWIZZLE

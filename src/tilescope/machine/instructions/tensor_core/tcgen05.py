@@ -20,8 +20,10 @@ import numpy as np
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import fault_of
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import fault_of
+from tilescope.machine.execution.pending import Work
+from tilescope.machine.execution.tmem_state import pair_ranks, split_address
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, barrier_at, change
 from tilescope.machine.instructions.copy_engine import cast_to
 from tilescope.machine.instructions.load_store import AddressOf
@@ -30,11 +32,9 @@ from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.instructions.tensor_core.tensor_products import decode_product
 from tilescope.machine.instructions.tensor_core.tmem_copies import decode_copy, decode_shift
 from tilescope.machine.instructions.tensor_core.tmem_moves import decode_move, decode_wait
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import RefusedError, Step, Turn
-from tilescope.machine.tmem_state import pair_ranks, split_address
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.address import SHARED_WINDOW

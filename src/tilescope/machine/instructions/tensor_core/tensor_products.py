@@ -15,13 +15,13 @@ import numpy as np
 
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.tmem_state import pair_ranks
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.pending_product import ProductForm, TensorProduct
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError, Step
-from tilescope.machine.tmem_state import pair_ranks
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind
 from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Vector

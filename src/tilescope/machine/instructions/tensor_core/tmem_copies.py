@@ -12,14 +12,14 @@ import numpy as np
 
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.execution.pending import Work
+from tilescope.machine.execution.tmem_state import Places, pair_ranks, split_address
 from tilescope.machine.instructions.load_store import decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.smem_operand import SmemRead, smem_places, stored_codes
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError, Step
-from tilescope.machine.tmem_state import Places, pair_ranks, split_address
 from tilescope.mma.tensor_memory import SHIFT_COLUMNS, SHIFT_ROWS
 from tilescope.mma.tmem_address import QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_copy import CP_SHAPES, DECOMPRESSIONS, CpShape, Decompression, cp_shape, spread_bytes

@@ -19,15 +19,15 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
+from tilescope.machine.execution.pending import Work, WorkKind
+from tilescope.machine.execution.tmem_state import Places, split_address
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import lane_groups
-from tilescope.machine.pending import Work, WorkKind
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError, Turn
-from tilescope.machine.tmem_state import Places, split_address
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tensor_memory import reduced_registers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS

@@ -23,14 +23,14 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, OPERAND_FIX, KernelFaultError
+from tilescope.machine.decoding.operand_shape import ReadShape
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, OPERAND_FIX, KernelFaultError
+from tilescope.machine.execution.pending import Work
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.metadata_operand import MetadataOperand, metadata_operand
 from tilescope.machine.instructions.tensor_core.mma import Product, decode_product
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
-from tilescope.machine.operand_shape import ReadShape
-from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.descriptor_form import WGMMA_FORM

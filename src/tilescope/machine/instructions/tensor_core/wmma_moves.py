@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.machine.access_kind import AccessKind, access_kind, matrix_kind
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.collective import Collective
-from tilescope.machine.fault import MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.decoding.access_kind import AccessKind, access_kind, matrix_kind
+from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.fault import MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.instructions.tensor_core.register_tile import LaneGroups, RegisterTile, lane_groups

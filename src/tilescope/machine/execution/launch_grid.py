@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.fault import KernelFaultError
+from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.observe import observe
 from tilescope.machine.observers.smem_watch import SmemWatch

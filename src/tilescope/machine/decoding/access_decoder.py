@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilescope.machine.dataflow import compared_loads
+from tilescope.machine.decoding.dataflow import compared_loads
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
 from tilescope.sync.access_semantics import AccessKind, AccessSemantics

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective
+from tilescope.machine.execution.collective import Collective
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
 from tilescope.machine.instructions.decode import decode
 from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call

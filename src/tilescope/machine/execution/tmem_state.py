@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
+from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.mma.tensor_memory import TMEM_FULL, TensorMemory
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 

@@ -1,0 +1,1 @@
+"""From PTX text to a program: steps, accesses, facts of the data flow."""

@@ -1,0 +1,1 @@
+"""What runs: the grid, barriers of threads, pending asynchronous work, faults and records."""
