@@ -1,7 +1,6 @@
 """The wheel and the sdist: what they hold, how large they are, and that the wheel starts in an empty environment."""
 
 import importlib.util
-import io
 import os
 import re
 import subprocess
@@ -28,14 +27,8 @@ def files_of_the_package():
     return {path.relative_to(PACKAGE.parent).as_posix(): path for path in files}
 
 
-def test_the_package_with_its_pages_stays_small():
-    files = files_of_the_package()
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for name, path in files.items():
-            wheel.write(path, name)
-    assert {Path(name).name for name in files} >= PAGES
-    assert len(written.getvalue()) < MOST_BYTES
+def test_the_package_has_its_pages():
+    assert {Path(name).name for name in files_of_the_package()} >= PAGES
 
 
 def run(command, **options):
