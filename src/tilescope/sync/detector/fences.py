@@ -51,14 +51,14 @@ class Fences:
     ) -> StaleValues:
         """Strong loads: acquire the releases at their words; lanes that may read a stale value get it."""
         stale_values: StaleValues = {}
-        if not flags.release and not flags.before:
+        if not flags.releases and not flags.before:
             return stale_values
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
             releases = flags.at(address)
             unseen = self.stale.on_load(flags, lane, address, size_bytes)
             if unseen is not None and unseen.value is not None:
                 stale_values[place] = unseen.value
-                releases = list(unseen.release.values())
+                releases = list(unseen.releases.values())
             for release in releases:
                 self._observe_release(lane, release, access)
         return stale_values
@@ -75,7 +75,7 @@ class Fences:
             return
         is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
-            if flags.release:
+            if flags.releases:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
                     for release in flags.at(address):
                         self._observe_release(lane, release, access)

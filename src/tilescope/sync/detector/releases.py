@@ -40,7 +40,7 @@ _ReleasesAtWord = dict[tuple[int, int, int], Release]  # by cluster, rank and sc
 class Overwritten:
     """A word before its last strong write: the value, the releases, and who wrote when."""
 
-    release: _ReleasesAtWord
+    releases: _ReleasesAtWord
     cluster: int
     pc: int
     writers: dict[int, int] = field(
@@ -55,17 +55,17 @@ class SyncWords:
     """All words with releases, by address."""
 
     space: Literal["shared", "global"]
-    release: dict[int, _ReleasesAtWord] = field(default_factory=dict)
+    releases: dict[int, _ReleasesAtWord] = field(default_factory=dict)
     before: dict[int, Overwritten] = field(default_factory=dict)
 
     def add(self, address: int, release: Release) -> None:
         """A store or an atomic releases."""
         key = (release.clock.cluster, release.rank, release.scope)
-        at_word = self.release.setdefault(address, {})
+        at_word = self.releases.setdefault(address, {})
         held = at_word.get(key)
         at_word[key] = release if held is None else release._replace(clock=join_clocks(held.clock, release.clock))
 
     def at(self, address: int) -> list[Release]:
         """The releases that a load may acquire."""
-        at_word = self.release.get(address)
+        at_word = self.releases.get(address)
         return [] if at_word is None else list(at_word.values())

@@ -56,7 +56,7 @@ class StaleReads:
         for address, lane, epoch in zip(addresses.tolist(), lanes.tolist(), epochs, strict=True):
             before = written.get(address)
             if before is None:
-                releases = dict(flags.release.get(address, {}))
+                releases = dict(flags.releases.get(address, {}))
                 before = written[address] = Overwritten(releases, self._context.number, self._context.pc)
             before.writers[lane] = epoch
         flags.before.update(written)
