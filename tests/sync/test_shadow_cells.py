@@ -79,4 +79,4 @@ def test_only_cells_that_still_hold_a_copy_are_stamped_anew():
 
 
 def test_cells_that_nobody_wrote():
-    assert table_with_a_write_by(5).unwritten(slice(0, 5)).tolist() == [True, True, False, False, True]
+    assert table_with_a_write_by(5).find_unwritten(slice(0, 5)).tolist() == [True, True, False, False, True]

@@ -230,7 +230,7 @@ class LaneClocks:
         vectors[EXECUTED, columns] = epochs
         return VectorClock(self.cluster, vectors, {})
 
-    def executed(self, lanes: LaneNumbers) -> VectorClock:
+    def release_execution(self, lanes: LaneNumbers) -> VectorClock:
         """What has completed when some lanes do something that releases no memory; they begin a new epoch."""
         clock = self.release(lanes)
         return clock.only_executed()

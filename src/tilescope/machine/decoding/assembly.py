@@ -158,12 +158,12 @@ def _add(
     is_turn = hasattr(decoded, "take")
     program.instructions.append(instruction)
     program.turns.append(decoded if is_turn else None)  # type: ignore[arg-type]
-    program.steps.append(None if is_turn else _guarded(decoded, guard))  # type: ignore[arg-type]
+    program.steps.append(None if is_turn else _guard_step(decoded, guard))  # type: ignore[arg-type]
     program.guards.append(guard if is_turn else None)
     program.targets.append(targets)
 
 
-def _guarded(step: Step, guard: tuple[int, bool] | None) -> Step:
+def _guard_step(step: Step, guard: tuple[int, bool] | None) -> Step:
     """A step that only the lanes take whose predicate holds."""
     if guard is None:
         return step
@@ -201,7 +201,7 @@ def _wait_for_accumulators(program: Program) -> None:
         use = RegisterUse(
             named & program.wgmma_registers, named - written, frozenset(written), instruction.name == "mov"
         )
-        _wrap_step(program, pc, partial(_settled, use=use))
+        _wrap_step(program, pc, partial(_settle_products_first, use=use))
 
 
 def _moved_registers(program: Program) -> frozenset[int]:
@@ -220,7 +220,7 @@ def _moved_registers(program: Program) -> frozenset[int]:
     return frozenset(related)
 
 
-def _settled(step: Step, use: RegisterUse) -> Step:
+def _settle_products_first(step: Step, use: RegisterUse) -> Step:
     def take_when_settled(cluster: Cluster, at: Lanes) -> None:
         if use.settled and cluster.pending.works:
             pc = cluster.pc
@@ -240,10 +240,10 @@ def _wait_for_loads(program: Program) -> None:
         named = program.registers_named[pc] & program.loaded_registers
         if instruction is None or not named:
             continue
-        _wrap_step(program, pc, partial(_behind_loads, registers=named))
+        _wrap_step(program, pc, partial(_finish_loads_first, registers=named))
 
 
-def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
+def _finish_loads_first(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
         if cluster.pending.works:
             pc = cluster.pc

@@ -67,7 +67,7 @@ class BlockBarriers:
         barrier.expected = expected
         return barrier
 
-    def ended(self, rank: int, number: int) -> list[Front]:
+    def complete(self, rank: int, number: int) -> list[Front]:
         """The fronts that a barrier lets go, if all have come."""
         barrier = self.named.get((rank, number))
         if barrier is None:
@@ -83,14 +83,14 @@ class BlockBarriers:
             self.cluster.emit(BarrierComplete(rank, number, expected, barrier.waiting_lanes()))
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
-        return _released(barrier.waiting)
+        return _release_fronts(barrier.waiting)
 
     def after_exit(self, lanes: LaneNumbers) -> list[Front]:
         """The fronts that go on because threads ended that nobody waits for any more."""
         fronts: list[Front] = []
         for rank, number in list(self.named):
-            fronts += self.ended(rank, number)
-        return fronts + self.cluster_ended()
+            fronts += self.complete(rank, number)
+        return fronts + self.complete_cluster()
 
     def incomplete(self) -> list[BarrierComplete]:
         """The barriers of blocks at which lanes still wait, as they would be if they completed."""
@@ -105,7 +105,7 @@ class BlockBarriers:
         self.lane_phase[lanes] = self.cluster_phase
         self.cluster_arrived[lanes] = 1
 
-    def cluster_ended(self) -> list[Front]:
+    def complete_cluster(self) -> list[Front]:
         """End the phase of the cluster's barrier if every thread that lives has come; the fronts that then go on."""
         live = self.cluster.live
         if not self.cluster_arrived.any() or (live & (self.cluster_arrived == 0)).any():
@@ -117,7 +117,7 @@ class BlockBarriers:
         self.cluster_waiting = []
         for one in waiting:
             self.pass_cluster(one.lanes)
-        return _released(waiting)
+        return _release_fronts(waiting)
 
     def pass_cluster(self, lanes: LaneNumbers) -> None:
         """Lanes pass the cluster's barrier."""
@@ -129,7 +129,7 @@ class BlockBarriers:
         return bool((self.lane_phase[lanes] < self.cluster_phase).all())
 
 
-def _released(waiting: list[Waiting]) -> list[Front]:
+def _release_fronts(waiting: list[Waiting]) -> list[Front]:
     votes = [one.votes for one in waiting if one.votes is not None]
     for one in waiting:
         if one.tell is not None:

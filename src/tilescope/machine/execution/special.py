@@ -130,8 +130,8 @@ def _by_axis(launch: LaunchFacts, cluster: ClusterShape, stem: str, axis: int) -
     """A register that has x, y and z."""
     lane = np.arange(cluster.lane_count)
     if stem == "%tid":
-        return _unravelled(lane % cluster.block_lanes, launch.block, axis)
-    in_cluster = _unravelled(cluster.block_of_lane, launch.cluster, axis)
+        return _unravel(lane % cluster.block_lanes, launch.block, axis)
+    in_cluster = _unravel(cluster.block_of_lane, launch.cluster, axis)
     if stem == "%cluster_ctaid":
         return in_cluster
     if stem == "%ctaid":
@@ -146,7 +146,7 @@ def _by_axis(launch: LaunchFacts, cluster: ClusterShape, stem: str, axis: int) -
     return np.full(cluster.lane_count, values[stem])
 
 
-def _unravelled(number: npt.NDArray[np.intp], extents: tuple[int, int, int], axis: int) -> npt.NDArray[np.intp]:
+def _unravel(number: npt.NDArray[np.intp], extents: tuple[int, int, int], axis: int) -> npt.NDArray[np.intp]:
     """The x, y or z of numbers that count x first."""
     step = int(np.prod(extents[:axis], dtype=np.int64))
     return number // step % extents[axis]

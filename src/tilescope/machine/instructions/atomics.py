@@ -78,17 +78,17 @@ class Change:
     adds_floats: bool = False
 
 
-def _increased(old: Values, limit: Values) -> Values:
+def _increment(old: Values, limit: Values) -> Values:
     one = old.dtype.type(1)
     return np.where(old >= limit, old.dtype.type(0), old + one)  # type: ignore[operator]  # unsigned integers
 
 
-def _decreased(old: Values, limit: Values) -> Values:
+def _decrement(old: Values, limit: Values) -> Values:
     one = old.dtype.type(1)
     return np.where((old == 0) | (old > limit), limit, old - one)  # type: ignore[operator]
 
 
-def _exchanged(old: Values, new: Values) -> Values:
+def _exchange(old: Values, new: Values) -> Values:
     return new
 
 
@@ -100,9 +100,9 @@ def _swapped_if_equal(old: Values, compared: Values, new: Values) -> Values:
 
 
 _OWN_CHANGES: dict[str, Combine] = {
-    "inc": _increased,
-    "dec": _decreased,
-    "exch": _exchanged,
+    "inc": _increment,
+    "dec": _decrement,
+    "exch": _exchange,
     "cas": _swapped_if_equal,
 }
 
@@ -367,16 +367,16 @@ class Atomic:
 def _atom(assembler: Assembler, instruction: Instruction) -> Step:
     """atom.op.type d, [a], b{, c}."""
     first, address, *operands = instruction.operands
-    return _decoded(assembler, instruction, assembler.vector(first), address, operands)
+    return _decode_atomic(assembler, instruction, assembler.vector(first), address, operands)
 
 
 def _red(assembler: Assembler, instruction: Instruction) -> Step:
     """red.op.type [a], b."""
     address, *operands = instruction.operands
-    return _decoded(assembler, instruction, (), address, operands)
+    return _decode_atomic(assembler, instruction, (), address, operands)
 
 
-def _decoded(
+def _decode_atomic(
     assembler: Assembler,
     instruction: Instruction,
     targets: tuple[Operand, ...],

@@ -34,7 +34,7 @@ _TOKEN_MASK = 0xFFFF_FFFF_0000_0000  # the upper half of the state before an arr
 Change = Callable[[Mbarrier], Mbarrier]
 
 
-class Meeting(NamedTuple):
+class LanesAtBarrier(NamedTuple):
     """Lanes of one warp at one barrier; `places` are theirs in the arrays of the instruction."""
 
     address: int
@@ -42,22 +42,22 @@ class Meeting(NamedTuple):
     places: LaneNumbers
 
 
-def meetings(lanes: LaneNumbers, addresses: Addresses) -> list[Meeting]:
+def group_by_barrier(lanes: LaneNumbers, addresses: Addresses) -> list[LanesAtBarrier]:
     """The lanes of an instruction by warp and barrier, warp after warp.
 
-    >>> found = meetings(np.array([0, 1, 32, 33]), np.array([1024, 1024, 1024, 1032]))
+    >>> found = group_by_barrier(np.array([0, 1, 32, 33]), np.array([1024, 1024, 1024, 1032]))
     >>> [(one.address, one.lanes.tolist()) for one in found]
     [(1024, [0, 1]), (1024, [32]), (1032, [33])]
     """
     places = np.arange(len(lanes))
     if len(lanes) == 1:
-        return [Meeting(int(addresses[0]), lanes, places)]
+        return [LanesAtBarrier(int(addresses[0]), lanes, places)]
     order = np.lexsort((addresses, lanes // WARP_LANES))
     warps = lanes[order] // WARP_LANES
     ordered = addresses[order]
     is_other = (np.diff(warps) != 0) | (np.diff(ordered) != 0)
     parts = np.split(places[order], np.flatnonzero(is_other) + 1)
-    return [Meeting(int(addresses[part[0]]), lanes[part], part) for part in parts]
+    return [LanesAtBarrier(int(addresses[part[0]]), lanes[part], part) for part in parts]
 
 
 def barrier_at(cluster: Cluster, address: int, lane: int) -> Mbarrier:

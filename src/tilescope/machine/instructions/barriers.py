@@ -63,18 +63,18 @@ class BlockBarrierTurn:
         for rank in np.unique(ranks).tolist():
             for number in np.unique(numbers[ranks == rank]).tolist():
                 lanes = front.lanes[(ranks == rank) & (numbers == number)]
-                for warps in self._together(cluster, lanes):
-                    self._come(schedule, rank, number, Front(pc, warps, front.rounds, front.steps))
+                for warps in self._split_arrivals(cluster, lanes):
+                    self._arrive(schedule, rank, number, Front(pc, warps, front.rounds, front.steps))
 
-    def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
+    def _split_arrivals(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
         """All lanes at once, or warp by warp if the barrier ends before all of them have come."""
-        expected = self._expected(cluster, lanes)
+        expected = self._expected_threads(cluster, lanes)
         if expected is None or len(lanes) <= expected:
             return [lanes]
         warps = lanes // WARP_LANES
         return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
-    def _expected(self, cluster: Cluster, lanes: LaneNumbers) -> int | None:
+    def _expected_threads(self, cluster: Cluster, lanes: LaneNumbers) -> int | None:
         """The threads that the barrier waits for, as the first lane names them; None: all of the block."""
         if self.threads is None:
             return None
@@ -86,10 +86,10 @@ class BlockBarrierTurn:
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(lanes[0]))
         return threads or None
 
-    def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
+    def _arrive(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
         lanes = front.lanes
-        expected = self._expected(cluster, lanes)
+        expected = self._expected_threads(cluster, lanes)
         waits = self.action != "arrive"
         threads = len(lanes) if expected is None else expected
         cluster.emit(BarrierArrive(front.pc, lanes, rank, number, threads, waits))
@@ -97,10 +97,10 @@ class BlockBarrierTurn:
         if not waits:
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
-            barrier.waiting.append(self._waiting(cluster, front))
-        schedule.release(schedule.barriers.ended(rank, number))
+            barrier.waiting.append(self._make_waiting(cluster, front))
+        schedule.release(schedule.barriers.complete(rank, number))
 
-    def _waiting(self, cluster: Cluster, front: Front) -> Waiting:
+    def _make_waiting(self, cluster: Cluster, front: Front) -> Waiting:
         lanes = front.lanes
         if self.predicate is None:
             return Waiting(front.pc + 1, lanes)
@@ -108,11 +108,11 @@ class BlockBarrierTurn:
         votes = cluster.registers[register][lanes].astype(np.bool_) ^ is_negated
 
         def tell(everyone: Votes) -> None:
-            self._tell(cluster, lanes, everyone)
+            self._write_result(cluster, lanes, everyone)
 
         return Waiting(front.pc + 1, lanes, votes, tell)
 
-    def _tell(self, cluster: Cluster, lanes: LaneNumbers, votes: Votes) -> None:
+    def _write_result(self, cluster: Cluster, lanes: LaneNumbers, votes: Votes) -> None:
         results = {"popc": votes.sum(), "and": votes.all(), "or": votes.any()}
         assert self.target is not None
         cluster.registers[self.target][lanes] = results[self.reduction]
@@ -143,7 +143,7 @@ class ClusterArriveTurn:
         barriers = schedule.barriers
         schedule.cluster.emit(ClusterArrive(front.pc, front.lanes, barriers.cluster_phase, self.is_relaxed))
         barriers.cluster_arrive(front.lanes)
-        schedule.release(schedule.barriers.cluster_ended())
+        schedule.release(schedule.barriers.complete_cluster())
         schedule.go_on(front, front.pc + 1)
 
 
@@ -153,7 +153,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if words.flag("warp"):
         words.flag("sync")
         words.done()
-        return Collective(_meet_warps, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
+        return Collective(_sync_warps, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
     words.flag("aligned")
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
@@ -206,7 +206,7 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
     return ClusterWaitTurn()
 
 
-def _meet_warps(cluster: Cluster, at: Lanes) -> None:
+def _sync_warps(cluster: Cluster, at: Lanes) -> None:
     """bar.warp.sync orders memory accesses, and changes no value."""
     cluster.emit(WarpSync(cluster.pc, cluster.lanes(at)))
 

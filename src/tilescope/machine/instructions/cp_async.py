@@ -26,7 +26,7 @@ from tilescope.machine.execution.fault import (
     fault_of,
 )
 from tilescope.machine.execution.pending import Pending, Work
-from tilescope.machine.instructions.barrier_unit import barrier_at, change, meetings
+from tilescope.machine.instructions.barrier_unit import barrier_at, change, group_by_barrier
 from tilescope.machine.instructions.cp_async_bulk import decode_bulk
 from tilescope.machine.instructions.load_store import AddressOf, decode_address
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
@@ -189,11 +189,11 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, siz
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
             if len(some) == len(lanes):
-                _copy(cluster, lanes, targets, _brought(cluster, lanes, sources, sizes, size_bytes))
+                _copy(cluster, lanes, targets, _read_sources(cluster, lanes, sources, sizes, size_bytes))
                 return
             chosen = np.searchsorted(lanes, some)
             their_sizes = None if sizes is None else sizes[chosen]
-            values = _brought(cluster, some, sources[chosen], their_sizes, size_bytes)
+            values = _read_sources(cluster, some, sources[chosen], their_sizes, size_bytes)
             _copy(cluster, some, targets[chosen], values)
 
         cluster.pending.add(Work("cp.async", pc, lanes, perform))
@@ -216,7 +216,9 @@ def _require_aligned_sources(lanes: LaneNumbers, sources: Addresses, sizes: Size
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(lanes[first]), address)
 
 
-def _brought(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, sizes: Sizes | None, size_bytes: int) -> Values:
+def _read_sources(
+    cluster: Cluster, lanes: LaneNumbers, sources: Addresses, sizes: Sizes | None, size_bytes: int
+) -> Values:
     """The words that each lane writes: bytes of the source, then zeros."""
     word, count = _WORD_OF_BYTES[size_bytes]
     if sizes is None:
@@ -260,7 +262,7 @@ def _arrive_after_copies(assembler: Assembler, instruction: Instruction, words: 
     def issue(cluster: Cluster, at: Lanes) -> None:
         addresses = addresses_of(cluster, at)
         lanes = cluster.lanes(at).copy()
-        found = meetings(lanes, addresses)
+        found = group_by_barrier(lanes, addresses)
         cluster.launch.charge(len(found))
         for met in found:
             if not is_counted_by_init:

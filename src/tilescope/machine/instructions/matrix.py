@@ -58,7 +58,7 @@ def _form(instruction: Instruction) -> tuple[MatrixForm, int]:
 def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     form, count = _form(instruction)
     target, address = instruction.operands
-    rows = _Rows(assembler, instruction, _bracketed(address), form.rows * count)
+    rows = _Rows(assembler, instruction, _require_brackets(address), form.rows * count)
     tile = RegisterTile(form.opcode("ldmatrix", count), "matrix")
     targets = tile.targets(assembler, target)
 
@@ -81,7 +81,7 @@ def _stored_elements(rows: npt.NDArray[np.uint8], form: MatrixForm) -> npt.NDArr
 def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     form, count = _form(instruction)
     address, source = instruction.operands
-    rows = _Rows(assembler, instruction, _bracketed(address), form.rows * count)
+    rows = _Rows(assembler, instruction, _require_brackets(address), form.rows * count)
     tile = RegisterTile(form.opcode("stmatrix", count), "matrix")
     sources = tile.sources(assembler, source)
 
@@ -94,7 +94,7 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     return Collective(store)
 
 
-def _bracketed(operand: Operand) -> Operand:
+def _require_brackets(operand: Operand) -> Operand:
     if not isinstance(operand, Address):
         raise RefusedError("the matrix's address stands in brackets")
     return operand

@@ -1,7 +1,7 @@
 """mbarrier: init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count.
 
 Lanes of one warp at one barrier add up in one change; warps follow each other. A poll answers for what has happened when
-it is executed: copies come as late as they may, so the first one fails where they are still under way.
+it is executed: copies arrive as late as they may, so the first one fails where they are still under way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ import numpy.typing as npt
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
-from tilescope.machine.instructions.barrier_unit import Meeting, change, initialise, invalidate, meetings, test_phase
+from tilescope.machine.instructions.barrier_unit import (
+    LanesAtBarrier,
+    change,
+    group_by_barrier,
+    initialise,
+    invalidate,
+    test_phase,
+)
 from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
@@ -107,28 +114,28 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     """expect_tx and complete_tx, without an arrival."""
 
     def count(cluster: Cluster, at: Lanes) -> None:
-        for met in _met(cluster, at, addresses):
-            total = _sum_of(cluster, size, met.lanes)
-            cluster.emit(MbarrierExpect(cluster.pc, met.lanes, met.address, total, is_completion=not is_expected))
+        for group in _group_lanes(cluster, at, addresses):
+            total = _sum_of(cluster, size, group.lanes)
+            cluster.emit(MbarrierExpect(cluster.pc, group.lanes, group.address, total, is_completion=not is_expected))
             if is_expected:
-                change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
+                change(cluster, group.address, int(group.lanes[0]), _expect_bytes(total), expected_bytes=total)
             else:
-                change(cluster, met.address, int(met.lanes[0]), _completing(total))
+                change(cluster, group.address, int(group.lanes[0]), _complete_bytes(total))
 
     return count
 
 
-def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
-    found = meetings(cluster.lanes(at), addresses(cluster, at))
-    cluster.launch.charge(len(found))
-    return found
+def _group_lanes(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[LanesAtBarrier]:
+    groups = group_by_barrier(cluster.lanes(at), addresses(cluster, at))
+    cluster.launch.charge(len(groups))
+    return groups
 
 
-def _expecting(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
+def _expect_bytes(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
     return lambda state: state.expect_tx(size_bytes)
 
 
-def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
+def _complete_bytes(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
     return lambda state: state.complete_tx(size_bytes)
 
 
@@ -148,31 +155,39 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
     if has_bytes and number is None:
         raise RefusedError("arrive.expect_tx needs the number of bytes that it expects")
 
-    def come(cluster: Cluster, at: Lanes) -> None:
-        for met in _met(cluster, at, addresses):
-            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, semantics=semantics)
+    def arrive(cluster: Cluster, at: Lanes) -> None:
+        for group in _group_lanes(cluster, at, addresses):
+            token = _arrive_warp(cluster, group, number, has_bytes=has_bytes, is_drop=is_drop, semantics=semantics)
             if target is not None:
-                cluster.registers[target][met.lanes] = np.uint64(token)
+                cluster.registers[target][group.lanes] = np.uint64(token)
 
-    return come
+    return arrive
 
 
-def _come(
-    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, semantics: ArrivalSemantics
+def _arrive_warp(
+    cluster: Cluster,
+    group: LanesAtBarrier,
+    number: int | None,
+    *,
+    has_bytes: bool,
+    is_drop: bool,
+    semantics: ArrivalSemantics,
 ) -> int:
     """The arrivals of one warp at one barrier, and their token."""
-    arrivals = len(met.lanes)
+    arrivals = len(group.lanes)
     size_bytes = 0
     if has_bytes and number is not None:
-        size_bytes = _sum_of(cluster, number, met.lanes)
+        size_bytes = _sum_of(cluster, number, group.lanes)
     elif number is not None:
-        arrivals = _sum_of(cluster, number, met.lanes)
-    next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
-    cluster.emit(MbarrierArrive(cluster.pc, met.lanes, met.address, arrivals, size_bytes, is_drop, semantics))
-    return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
+        arrivals = _sum_of(cluster, number, group.lanes)
+    next_state = _count_arrivals(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
+    cluster.emit(MbarrierArrive(cluster.pc, group.lanes, group.address, arrivals, size_bytes, is_drop, semantics))
+    return change(cluster, group.address, int(group.lanes[0]), next_state, expected_bytes=size_bytes)
 
 
-def _arriving(arrivals: int, size_bytes: int, *, has_bytes: bool, is_drop: bool) -> Callable[[Mbarrier], Mbarrier]:
+def _count_arrivals(
+    arrivals: int, size_bytes: int, *, has_bytes: bool, is_drop: bool
+) -> Callable[[Mbarrier], Mbarrier]:
     """The state after a number of arrivals, with their bytes; none at all change nothing."""
     if arrivals == 0:
         return lambda state: state
@@ -205,14 +220,14 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
         asked = addresses(cluster, at)
         held = cluster.registers[phase][at].astype(np.uint64)
         phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _passed(cluster, at, asked, phases, is_relaxed=is_relaxed)
+        passed = _test_lanes(cluster, at, asked, phases, is_relaxed=is_relaxed)
         if target is not None:
             cluster.registers[target][at] = passed
 
     return wait
 
 
-def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
+def _test_lanes(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
     """For each lane whether the phase that it asks for has ended."""
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
@@ -237,8 +252,8 @@ def _pending_count(assembler: Assembler, instruction: Instruction) -> Step:
 
     def count(cluster: Cluster, at: Lanes) -> None:
         tokens = cluster.registers[token][at].astype(np.uint64) & ~np.uint64(1 << _TOKEN_ZERO_BIT)
-        found = [Mbarrier.decode_token(word).pending for word in tokens.tolist()]
-        cluster.registers[target][at] = np.array(found, np.uint32)
+        counts = [Mbarrier.decode_token(word).pending for word in tokens.tolist()]
+        cluster.registers[target][at] = np.array(counts, np.uint32)
 
     return count
 

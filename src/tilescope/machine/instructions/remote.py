@@ -143,11 +143,11 @@ def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
         )
         cluster.emit(issue)
         cluster.pending.add(
-            Work("load", cluster.pc, own.lanes, _performing(cluster, own, write, issue), barrier=barrier)
+            Work("load", cluster.pc, own.lanes, _make_delivery(cluster, own, write, issue), barrier=barrier)
         )
 
 
-def _performing(
+def _make_delivery(
     cluster: Cluster, delivery: Delivery, write: Write, issue: AsyncStoreIssued
 ) -> Callable[[LaneNumbers], None]:
     """What is done when the values arrive."""

@@ -206,7 +206,7 @@ def _legal_copy(cluster: Cluster, form: TensorForm, lane: int, tensor_map: AnyMa
     copy = Copy(
         tensor_map=tensor_map,
         direction=form.direction,
-        coords=_signed(cluster, form.coords, lane),
+        coords=_read_signed(cluster, form.coords, lane),
         smem_address=shared_address,
         offsets=offsets,
         reduce=form.reduce,
@@ -220,7 +220,7 @@ def _legal_copy(cluster: Cluster, form: TensorForm, lane: int, tensor_map: AnyMa
     return copy
 
 
-def _signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[int, ...]:
+def _read_signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[int, ...]:
     """Registers of one thread as signed 32-bit numbers."""
     words = [int(cluster.registers[number][lane]) & 0xFFFFFFFF for number in numbers]
     return tuple(word - (word >> 31 << 32) for word in words)

@@ -101,7 +101,7 @@ class OperandReads:
     _marks: dict[TileCopy, int] = field(default_factory=dict)
     _causes: dict[_Asked, MismatchCause | None] = field(default_factory=dict)
 
-    def wrote(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
+    def note_copy(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
         """A tensor copy has written its box."""
         tensor_map = copy.tensor_map
         walked = walk(copy)
@@ -120,7 +120,7 @@ class OperandReads:
         """The copy that left a mark; None if no copy did."""
         return None if mark == _UNMARKED else self._copies[mark - 1]
 
-    def read(self, marks: SharedMarks, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
+    def note_read(self, marks: SharedMarks, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
         """An operand is read from a block's shared memory; its first element lies at that address."""
         start_field = DESCRIPTOR_OF_INSTRUCTION[shape.instruction].form.word.field("start_address")
         plain = word & ~(start_field.mask | UNUSED_BITS[shape.instruction])

@@ -173,9 +173,9 @@ class SmemWatch:
         visits[own] += 1
         self.came = max(self.came, int(visits[own].max()))
         if self.came >= self.moment.times:
-            self._snapshot = self._taken(cluster)
+            self._snapshot = self._take_snapshot(cluster)
 
-    def _taken(self, cluster: Cluster) -> _Snapshot:
+    def _take_snapshot(self, cluster: Cluster) -> _Snapshot:
         """The block's memory as it is now."""
         context = self._context
         assert context is not None
@@ -203,7 +203,7 @@ class SmemWatch:
         cluster = self._cluster
         if cluster is None:
             return None
-        snapshot = self._taken(cluster) if self._snapshot is None else self._snapshot
+        snapshot = self._take_snapshot(cluster) if self._snapshot is None else self._snapshot
         assert self._context is not None
         written = _Written(launch, snapshot, self._context.cell_bytes)
         return SmemPicture(

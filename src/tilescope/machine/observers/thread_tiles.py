@@ -124,7 +124,7 @@ class ThreadTiles:
     _in_place: set[int] = field(default_factory=set)  # loads of what is stored at the same place again
     _made_of: dict[int, frozenset[int]] = field(default_factory=dict)  # what registers hold of the value of a load
 
-    def wrote(self, marks: SharedMarks, lanes: LaneNumbers, places: Places, size_bytes: int) -> None:
+    def note_store(self, marks: SharedMarks, lanes: LaneNumbers, places: Places, size_bytes: int) -> None:
         """Threads wrote some bytes each, at these places of the cluster's shared memory."""
         if self._changes_in_place(marks, places):
             mark = _CHANGED
@@ -138,7 +138,7 @@ class ThreadTiles:
         for word in range(ceil_div(size_bytes, WORD_BYTES)):
             store_marks[first + word] = mark
 
-    def read(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> None:
+    def note_load(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> None:
         """Threads read from shared memory; what tensor copies brought is compared."""
         assert marks.tile_marks is not None
         copies = marks.tile_marks[places // CHUNK_BYTES]
@@ -188,7 +188,7 @@ class ThreadTiles:
                 self._judge(load)
         self._loads.clear()
 
-    def multiplied(
+    def judge_operand(
         self, marks: SharedMarks, shape: ReadShape, rank: int, descriptor: OperandDescriptor, words: Places
     ) -> None:
         """An operand is read from a block's memory: all of its words, by their numbers in the cluster's shared memory."""
@@ -204,7 +204,7 @@ class ThreadTiles:
             if shape.major == "K":  # 8 rows and the next 8 are a stride apart; the last 8 rows end as the others do
                 span = max(span, shape.rows // _GROUP_ROWS * descriptor.stride_bytes // WORD_BYTES)
             around = _marks_in(marks.store_marks[first : first + span])
-            pattern = _narrowed(pattern, self._pattern_of(around)) if around else pattern
+            pattern = _narrow(pattern, self._pattern_of(around)) if around else pattern
         self._judge(
             Misfit(
                 "operand",
@@ -218,7 +218,7 @@ class ThreadTiles:
             )
         )
 
-    def stored(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
+    def judge_store(self, marks: SharedMarks, copy: Copy, map_number: int, pc: int) -> None:
         """A tensor copy stores its box, which threads wrote, or another tensor copy."""
         tensor_map = copy.tensor_map
         swizzle = tensor_map.swizzle
@@ -242,7 +242,7 @@ class ThreadTiles:
                 self._judge(
                     Misfit("store", pc, swizzle.name, pattern, stores, start, block, copy=box, is_packed=is_packed)
                 )
-        loaded = self._loaded(marks, first, end)
+        loaded = self._find_loaded_tile(marks, first, end)
         if loaded is not None:
             bits = BIT_OF_MODE.get(loaded.swizzle.name, 0)
             is_changed = False
@@ -263,7 +263,7 @@ class ThreadTiles:
                 )
             )
 
-    def _loaded(self, marks: SharedMarks, first: int, end: int) -> TileCopy | None:
+    def _find_loaded_tile(self, marks: SharedMarks, first: int, end: int) -> TileCopy | None:
         """The one tensor copy that brought all of these bytes."""
         if marks.tile_marks is None:
             return None
@@ -333,7 +333,7 @@ class ThreadTiles:
         is_whole = len(marks) & (len(marks) - 1) == 0 and len(sizes) == 1
         if found.is_clear or len(marks) > _JOINT_STORES or not is_whole:
             return found
-        return _narrowed(found, self._joint_pattern(marks))
+        return _narrow(found, self._joint_pattern(marks))
 
     def _joint_pattern(self, marks: tuple[int, ...]) -> LanePattern:
         """The pattern of stores one after another: the number of a store is another number of lanes."""
@@ -366,7 +366,7 @@ def _marks_in(marks: Marks) -> tuple[int, ...]:
     return tuple(np.unique(marks).tolist())
 
 
-def _narrowed(known: LanePattern, wider: LanePattern) -> LanePattern:
+def _narrow(known: LanePattern, wider: LanePattern) -> LanePattern:
     """What a look at more lanes leaves of a pattern; the pattern itself where that fits nothing."""
     straight = known.straight & wider.straight
     return LanePattern(straight, wider.additive, wider.lanes) if straight else known

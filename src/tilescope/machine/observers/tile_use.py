@@ -33,20 +33,20 @@ class TileUse:
 
     def _load(self, event: Load) -> None:
         if event.space == "shared" and self._marks.tile_marks is not None:
-            self._tiles.read(self._marks.at(event.pc), event.lanes, event.places)
+            self._tiles.note_load(self._marks.at(event.pc), event.lanes, event.places)
 
     def _store(self, event: Store) -> None:
         if event.space == "shared":
-            self._tiles.wrote(self._marks.at(event.pc), event.lanes, event.places, event.size_bytes)
+            self._tiles.note_store(self._marks.at(event.pc), event.lanes, event.places, event.size_bytes)
 
     def _atomic(self, event: Atomic) -> None:
         if event.space != "shared":
             return
         marks = self._marks.at(event.pc)
         if marks.tile_marks is not None:
-            self._tiles.read(marks, event.lanes, event.places)
+            self._tiles.note_load(marks, event.lanes, event.places)
         if len(event.written_lanes):
-            self._tiles.wrote(marks, event.written_lanes, event.written_places, event.written_bytes)
+            self._tiles.note_store(marks, event.written_lanes, event.written_places, event.written_bytes)
 
     def _complete_copy(self, event: CopyCompleted) -> None:
         """A load has written shared memory."""
@@ -59,20 +59,20 @@ class TileUse:
             forget_bytes(marks, record.shared_address, event.size_bytes)
             forget_stores(marks, record.shared_address, event.size_bytes)
             return
-        self._operands.wrote(marks, issue.tensor_copy, record.map_number, issue.pc)
+        self._operands.note_copy(marks, issue.tensor_copy, record.map_number, issue.pc)
         box_bytes = issue.tensor_copy.tensor_map.smem_bytes
         forget_stores(marks, record.shared_address, max(event.size_bytes, box_bytes))
 
     def _read_copy(self, event: CopyRead) -> None:
         issue = event.issue
         if issue.tensor_copy is not None:
-            self._tiles.stored(self._marks, issue.tensor_copy, issue.record.map_number, event.pc)
+            self._tiles.judge_store(self._marks, issue.tensor_copy, issue.record.map_number, event.pc)
 
     def _read_operand(self, event: OperandRead) -> None:
         marks = self._marks.at(event.pc)
-        self._operands.read(marks, event.shape, event.rank, event.word, event.first_element)
+        self._operands.note_read(marks, event.shape, event.rank, event.word, event.first_element)
         if marks.store_marks is not None:
             words = event.bytes.cells(WORD_BYTES)
             assert not isinstance(words, slice)
             descriptor = event.shape.descriptor(event.word)
-            self._tiles.multiplied(marks, event.shape, event.rank, descriptor, words)
+            self._tiles.judge_operand(marks, event.shape, event.rank, descriptor, words)

@@ -183,13 +183,13 @@ class Acts:
         if found is None:
             found = self._by_warp(row)
             if row.how == "agreed":
-                found = self._agreed(found)
+                found = self._split_agreed(found)
             self._split[key] = found
         for warp, touch in found:
             how = "write" if len(touch.warps) == 1 else row.how
-            self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen(warp, row.lanes)))
+            self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen_barriers(warp, row.lanes)))
 
-    def _unseen(self, warp: int, lanes: LaneNumbers) -> frozenset[int]:
+    def _unseen_barriers(self, warp: int, lanes: LaneNumbers) -> frozenset[int]:
         """Barriers for which some of these lanes have not waited, while others of their warp have."""
         left_out = self._left_out.get(warp)
         if not left_out:
@@ -210,7 +210,7 @@ class Acts:
             for warp in np.unique(warps).tolist()
         ]
 
-    def _agreed(self, found: list[tuple[int, _Touch]]) -> list[tuple[int, _Touch]]:
+    def _split_agreed(self, found: list[tuple[int, _Touch]]) -> list[tuple[int, _Touch]]:
         """The cells of each warp apart, by the warps of its block that write them too."""
         writers: dict[tuple[int, int], list[int]] = defaultdict(list)
         for warp, touch in found:
@@ -315,7 +315,9 @@ class Acts:
             reads.append(self._tensor_set(row.read))
         cells = self.sets.union(frozenset(reads))
         held = self._open.get(warp)
-        if held is not None and any(touch.into is not None and self._meet(touch.into, cells) for touch in held.touches):
+        if held is not None and any(
+            touch.into is not None and self._overlap(touch.into, cells) for touch in held.touches
+        ):
             self._close(warp)  # it reads what was written just before
         mask = None
         if len(row.ranks) > 1:
@@ -334,7 +336,7 @@ class Acts:
     def _tensor_set(self, places: CellNumbers) -> int:
         return self.sets.of(tensor_cells(places), LARGEST_CELL_BYTES)
 
-    def _meet(self, one: int, other: int) -> bool:
+    def _overlap(self, one: int, other: int) -> bool:
         return self.sets.without(one, other) != one
 
     def _add_tmem_move(self, row: TmemMove) -> None:

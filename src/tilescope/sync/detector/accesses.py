@@ -115,7 +115,7 @@ class Accesses:
         if access.is_flag:
             self._fences.synchronize_by_store(flags, access, event.lanes, event.places)
         if access.is_strong:
-            self._fences.stale.overwritten(flags, event.places, event.held)
+            self._fences.stale.keep_value(flags, event.places, event.held)
         else:
             self._judge_shared_addresses(event)
 
@@ -131,7 +131,7 @@ class Accesses:
         else:
             self._access_memory("atomic", request, access)
         self._fences.synchronize_by_store(flags, access, event.lanes, event.places)
-        self._fences.stale.overwritten(flags, event.written_places, event.held)
+        self._fences.stale.keep_value(flags, event.written_places, event.held)
 
     def _flags(self, space: MemorySpace) -> SyncWords:
         return self._fences.shared_flags if space == "shared" else self._context.launch.flags
@@ -143,7 +143,7 @@ class Accesses:
         thread_access = self.shared_access(how, request, is_strong=access.is_strong)
         self.find_races(context.shared, thread_access)
         if access.kind != "write":
-            self._unwritten(thread_access)
+            self._report_unwritten(thread_access)
         stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         if thread_access.writes:
             context.shared.write(thread_access.cells, stamps.repeat(thread_access.at.each))
@@ -257,8 +257,8 @@ class Accesses:
         width = self._context.cell_bytes if thread_access.space == "shared" else self._context.launch.memory.cell_bytes
         return (thread_access.table_start + int(thread_access.cells[position])) * width
 
-    def _unwritten(self, thread_access: ThreadAccess) -> None:
-        flags = self._context.shared.unwritten(thread_access.cells)
+    def _report_unwritten(self, thread_access: ThreadAccess) -> None:
+        flags = self._context.shared.find_unwritten(thread_access.cells)
         if flags.any():
             first = int(np.argmax(flags))
             now = Side(self._context.pc, thread_access.how, thread_access.lane_at(first))

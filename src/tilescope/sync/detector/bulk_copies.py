@@ -159,7 +159,7 @@ class BulkCopies:
         """The source of a copy to another block's shared memory, which is read until the mbarrier's phase completes."""
         context = self._context
         self._read_shared(lane, cells)
-        barrier = self._mbarriers.named(barrier_address)
+        barrier = self._mbarriers.history_at(barrier_address)
         epoch = barrier.phases + 1
         stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), barrier.column, epoch))
         context.shared.read_by_unit(cells, context.bulk_unit, stamp)

@@ -215,7 +215,7 @@ class DetectorContext:
 
         Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
         """
-        flags = self.shared.unwritten(cells)
+        flags = self.shared.find_unwritten(cells)
         if not flags.any():
             return
         mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"

@@ -220,12 +220,12 @@ class ClusterDetector:
     def _store(self, event: Store) -> None:
         self.accesses.store(event)
         if event.space == "shared" and self._has_mbarriers:
-            self.mbarriers.overwritten(event.lanes, event.places)
+            self.mbarriers.check_overwrite(event.lanes, event.places)
 
     def _atomic(self, event: Atomic) -> None:
         self.accesses.atomic(event)
         if event.space == "shared" and len(event.written_lanes) and self._has_mbarriers:
-            self.mbarriers.overwritten(event.written_lanes, event.written_places)
+            self.mbarriers.check_overwrite(event.written_lanes, event.written_places)
 
     @property
     def _has_mbarriers(self) -> bool:

@@ -133,7 +133,7 @@ class Fences:
         for lane in lanes.tolist():
             self._seen[lane] = list(merged.values())
 
-    def covered(self, lanes: LaneNumbers, scope: int) -> VectorClock | None:
+    def fence_clock(self, lanes: LaneNumbers, scope: int) -> VectorClock | None:
         """What a relaxed arrival of some lanes releases: all that their last fence of that scope covers."""
         epochs = self.epochs[scope]
         fenced = lanes[epochs[lanes] > 0]

@@ -154,7 +154,7 @@ class Mbarriers:
         self._uses: dict[int, MbarrierUse] = {}  # of mbarriers that were invalidated, or whose block ended
         self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(context.shared.writes), np.bool_)  # by cell
 
-    def named(self, address: int) -> MbarrierHistory:
+    def history_at(self, address: int) -> MbarrierHistory:
         """The mbarrier at a shared address."""
         found = self.at.get(address)
         if found is None:
@@ -164,7 +164,7 @@ class Mbarriers:
     def init(self, event: MbarrierInit) -> None:
         """mbarrier.init."""
         address = event.address
-        held = self.named(address)
+        held = self.history_at(address)
         epoch = int(self._context.clocks.own[event.lane])
         side = Side(event.pc, "init", event.lane)
         self.at[address] = MbarrierHistory(
@@ -179,10 +179,10 @@ class Mbarriers:
         if address in self.at:
             self._keep_use(address)
         self._is_barrier[self._context.cells_at(address, _BARRIER_BYTES)] = False
-        held = self.named(address)
+        held = self.history_at(address)
         self.at[address] = MbarrierHistory(held.column, phases=held.phases)
 
-    def overwritten(self, lanes: LaneNumbers, places: npt.NDArray[np.int64]) -> None:
+    def check_overwrite(self, lanes: LaneNumbers, places: npt.NDArray[np.int64]) -> None:
         """Threads store to shared memory: all uses of an mbarrier there must happen before."""
         is_barrier = self._is_barrier[places // self._context.cell_bytes]
         if not is_barrier.any():
@@ -200,7 +200,7 @@ class Mbarriers:
         """
         vectors = self._context.clocks.view(lane)
         known = np.maximum(vectors[HAPPENS_BEFORE], vectors[vector])
-        for user, (epoch, pc) in self.named(address).users.items():
+        for user, (epoch, pc) in self.history_at(address).users.items():
             if known[user] < epoch:
                 now = Side(self._context.pc, "write", lane)
                 before = Side(pc, "arrival", user)
@@ -243,7 +243,7 @@ class Mbarriers:
 
     def use(self, address: int, lanes: LaneNumbers, how: How = "arrival") -> MbarrierHistory:
         """Some lanes use an mbarrier: its init must be visible to them."""
-        barrier = self.named(address)
+        barrier = self.history_at(address)
         context = self._context
         pc = context.pc
         if how == "arrival":  # a copy completes with the phase
@@ -286,9 +286,9 @@ class Mbarriers:
             barrier.arrive(self._context.clocks.release(lanes))
             return
         for clock in (
-            self._fences.covered(lanes, CLUSTER if is_remote else CTA),
+            self._fences.fence_clock(lanes, CLUSTER if is_remote else CTA),
             self._context.published_tensor_work(lanes),
-            self._context.clocks.executed(lanes),
+            self._context.clocks.release_execution(lanes),
         ):
             if clock is not None:
                 barrier.arrive(clock)
@@ -302,13 +302,13 @@ class Mbarriers:
     def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierHistory:
         """Lanes issue copies, or expect bytes, in the current phase: it completes later, and orders nothing else."""
         barrier = self.use(address, lanes, how)
-        barrier.arrive(self._context.clocks.executed(lanes))
+        barrier.arrive(self._context.clocks.release_execution(lanes))
         return barrier
 
     def complete_phase(self, event: MbarrierPhaseCompleted) -> None:
         """The phase completes. A thread that still waits for the phase before, by its parity, may miss it now."""
         address = event.address
-        barrier = self.named(address)
+        barrier = self.history_at(address)
         pc = event.pc
         ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", event.lane)
         for wait_pc, waits in barrier.waits.items():
@@ -321,19 +321,19 @@ class Mbarriers:
         self.use(event.address, event.lanes)
         if not event.has_completed:
             return event.passes
-        passes = self._passing(event.address, event.lanes)
+        passes = self._find_passing(event.address, event.lanes)
         if passes.any():
             self._wait(event.address, event.lanes[passes], is_relaxed=event.is_relaxed)
         return passes
 
-    def _passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+    def _find_passing(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For lanes whose phase has completed: which tests pass.
 
         A poll may fail. It fails the first time unless the end of the phase happened before it in the order, so that a
         missing loop around it is found, whichever thread this run lets go first.
         """
         clocks = self._context.clocks
-        barrier = self.named(address)
+        barrier = self.history_at(address)
         passes = clocks.time_known_to(lanes, barrier.column) >= barrier.phases
         if not passes.all():
             passes |= np.isin(lanes, list(barrier.failed_lanes))
@@ -344,7 +344,7 @@ class Mbarriers:
 
     def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
         """Report waits that may have passed two phases early: parities of phases n and n + 2 are equal."""
-        barrier = self.named(address)
+        barrier = self.history_at(address)
         phase_before = barrier.phases - 1
         if phase_before <= barrier.first_phase:
             return
@@ -366,7 +366,7 @@ class Mbarriers:
 
     def _wait(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
         """Lanes acquire a completed phase; a relaxed wait does at its next fence."""
-        barrier = self.named(address)
+        barrier = self.history_at(address)
         clocks = self._context.clocks
         clocks.note_unshared(lanes)
         barrier.note_wait(self._context.pc, Moments(lanes, clocks.own[lanes]))

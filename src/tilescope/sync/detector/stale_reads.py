@@ -61,7 +61,7 @@ class StaleReads:
             before.writers[lane] = epoch
         flags.before.update(written)
 
-    def overwritten(self, flags: SyncWords, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
+    def keep_value(self, flags: SyncWords, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
         """A store or an atomic replaces these values."""
         if not self.are_possible:
             return

@@ -110,7 +110,7 @@ class ThreadBarriers:
         if not event.is_relaxed:
             self._cluster[phase] = join_clocks(self._cluster.get(phase), clocks.release(lanes))
             return
-        covered = self._fences.covered(lanes, CLUSTER)
+        covered = self._fences.fence_clock(lanes, CLUSTER)
         for clock in (covered, self._context.published_tensor_work(lanes)):
             if clock is not None:
                 self._cluster[phase] = join_clocks(self._cluster.get(phase), clock)

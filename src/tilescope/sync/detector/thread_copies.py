@@ -93,7 +93,7 @@ class CpAsyncOrder:
         epochs = self._epochs_of_arrival[issue][np.isin(issue.lanes, lanes)]
         address = issue.address
         columns = self._first_column + lanes
-        barrier = self._mbarriers.named(address)
+        barrier = self._mbarriers.history_at(address)
         barrier.note_arrival(columns, epochs)
         barrier.arrive(self._context.clocks.clock_of(columns, epochs))
 

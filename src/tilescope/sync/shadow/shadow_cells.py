@@ -257,7 +257,7 @@ class CellTable:
             if unordered is not None:
                 yield unordered
 
-    def unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
+    def find_unwritten(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells nobody has written."""
         return np.asarray(self.writes[cells] == 0)
 

@@ -56,7 +56,7 @@ def decode_copy(assembler: Assembler, instruction: Instruction, words: Words, ct
         cluster.launch.charge(len(lanes))
         for lane, word, source in zip(lanes, addresses, descriptors, strict=True):
             ranks = pair_ranks(int(cluster.block_of_lane[lane]), cta_group, cluster.blocks, lane)
-            _issue_copy(cluster, lane, ranks, _copied(shape, int(word), lane), (read, int(source), spread))
+            _issue_copy(cluster, lane, ranks, _target_cells(shape, int(word), lane), (read, int(source), spread))
 
     return issue
 
@@ -64,7 +64,7 @@ def decode_copy(assembler: Assembler, instruction: Instruction, words: Words, ct
 Source = tuple[SmemRead, int, Decompression | None]
 
 
-def _copied(shape: CpShape, word: int, lane: int) -> Places:
+def _target_cells(shape: CpShape, word: int, lane: int) -> Places:
     """The cells that a copy writes: (rows, copies, columns)."""
     first_lane, first_column = split_address(word)
     lanes = first_lane + shape.lanes

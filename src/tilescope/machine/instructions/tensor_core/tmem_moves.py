@@ -79,7 +79,7 @@ class TmemAccess(NamedTuple):
         is_load = self.move.direction == "ld"
         cluster.emit(TmemMoveEvent(cluster.pc, lanes, rank, is_load, places.used, word, registers))
         cells = cluster.tensor_memory.cells[rank]
-        stored = None if self.move.direction == "ld" else self._stored(cluster, lanes)
+        stored = None if self.move.direction == "ld" else self._stored_cells(cluster, lanes)
         pc = cluster.pc
 
         def perform(some: LaneNumbers) -> None:
@@ -91,7 +91,7 @@ class TmemAccess(NamedTuple):
 
         cluster.pending.add(Work(self.kind, pc, lanes, perform, registers=registers))
 
-    def _stored(self, cluster: Cluster, lanes: LaneNumbers) -> Registers:
+    def _stored_cells(self, cluster: Cluster, lanes: LaneNumbers) -> Registers:
         """The cells that a store writes: (threads, values), the low half of a cell where it unpacks."""
         words = cluster.stacked(self.registers, lanes).astype(np.uint32)
         return words.view(np.uint16).astype(np.uint32) if self.move.packed else words
