@@ -1,7 +1,7 @@
 """Barriers of a block (bar.sync, bar.arrive, bar.red) and of a cluster (barrier.cluster).
 
-A barrier of a block ends when the number of threads have come that the instruction names; without a number, all threads that
-have not ended. bar.arrive counts its threads, which do not wait. Whole warps count if the instruction is .aligned, as here.
+A barrier of a block completes when as many threads have arrived as the instruction names; without a number, all threads that
+have not exited. bar.arrive counts its threads, which do not wait. Whole warps count if the instruction is .aligned, as here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Votes = npt.NDArray[np.bool_]
 class Waiting:
     """Lanes at a barrier, and where they go on.
 
-    bar.red brings the predicates of its lanes as `votes`; `tell` takes those of all lanes when the barrier ends.
+    bar.red adds the predicates of its lanes as `votes`; `write_result` takes those of all lanes when the barrier completes.
     """
 
     pc: int
     lanes: LaneNumbers
     votes: Votes | None = None
-    tell: Callable[[Votes], None] | None = None
+    write_result: Callable[[Votes], None] | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class BlockBarriers:
 
     cluster: Cluster
     named: dict[tuple[int, int], BlockBarrier] = field(default_factory=dict)  # (rank, number)
-    cluster_arrived: LaneNumbers = field(init=False)  # lanes that came to the cluster barrier in this phase
+    cluster_arrived: LaneNumbers = field(init=False)  # lanes that arrived at the cluster barrier in this phase
     cluster_phase: int = 0
     cluster_waiting: list[Waiting] = field(default_factory=list)
     lane_phase: LaneNumbers = field(init=False)  # the phase that each lane's last arrival belongs to
@@ -132,6 +132,6 @@ class BlockBarriers:
 def _release_fronts(waiting: list[Waiting]) -> list[Front]:
     votes = [one.votes for one in waiting if one.votes is not None]
     for one in waiting:
-        if one.tell is not None:
-            one.tell(np.concatenate(votes))
+        if one.write_result is not None:
+            one.write_result(np.concatenate(votes))
     return [Front(one.pc, one.lanes) for one in waiting]

@@ -107,10 +107,10 @@ class BlockBarrierTurn:
         register, is_negated = self.predicate
         votes = cluster.registers[register][lanes].astype(np.bool_) ^ is_negated
 
-        def tell(everyone: Votes) -> None:
+        def write_result(everyone: Votes) -> None:
             self._write_result(cluster, lanes, everyone)
 
-        return Waiting(front.pc + 1, lanes, votes, tell)
+        return Waiting(front.pc + 1, lanes, votes, write_result)
 
     def _write_result(self, cluster: Cluster, lanes: LaneNumbers, votes: Votes) -> None:
         results = {"popc": votes.sum(), "and": votes.all(), "or": votes.any()}

@@ -88,13 +88,13 @@ if TYPE_CHECKING:
     from tilescope.sync.detector.wgmma_order import WgmmaOrder
 
 
+RECORDED_COPIES = 100_000  # a run keeps records of no more
+
+
 class AtInstruction(Protocol):
     """An event of an instruction."""
 
     pc: int
-
-
-RECORDED_COPIES = 100_000  # a run keeps records of no more
 
 
 class ClusterDetector:
@@ -109,7 +109,7 @@ class ClusterDetector:
 
     @cached_property
     def mbarriers(self) -> Mbarriers:
-        """Mbarriers."""
+        """The mbarriers of all blocks."""
         from tilescope.sync.detector.mbarrier_order import Mbarriers
 
         return Mbarriers(self.context, self.fences)
