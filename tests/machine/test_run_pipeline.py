@@ -530,3 +530,15 @@ def test_json_has_the_proof(tmp_path, capsys):
     status, out = asked(tmp_path, capsys, RING, "--prove", "--json")
     proof = json.loads(out)["extra"]["proof"]
     assert (status, proof["verdict"], proof["pipeline"]["name"]) == (0, "proven", "ring")
+
+
+def test_atomics_of_one_warp_alone_have_a_slot():
+    run = run_body("""
+        .shared .align 128 .b8 s[256]; .reg .b32 %r<5>;
+        mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;
+        st.shared.u32 [%r2], %r1; atom.shared.add.u32 %r4, [%r2], 1;
+    """)
+    pipeline = run.pipeline()
+    slots = {slot.name for slot in pipeline.slots}
+    assert {name for role in pipeline.roles for step in role.steps for name in step.target} <= slots
+    assert ts.simulate(pipeline).verdict == "proven"

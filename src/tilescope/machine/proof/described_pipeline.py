@@ -359,7 +359,7 @@ class _Description:
             is_shared = self._tensor_address(piece) is None
             is_exact = is_shared and len(parts) == 1 and not self.acts.has_inexact_copies
             size = self.pieces.size_bytes(piece) if is_exact else 0
-            names = [row.name] if len(parts) == 1 else parts
+            names = parts if self.sharing_warps.get(piece) else [row.name]
             rows += [Slot(name, row.stages, size, "smem" if is_shared else "tmem") for name in names]
         return tuple(rows)
 
