@@ -21,8 +21,7 @@ EVERYONE = slice(None)
 class Turn(Protocol):
     """An instruction after which lanes do not simply go on."""
 
-    @property
-    def take(self) -> Callable[[Any, Any], None]:
+    def take(self, schedule: Any, front: Any) -> None:
         """Move, split, park or end a Front of a Schedule, which is at this instruction."""
 
 

@@ -1,4 +1,4 @@
-"""Every change that makes a mutant of a kernel, each with a name of its own.
+"""Every change that makes a mutant of a kernel, each with its name.
 
     bar.sync removed, line 7                           the text without the barrier
     cp.async.wait_group 1 waits for one group less     the text with another operand

@@ -1,6 +1,6 @@
 """What every instruction does: one table from names to the functions that decode them.
 
-Each module has a table `FAMILIES` of its own; what none of them knows is arithmetic of one thread, or refused.
+Each module has a table `FAMILIES`. An instruction in none of them is arithmetic of one thread, or refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the warps of one cluster did that others can wait for or stumble over, written down while it runs.
+"""The events of one cluster that other threads can wait for or race with, kept while it runs.
 
-    a row        one instruction: where it stands, the lanes that ran it together, what it acted on
-    the order    that of the run; the rows of one warp stand in its program order
+    a row        one instruction: its place in the text, the lanes that executed it together, what it acted on
+    the order    that of the run; the rows of one warp are in its program order
 
-A poll that fails is no row: only the wait that passes is. The addresses of accesses are kept once for all rows of a loop
-that have the same ones, so the log grows with what is touched.
+A test of an mbarrier that fails is not a row: only the wait that passes is. Equal addresses of accesses are stored once for all
+rows of a loop, so the recording grows with what is accessed.
 """
 
 from __future__ import annotations
