@@ -5,9 +5,13 @@ A file of pairs/ is a kernel and its mistakes. A line belongs to the right kerne
     bar.sync 0;              // not in no-barrier          the mistake no-barrier leaves this line out
     mov.u32 parity, 0;       // only in parity-stuck       the mistake parity-stuck has this line
 
-A reason may follow behind a colon. Lines left out stay as empty lines, so that a finding's PTX line is the line of the file.
+    st.shared.u32 [at], v;   // found in no-barrier        the finding about no-barrier names this line; of several one is enough
 
-`pair_table` says how each kernel is launched and which rules a mistake breaks, `pair_arrays` what it must leave in memory.
+A reason may follow behind a colon. Lines left out stay as empty lines, so that a finding's PTX line is the line of the file. A line has
+one mark of each kind at most, the one about findings last.
+
+`pair_table` and the tables that it joins say how each kernel is launched and which rules a mistake breaks, `pair_arrays` what it must
+leave in memory.
 """
 
 from __future__ import annotations
@@ -19,23 +23,26 @@ from pathlib import Path
 
 import numpy as np
 from pair_arrays import Case, Maker
+from pair_findings import Finding
 
 import tilescope as ts
 
 FOLDER = Path(__file__).parent / "pairs"
-SEEDS = (None, 1)
+SEEDS = (None, 1, 2)
 MAX_STEPS = 200_000  # for a mistake that does not end
 
-_MARK = re.compile(r"//\s*(?P<kind>not|only) in (?P<mistakes>[a-z0-9-]+(?:, [a-z0-9-]+)*)(?::|\s*$)")
+_NAMES = r"(?P<mistakes>[a-z0-9-]+(?:, [a-z0-9-]+)*)(?::|\s*$|\s*//)"
+_MARK = re.compile(r"//\s*(?P<kind>not|only) in " + _NAMES)
+_FOUND_MARK = re.compile(r"//\s*found in " + _NAMES)
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A right kernel with its mistakes: each breaks one of the named rules."""
+    """A right kernel with its mistakes, and the finding that each must get."""
 
     name: str
     make: Maker
-    mistakes: Mapping[str, frozenset[str]]
+    mistakes: Mapping[str, Finding]
     block: int = 128
     grid: int = 1
     cluster: int | None = None
@@ -47,8 +54,17 @@ class Pairs:
 
 
 def mistakes_of(text: str) -> set[str]:
-    """The mistakes that a file marks."""
+    """The mistakes that a file marks by lines of theirs, or by lines that they lack."""
     return {name for line in text.splitlines() if (mark := _MARK.search(line)) for name in mark["mistakes"].split(", ")}
+
+
+def found_lines(text: str, mistake: str) -> set[int]:
+    """The lines that a finding about a mistake may name; empty: any."""
+    return {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if (mark := _FOUND_MARK.search(line)) and mistake in mark["mistakes"].split(", ")
+    }
 
 
 def variant(text: str, mistake: str | None = None) -> str:

@@ -55,28 +55,33 @@ from pair_arrays import (
     taken_turns,
     thread_numbers,
 )
+from pair_findings import (
+    ACCUMULATORS,
+    ARRIVALS,
+    BARRIER_INIT,
+    BLOCK_END,
+    COPY_OF_OTHERS,
+    COPY_WAIT,
+    CP_ASYNC,
+    EARLY_LOAD,
+    EITHER_ORDER,
+    EXPECTED_BYTES,
+    HANG,
+    MAP_FENCE,
+    PHASE_PARITY,
+    PROXY_FENCE,
+    RACE,
+    REFILL,
+    STORE_SOURCE,
+    SWIZZLE,
+    UNWRITTEN,
+    UNWRITTEN_OPERAND,
+)
 from pair_kernels import Pairs
-
-RACE = frozenset({"run-race"})
-PROXY_FENCE = frozenset({"run-proxy-fence"})
-COPY_WAIT = frozenset({"run-copy-wait"})
-REFILL = frozenset({"run-refill"})
-EITHER_ORDER = COPY_WAIT | REFILL  # a copy and a read that nothing orders: which comes first is the schedule's choice
-ACCUMULATORS = frozenset({"run-accumulators"})
-STORE_SOURCE = frozenset({"run-store-source"})
-CP_ASYNC = frozenset({"run-cp-async"})
-COPY_OF_OTHERS = CP_ASYNC | RACE | REFILL  # likewise, where cp.async copies
-BARRIER_INIT = frozenset({"run-barrier-init"})
-MAP_FENCE = frozenset({"run-map-fence"})
-BLOCK_END = frozenset({"run-block-end"})
-EXPECTED_BYTES = frozenset({"run-expected-bytes"})
-HANG = frozenset({"run-hang"})
-ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
-UNWRITTEN = frozenset({"run-unwritten"})
-SWIZZLE = frozenset({"run-swizzle-mismatch"})
-UNWRITTEN_OPERAND = frozenset({"run-unwritten-operand"})
-EARLY_LOAD = frozenset({"run-early-load"})
-PHASE_PARITY = frozenset({"run-phase-parity"})
+from pairs_of_async_proxy import PAIRS as ASYNC_PROXY
+from pairs_of_convergence import PAIRS as CONVERGENCE
+from pairs_of_mbarriers import PAIRS as MBARRIERS
+from pairs_of_memory import PAIRS as MEMORY
 
 TABLE = (
     Pairs(
@@ -666,4 +671,8 @@ TABLE = (
     Pairs("filled_with_zeros", padded_mirror, {}),
     Pairs("prefetched", same_words, {}),
     Pairs("arrivals_dropped", mirrored_half, {}, block=64),
+    *MBARRIERS,
+    *ASYNC_PROXY,
+    *CONVERGENCE,
+    *MEMORY,
 )
