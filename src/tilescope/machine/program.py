@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
+from tilescope.machine.arithmetic.compute import Exactness
 from tilescope.machine.execution.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
@@ -106,7 +107,7 @@ class Program:
     shared_offsets: dict[int, int] = field(default_factory=dict)  # in a block's window
     static_shared_end: int = SHARED_RESERVED_BYTES
     dynamic_shared_offset: int = SHARED_RESERVED_BYTES
-    approximate: dict[int, str] = field(default_factory=dict)  # instructions whose bits no document fixes: opcode
+    approximate: dict[int, Exactness] = field(default_factory=dict)  # instructions whose bits no document fixes
     _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
     _facts: dict[Callable[[Program], Any], Any] = field(default_factory=dict)
 

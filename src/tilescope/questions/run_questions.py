@@ -205,7 +205,7 @@ def _describe_replay(done: LaunchOutcome) -> str:
         )
     if _find_differences(done) and not done.run.exact:
         lines.append(
-            f"The run used {', '.join(done.run.inexact)}, whose bits are not known: small differences are expected."
+            f"The run used {', '.join((*done.run.inexact, *done.run.assumed))}, whose bits are not known: small differences are expected."
         )
     missing_bytes = sum(one.missing_bytes for one in done.memory)
     if missing_bytes:

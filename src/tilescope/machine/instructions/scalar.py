@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.machine.arithmetic import Operation, UnknownForm, operation
+from tilescope.machine.arithmetic.approximate import quotient_factors
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
@@ -37,8 +38,8 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
     result_count = 2 if isinstance(instruction.operands[0], Pair) else 1
     found = _known_operation(instruction.name, instruction.modifiers, len(instruction.operands) - 1, result_count)
-    if not found.is_exact:
-        assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
+    if found.exactness != "exact":
+        assembler.program.approximate[len(assembler.program.steps)] = found.exactness
     sources = _sources(assembler, instruction, found)
     targets = _targets(assembler, instruction, found)
     is_signed = found.result_type.startswith("s")
@@ -133,14 +134,28 @@ def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) ->
 
 
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:
-    """The mul of a contraction: its factors are kept for the fma, since what they lie in may be overwritten before it."""
+    """The product of a contraction: its factors are kept for the fma, since their registers may be overwritten before it."""
     type_name = product.modifiers[-1]
     targets = _factors(assembler, product)
     sources = [_source(assembler, operand, type_name) for operand in product.operands[1:3]]
+    if product.name == "div":
+        assembler.program.approximate[len(assembler.program.steps)] = "special unit"
+        return _keep_quotient_factors(quotient_factors(product.modifiers), sources, targets)
 
     def keep(cluster: Cluster, at: Lanes) -> None:
         for target, source in zip(targets, sources, strict=True):
             cluster.registers[target][at] = source.value(cluster, at)
+
+    return keep
+
+
+def _keep_quotient_factors(compute: Compute, sources: Sequence[Source], targets: tuple[int, int]) -> Step:
+    """The factors of a quotient: the dividend and the reciprocal, scaled where the instruction scales."""
+
+    def keep(cluster: Cluster, at: Lanes) -> None:
+        factors = compute(*[source.value(cluster, at) for source in sources])
+        for target, factor in zip(targets, factors, strict=True):
+            cluster.registers[target][at] = factor
 
     return keep
 

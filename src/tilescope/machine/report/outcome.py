@@ -79,7 +79,9 @@ def _list_warnings(run: KernelRun) -> list[str]:
 
 def _describe_exactness(run: KernelRun) -> str:
     if run.inexact:
-        return f"Not exact: {listed(run.inexact)}, whose bits no document fixes."
+        return f"Not exact: {listed(run.inexact)}, whose bits are not fixed."
+    if run.assumed:
+        return f"Approximate functions as measured on an H200: {listed(run.assumed)}."
     if run.basis == "documented":
         return "Every bit of the result is what the documents say; no card was measured."
     return "Every bit of the result is the card's."

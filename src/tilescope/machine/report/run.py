@@ -110,11 +110,13 @@ class ArgumentArray(NamedTuple):
 class KernelRun(Value):
     """The result of running a kernel without a GPU.
 
-    `exact` is False if .approx functions, or float atomics in an undefined order, took part: `inexact` names them. `printed` is
-    the output of printf. `copies` and `barriers` hold the first hundred thousand copies and mbarrier phases, in the order in
-    which they were issued and completed; `maps` are the tensor maps of the copies. `traffic` sums the copies by map, `operands`
-    are those that wgmma read from shared memory. `arrays` are the arrays of the arguments after the run, by number, None for
-    other arguments. `smem` is the picture of a block's shared memory, if requested. Plain data omits these two.
+    `exact` is False if instructions took part whose bits depend on the order of threads, or which nobody has measured: `inexact`
+    names them. On other architectures than sm_90 it is False after approximate functions too, which are computed as on an
+    H200: `assumed` names them. `printed` is the output of printf. `copies` and `barriers` hold the first hundred thousand copies
+    and mbarrier phases, in the order in which they were issued and completed; `maps` are the tensor maps of the copies.
+    `traffic` sums the copies by map, `operands` are those that wgmma read from shared memory. `arrays` are the arrays of the
+    arguments after the run, by number, None for other arguments. `smem` is the picture of a block's shared memory, if
+    requested. Plain data omits these two.
     """
 
     entry: str
@@ -125,6 +127,7 @@ class KernelRun(Value):
     blocks_run: int
     steps: int  # instructions, each counted once for all threads that ran it together
     inexact: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
     copies: tuple[KernelCopy, ...] = field(repr=False)
@@ -142,7 +145,7 @@ class KernelRun(Value):
     @property
     def exact(self) -> bool:
         """Whether every bit of the result is that of a GPU."""
-        return not self.inexact
+        return not (self.inexact or self.assumed)
 
     def pipeline(self) -> Pipeline:
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
