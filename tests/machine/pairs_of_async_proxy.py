@@ -1,5 +1,32 @@
 """Pairs of kernels about asynchronous copies and proxies: joined to the table of pairs."""
 
+from pair_arrays import passed_on, stored_box
+from pair_findings import COPY_WAIT, PROXY_FENCE, RACE
 from pair_kernels import Pairs
 
-PAIRS: tuple[Pairs, ...] = ()
+PAIRS: tuple[Pairs, ...] = (
+    Pairs(
+        "fenced_by_reader",
+        passed_on,
+        {
+            "no-fence": PROXY_FENCE,
+            "before-the-flag": PROXY_FENCE,
+            "other-thread": PROXY_FENCE,
+            "shared-only": PROXY_FENCE,
+            "no-flag": RACE | PROXY_FENCE,
+            "relaxed-flag": RACE,
+        },
+        grid=2,
+    ),
+    Pairs(
+        "stored_then_loaded",
+        passed_on,
+        {"source-only": RACE | COPY_WAIT, "all-but-one": RACE | COPY_WAIT, "no-flag": RACE | COPY_WAIT},
+        grid=2,
+    ),
+    Pairs(
+        "stored_and_reloaded",
+        stored_box,
+        {"source-only": RACE | COPY_WAIT, "no-wait": RACE | COPY_WAIT, "other-thread": RACE | COPY_WAIT},
+    ),
+)

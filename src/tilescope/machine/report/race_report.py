@@ -222,7 +222,7 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     }
     if "last" in conflict.facts:
         facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
-    if conflict.mistake == "block end":
+    if conflict.mistake in ("block end", "copy left"):
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
         return facts

@@ -233,8 +233,15 @@ BLOCK_END = rule(
     limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
-    passing=f"ts.Kernel({ptx_example('run-block-end.pass.ptx')}).run(1, 64, {_WORDS}).findings",
-    failing=f"ts.Kernel({ptx_example('run-block-end.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+    passing=f"ts.Kernel({ptx_example('run-block-end.pass.ptx')}).run(2, 64, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-block-end.fail.ptx')}).run(2, 64, cluster=2).findings",
+)
+OWN_COPY_LEFT = BLOCK_END.worded(
+    severity="note",
+    limit=(
+        "no thread has waited for it; the documents ask for a wait, but an H200 keeps the shared memory of a block until its bulk"
+        " copies are done"
+    ),
 )
 COPIES_LEFT = rule(
     "run-copies-left",
@@ -330,6 +337,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE.wording,
     "block end": BLOCK_END.wording,
+    "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,

@@ -45,6 +45,7 @@ Mistake = Literal[
     "cluster phase",
     "map fence",
     "block end",
+    "copy left",
     "expected bytes",
     "stale read",
     "unwritten",
