@@ -1,7 +1,7 @@
 """Pairs of kernels about asynchronous copies and proxies: joined to the table of pairs."""
 
-from pair_arrays import passed_on, stored_box
-from pair_findings import COPY_WAIT, PROXY_FENCE, RACE
+from pair_arrays import map_to_copy, passed_on, stored_box
+from pair_findings import COPY_WAIT, MAP_FENCE, PROXY_FENCE, RACE
 from pair_kernels import Pairs
 
 PAIRS: tuple[Pairs, ...] = (
@@ -28,5 +28,11 @@ PAIRS: tuple[Pairs, ...] = (
         "stored_and_reloaded",
         stored_box,
         {"source-only": RACE | COPY_WAIT, "no-wait": RACE | COPY_WAIT, "other-thread": RACE | COPY_WAIT},
+    ),
+    Pairs(
+        "map_copied_at_once",
+        map_to_copy,
+        {"no-acquire": MAP_FENCE, "plain-copy": RACE, "no-syncwarp": RACE, "plain-store": RACE},
+        block=32,
     ),
 )

@@ -41,9 +41,20 @@ def _find_facts(program: Program) -> ProgramFacts:
         accesses=accesses,
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
+        map_edits=_tensormap_pcs(program, "replace"),
+        map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
+    )
+
+
+def _tensormap_pcs(program: Program, action: str) -> frozenset[int]:
+    """The instructions that edit a tensor map, or copy one."""
+    return frozenset(
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and instruction.name == "tensormap" and action in instruction.modifiers
     )
 
 

@@ -45,6 +45,14 @@ LOST_UPDATE = RACE.worded(
         " if a lock guards them, take it with .acquire and give it back with .release."
     ),
 )
+MAP_COPY = RACE.worded(
+    severity="note",
+    limit=(
+        "no bar.warp.sync orders the two lanes; the whole warp executes tensormap.cp_fenceproxy together, Triton 3.6 writes this,"
+        " and it is right on an H200"
+    ),
+    fix="To be sure, put bar.warp.sync (__syncwarp) between them.",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -336,6 +344,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE.wording,
+    "map copy": MAP_COPY,
     "block end": BLOCK_END.wording,
     "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,

@@ -65,6 +65,8 @@ class ProgramFacts(NamedTuple):
     accesses: Sequence[AccessSemantics | None]
     has_flag_loads: bool  # strong loads, through which threads may synchronize
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
+    map_edits: frozenset[int]  # tensormap.replace
+    map_copies: frozenset[int]  # tensormap.cp_fenceproxy
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
@@ -169,7 +171,9 @@ class DetectorContext:
             return Side(stamp.pc, "bulk store", lane)
         meaning = self.launch.program.accesses[stamp.pc]
         how: How = "write" if was_write else "read"
-        return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+        if meaning is not None and meaning.kind == "atomic":
+            how = "atomic"
+        return Side(stamp.pc, how, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
         """An access to tensor memory: the instruction's name says which."""

@@ -44,6 +44,7 @@ Mistake = Literal[
     "phase skipped",
     "cluster phase",
     "map fence",
+    "map copy",
     "block end",
     "copy left",
     "expected bytes",
