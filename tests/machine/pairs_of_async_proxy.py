@@ -35,4 +35,15 @@ PAIRS: tuple[Pairs, ...] = (
         {"no-acquire": MAP_FENCE, "plain-copy": RACE, "no-syncwarp": RACE, "plain-store": RACE},
         block=32,
     ),
+    Pairs(
+        "store_by_warp",
+        stored_box,
+        {
+            "two-sources": RACE,
+            "two-places": RACE,
+            "no-fence": PROXY_FENCE,
+            "no-barrier": RACE | PROXY_FENCE,
+            "refilled": RACE,
+        },
+    ),
 )

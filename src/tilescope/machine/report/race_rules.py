@@ -53,6 +53,12 @@ MAP_COPY = RACE.worded(
     ),
     fix="To be sure, put bar.warp.sync (__syncwarp) between them.",
 )
+REPEATED_STORE = RACE.worded(
+    severity="note",
+    found="at {at} several threads, {who} among them, store the same bytes to {what}[[; seen {met}]]",
+    limit="nothing orders the stores, but the result does not depend on their order: each has the same source and target",
+    fix="Let one thread issue the store (elect.sync) to save the others.",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -335,6 +341,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "accumulators": ACCUMULATORS.wording,
     "accumulator fence": ACCUMULATOR_FENCE,
     "store source": STORE_SOURCE.wording,
+    "repeated store": REPEATED_STORE,
     "cp.async": CP_ASYNC.wording,
     "barrier init": BARRIER_INIT.wording,
     "init fence": INIT_FENCE.wording,

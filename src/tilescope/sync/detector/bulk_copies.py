@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,17 @@ from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import PENDING, first_of_each, pack_stamps, pcs_of, stamp_base, unpack_stamp
+from tilescope.sync.epoch import (
+    PENDING,
+    Stamps,
+    columns_of,
+    epochs_of,
+    first_of_each,
+    pack_stamps,
+    pcs_of,
+    stamp_base,
+    unpack_stamp,
+)
 from tilescope.sync.events import AsyncStoreIssued, CopyCompleted, CopyIssued, GroupWait
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
 from tilescope.sync.lane_clocks import (
@@ -55,6 +65,19 @@ class _RemoteRead(NamedTuple):
     pc: int
 
 
+@dataclass(slots=True)
+class _RepeatedStore:
+    """A store to global memory that several lanes issue with the same operands, and the bytes that it reads."""
+
+    operands: tuple[object, ...]
+    sources: Stamps  # of the last writes of its source: equal stamps are equal bytes
+    epochs: dict[int, int]  # by lane: of its bulk group
+
+    def is_repeated_by(self, other: _RepeatedStore) -> bool:
+        """Whether another lane stores the same bytes to the same place."""
+        return self.operands == other.operands and np.array_equal(self.sources, other.sources)
+
+
 class BulkCopies:
     """The bulk and tensor copies of one cluster."""
 
@@ -63,6 +86,7 @@ class BulkCopies:
         self._accesses = accesses
         self._mbarriers = mbarriers
         self._stores: dict[int, tuple[int, int]] = {}  # by lane: (epoch, pc) of its last store
+        self._repeated: dict[int, _RepeatedStore] = {}  # by pc: the last store to global memory
         self._remote_reads: list[_RemoteRead] = []
         self._pending: WeakKeyDictionary[CopyIssued | AsyncStoreIssued, PendingCopy] = WeakKeyDictionary()
 
@@ -76,6 +100,8 @@ class BulkCopies:
         if event.barrier is None:
             self._store(event.lane, shared, event.group)
             if memory is not None:
+                if not event.is_reduction:
+                    self._note_store(event, shared)
                 self._write_memory(event.lane, memory, event.group, is_reduction=event.is_reduction)
             return
         if event.source is not None:
@@ -234,6 +260,8 @@ class BulkCopies:
             table = piece.stretch.table
             in_memory = piece.cells + piece.stretch.first
             unordered = table.unordered_writes(piece.cells, unit, strong=is_reduction)
+            if unordered is not None and not is_reduction:
+                unordered = self._without_repeated(unordered, in_memory, now)
             if unordered is not None:
                 context.report_unit(unordered, in_memory, now, unit, "global")
             for read in table.unordered_reads(piece.cells, unit, strong=is_reduction):
@@ -242,6 +270,41 @@ class BulkCopies:
                 address = context.address_of(in_memory, int(read.places[index]), "global")
                 context.report("race", before, now, "global", address, **context.foreign(read, index))
             table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
+
+    def _note_store(self, event: CopyIssued, cells: Cells) -> None:
+        """Remember a store; another lane may issue it again, as all lanes of a warp do in CUTLASS's epilogues."""
+        epoch = event.group + 1
+        store = _RepeatedStore(event.record._replace(lane=0), self._context.shared.writes[cells].copy(), {})
+        last = self._repeated.get(event.pc)
+        if last is not None and last.is_repeated_by(store):
+            store.epochs.update(last.epochs)
+        store.epochs[event.lane] = epoch
+        self._repeated[event.pc] = store
+
+    def _without_repeated(self, unordered: Unordered, cells: CellNumbers, now: Side) -> Unordered | None:
+        """Leave out stores of the same bytes by other lanes, whose sources may still be read: they change nothing."""
+        clocks = self._context.clocks
+        epochs = self._repeated[now.pc].epochs
+        columns = columns_of(unordered.stamps)
+        is_equal = np.zeros(len(columns), np.bool_)
+        for lane, epoch in epochs.items():
+            if lane == now.lane or clocks.own[BULK_READ * clocks.lane_count + lane] >= epoch:
+                continue
+            column = BULK_WRITE * clocks.lane_count + lane
+            is_equal |= (columns == column) & (epochs_of(unordered.stamps) == epoch) & (pcs_of(unordered.stamps) == now.pc)
+        if unordered.clusters is not None:
+            is_equal &= unordered.clusters == self._context.number
+        if not is_equal.any():
+            return unordered
+        index = int(np.argmax(is_equal))
+        before = self._context.side(unpack_stamp(int(unordered.stamps[index])), was_write=True)
+        address = self._context.address_of(cells, int(unordered.places[index]), "global")
+        self._context.report("repeated store", before, now, "global", address)
+        if is_equal.all():
+            return None
+        left = ~is_equal
+        clusters = None if unordered.clusters is None else unordered.clusters[left]
+        return Unordered(unordered.stamps[left], unordered.places[left], clusters)
 
     def _unit(self, lane: int, proxy: int) -> Unit:
         clocks = self._context.clocks

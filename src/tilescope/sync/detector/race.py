@@ -35,6 +35,7 @@ Mistake = Literal[
     "accumulators",
     "accumulator fence",
     "store source",
+    "repeated store",
     "cp.async",
     "barrier init",
     "init fence",
