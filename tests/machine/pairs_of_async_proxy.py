@@ -1,8 +1,10 @@
 """Pairs of kernels about asynchronous copies and proxies: joined to the table of pairs."""
 
-from pair_arrays import map_to_copy, passed_on, stored_box
-from pair_findings import COPY_WAIT, MAP_FENCE, PROXY_FENCE, RACE
+from pair_arrays import map_to_copy, passed_on, stored_box, thread_numbers
+from pair_findings import COPY_WAIT, MAP_FENCE, PROXY_FENCE, RACE, Finding
 from pair_kernels import Pairs
+
+PEER = Finding(frozenset({"run-tmem-peer"}), "warning")
 
 PAIRS: tuple[Pairs, ...] = (
     Pairs(
@@ -46,4 +48,12 @@ PAIRS: tuple[Pairs, ...] = (
             "refilled": RACE,
         },
     ),
+    Pairs(
+        "alloc_of_pair",
+        thread_numbers,
+        {"no-barrier": PEER, "bar-sync": PEER, "wait-too-late": PEER},
+        grid=2,
+        cluster=2,
+    ),
+    Pairs("alloc_after_arrival", thread_numbers, {"between": PEER}, grid=2, cluster=2),
 )

@@ -61,6 +61,7 @@ Mistake = Literal[
     "tensor unwritten",
     "tensor relinquished",
     "tensor growth",
+    "tensor peer",
     "tensor dealloc",
     "tensor leak",
 ]

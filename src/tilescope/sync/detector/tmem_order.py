@@ -458,6 +458,14 @@ class TmemOrder:
         elif before.allocations and columns > before.allocations[-1][1]:
             last = before.allocations[-1][1]
             self._context.report("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
+        if event.peer is not None and not self._is_running(event.peer, lanes):
+            self._context.report("tensor peer", None, now, "tensor", None, columns=columns)
+
+    def _is_running(self, rank: int, lanes: LaneNumbers) -> bool:
+        """Whether anything that a thread of a block did has completed before what these lanes do: it has started."""
+        threads = self._context.cluster.block_of_lane == rank
+        over = self._context.clocks.clock(lanes).over[: len(threads)]
+        return bool(over[threads].any())
 
     def deallocate(self, event: TmemDealloc) -> None:
         """tcgen05.dealloc: report accesses to the columns that have not completed."""
