@@ -16,7 +16,7 @@ from tilescope.machine.report.tmem_report import (
 )
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import Conflict, Mistake
-from tilescope.sync.proxies import run_severity
+from tilescope.sync.proxies import severity_of_fence
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
 _WORDS = "[np.zeros(64, np.uint32)]"
@@ -83,7 +83,7 @@ PROXY_FENCE = rule(
     limit="a barrier orders the two, but no fence.proxy.async is between them: the write may not be visible to the async proxy",
     fix="Put fence.proxy.async after {before_where}, before the barrier; or after the barrier, in the thread of {where}.",
     source="PTX ISA, Async proxy",
-    severity=run_severity("smem", "generic", "tma"),
+    severity=severity_of_fence("smem", "generic", "tma"),
     passing=f"ts.Kernel({ptx_example('run-proxy-fence.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-proxy-fence.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
@@ -174,7 +174,7 @@ INIT_FENCE = rule(
     ),
     fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",
     source="PTX ISA, fence.mbarrier_init, barrier.cluster",
-    severity=run_severity("smem", "init", "mbarrier"),
+    severity=severity_of_fence("smem", "init", "mbarrier"),
     passing=f"ts.Kernel({ptx_example('run-init-fence.pass.ptx')}).run(2, 64, cluster=2).findings",
     failing=f"ts.Kernel({ptx_example('run-init-fence.fail.ptx')}).run(2, 64, cluster=2).findings",
 )
@@ -214,7 +214,7 @@ MAP_FENCE = rule(
     limit="fence.proxy.tensormap::generic.release after the edit, or .acquire of this map before the copy, is missing",
     fix="Put fence.proxy.tensormap::generic.release.gpu after {before_where}, and .acquire.gpu [map], 128 before {where}.",
     source="PTX ISA, fence.proxy.tensormap",
-    severity=run_severity("gmem", "map", "tma"),
+    severity=severity_of_fence("gmem", "map", "tma"),
     passing=f"ts.Kernel({ptx_example('run-map-fence.pass.ptx')}).run(1, 64, {_MAP}).findings",
     failing=f"ts.Kernel({ptx_example('run-map-fence.fail.ptx')}).run(1, 64, {_MAP}).findings",
 )
@@ -315,7 +315,7 @@ CP_ASYNC_FENCE = rule(
     limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
     fix="To be sure, put fence.proxy.async after the wait for the copies, before the barrier.",
     source="PTX ISA, Async proxy",
-    severity=run_severity("smem", "cp.async", "wgmma"),
+    severity=severity_of_fence("smem", "cp.async", "wgmma"),
     passing=f"ts.Kernel({ptx_example('run-cp-async-fence.pass.ptx')}).run(1, 128, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-cp-async-fence.fail.ptx')}).run(1, 128, {_WORDS}).findings",
 )

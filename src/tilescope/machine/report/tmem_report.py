@@ -10,7 +10,7 @@ from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
-from tilescope.sync.proxies import run_severity
+from tilescope.sync.proxies import severity_of_fence
 
 # Sentences that the rules of shared and of tensor memory have in common.
 TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
@@ -48,7 +48,7 @@ TENSOR_FENCE = rule(
     ),
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations: canonical synchronization patterns",
     architectures=BLACKWELL,
-    severity=run_severity("tmem", "tcgen05", "generic"),
+    severity=severity_of_fence("tmem", "tcgen05", "generic"),
     passing=f"ts.Kernel({ptx_example('run-tmem-fence.pass.ptx')}).run(1, 32).findings",
     failing=f"ts.Kernel({ptx_example('run-tmem-fence.fail.ptx')}).run(1, 32).findings",
 )
