@@ -1,7 +1,7 @@
 """Pairs of kernels about asynchronous copies and proxies: joined to the table of pairs."""
 
-from pair_arrays import map_to_copy, passed_on, stored_box, thread_numbers
-from pair_findings import COPY_WAIT, MAP_FENCE, PROXY_FENCE, RACE, Finding
+from pair_arrays import map_to_copy, passed_on, same_words, stored_box, thread_numbers
+from pair_findings import COPY_WAIT, CP_ASYNC, MAP_FENCE, PROXY_FENCE, RACE, UNWRITTEN, Finding
 from pair_kernels import Pairs
 
 PEER = Finding(frozenset({"run-tmem-peer"}), "warning")
@@ -56,4 +56,16 @@ PAIRS: tuple[Pairs, ...] = (
         cluster=2,
     ),
     Pairs("alloc_after_arrival", thread_numbers, {"between": PEER}, grid=2, cluster=2),
+    Pairs(
+        "copied_then_stored",
+        same_words,
+        {
+            "no-fence": PROXY_FENCE,
+            "before-the-wait": PROXY_FENCE,
+            "global-only": PROXY_FENCE,
+            "no-wait": CP_ASYNC,
+            "no-barrier": CP_ASYNC | PROXY_FENCE | RACE,
+        },
+    ),
+    Pairs("box_half_written", stored_box, {"half": UNWRITTEN, "one-word": UNWRITTEN, "halves-of-words": UNWRITTEN}),
 )

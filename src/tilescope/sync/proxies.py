@@ -77,9 +77,9 @@ def _rows() -> Iterator[FenceRule]:
         # kernels have none, and work
         yield FenceRule("tmem", "tcgen05", writes, "generic", TCGEN05_AFTER, "note", between_agents=True)
         yield FenceRule("tmem", "generic", writes, "tcgen05", TCGEN05_BEFORE, "note", between_agents=True)
-    # run-init-fence, for a use by another block: an arrival that releases covers the init by PTX's memory model. After a
-    # relaxed one the init is not ordered at all: run-barrier-init, an error
-    yield FenceRule("smem", "init", True, "mbarrier", MBARRIER_INIT, "note", between_agents=True)
+    # run-barrier-init, for a use by another block. An arrival that releases does what this fence does by PTX's memory model:
+    # the run then only notes the fence (run-init-fence)
+    yield FenceRule("smem", "init", True, "mbarrier", MBARRIER_INIT, "error", between_agents=True)
     # Pipelines describe neither edits of maps nor registers: run-map-fence, run-accumulators
     yield FenceRule("gmem", "map", True, "tma", PROXY_TENSORMAP, "error")
     yield FenceRule("registers", "generic", True, "wgmma", WGMMA, "error")

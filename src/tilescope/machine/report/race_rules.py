@@ -174,7 +174,7 @@ INIT_FENCE = rule(
     ),
     fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",
     source="PTX ISA, fence.mbarrier_init, barrier.cluster",
-    severity=severity_of_fence("smem", "init", "mbarrier"),
+    severity="note",
     passing=f"ts.Kernel({ptx_example('run-init-fence.pass.ptx')}).run(2, 64, cluster=2).findings",
     failing=f"ts.Kernel({ptx_example('run-init-fence.fail.ptx')}).run(2, 64, cluster=2).findings",
 )

@@ -32,6 +32,7 @@ from tilescope.sync.lane_clocks import (
     ASYNC_SHARED,
     BULK_READ,
     BULK_WRITE,
+    CP_ASYNC,
     HAPPENS_BEFORE,
     VectorClock,
 )
@@ -264,7 +265,7 @@ class BulkCopies:
                 unordered = self._without_repeated(unordered, in_memory, now)
             if unordered is not None:
                 context.report_unit(unordered, in_memory, now, unit, "global")
-            for read in table.unordered_reads(piece.cells, unit, strong=is_reduction):
+            for read in table.unordered_reads(piece.cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
                 index = 0
                 before = context.side(unpack_stamp(int(read.stamps[index])), was_write=False)
                 address = context.address_of(in_memory, int(read.places[index]), "global")
@@ -308,7 +309,8 @@ class BulkCopies:
 
     def _unit(self, lane: int, proxy: int) -> Unit:
         clocks = self._context.clocks
-        return Unit(clocks, clocks.view(lane), clocks.others[clocks.row_of_lane[lane]], proxy)
+        others = clocks.others[clocks.row_of_lane[lane]]
+        return Unit(clocks, clocks.view(lane), others, proxy, fenced_kinds=CP_ASYNC + 1)
 
     def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
         """Report pending copies that may still access the shared memory of a block that has ended.

@@ -373,6 +373,7 @@ class TmemOrder:
         if unordered is not None:
             context.report_unit(unordered, cells, now, unit, "shared")
         context.report_unwritten(cells, now)
+        context.note_unfenced_copies(cells, unit.vectors[ASYNC_SHARED], now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
         stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), actor.column, actor.epoch + 1))

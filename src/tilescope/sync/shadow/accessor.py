@@ -76,6 +76,7 @@ class Unit:
     vectors: Vectors
     others: dict[int, Vectors]
     proxy: int = HAPPENS_BEFORE
+    fenced_kinds: int = 1  # of columns that need a fence: threads; with 2 their cp.async too, which tensor cores need not
 
     @property
     def cluster(self) -> int:
@@ -99,13 +100,13 @@ class Unit:
     def find_visible(self, vectors: Vectors) -> Vector:
         """By column of a cluster's clock: the last epoch that is visible to it.
 
-        Threads need a fence. Copies need none: the completion of a bulk copy includes a proxy fence.
+        Threads need a fence. Bulk copies need none: their completion includes a proxy fence.
         """
         if self.proxy == HAPPENS_BEFORE:
             return np.asarray(vectors[HAPPENS_BEFORE])
         visible = np.array(vectors[HAPPENS_BEFORE])
-        threads = self.clocks.lane_count  # all clusters of a launch have the same number
-        visible[:threads] = vectors[self.proxy, :threads]
+        end = self.fenced_kinds * self.clocks.lane_count  # all clusters of a launch have the same number of lanes
+        visible[:end] = vectors[self.proxy, :end]
         return visible
 
     def happens_after(self, stamp: Stamp, cluster: int | None) -> bool:
