@@ -73,6 +73,8 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     recorder = launch.take_recorder()
     if recorder is not None:
         bus.subscribe(recorder.handlers(cluster.shape))
+    if launch.array_ends is not None:
+        bus.subscribe(launch.array_ends.handlers(cluster.shape))
     if launch.costs is not None:
         bus.subscribe(launch.costs.handlers(cluster.shape))
         if cluster.program.fact(_has_tiles):
