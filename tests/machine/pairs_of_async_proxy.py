@@ -1,10 +1,33 @@
 """Pairs of kernels about asynchronous copies and proxies: joined to the table of pairs."""
 
-from pair_arrays import map_to_copy, passed_on, same_words, stored_box, thread_numbers
+import numpy as np
+from pair_arrays import Case, map_to_copy, passed_on, product_of_rows, same_words, stored_box, thread_numbers
 from pair_findings import COPY_WAIT, CP_ASYNC, MAP_FENCE, PROXY_FENCE, RACE, UNWRITTEN, Finding
 from pair_kernels import Pairs
 
+ARRAY_END = Finding(frozenset({"run-array-end"}), "note")
 PEER = Finding(frozenset({"run-tmem-peer"}), "warning")
+
+
+def product_of_tiles(random: np.random.Generator) -> Case:
+    """The same product, of operands that tensor copies bring under swizzle 128B."""
+    case = product_of_rows(random)
+    a, b, out = case.args
+    return case._replace(
+        args=[
+            lambda memory: memory.map(a, (64, 64), swizzle="128B"),
+            lambda memory: memory.map(b, (64, 8), swizzle="128B"),
+            out,
+        ]
+    )
+
+
+def sums_of_rows(random: np.random.Generator) -> Case:
+    """128 rows of four words, and the sum of each."""
+    source = random.integers(0, 2**32, (128, 4), np.uint32)
+    out = np.zeros(128, np.uint32)
+    return Case([source, out], out, source.sum(1, dtype=np.uint32))
+
 
 PAIRS: tuple[Pairs, ...] = (
     Pairs(
@@ -68,4 +91,11 @@ PAIRS: tuple[Pairs, ...] = (
         },
     ),
     Pairs("box_half_written", stored_box, {"half": UNWRITTEN, "one-word": UNWRITTEN, "halves-of-words": UNWRITTEN}),
+    Pairs("wgmma_past_array", product_of_rows, {"step-too-many": ARRAY_END, "wrong-start": ARRAY_END}),
+    Pairs("wgmma_past_tile", product_of_tiles, {"step-too-many": ARRAY_END}),
+    Pairs(
+        "loads_past_array",
+        sums_of_rows,
+        {"too-many": ARRAY_END, "matrices-past": ARRAY_END, "before-the-start": ARRAY_END},
+    ),
 )
