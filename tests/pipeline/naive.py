@@ -16,7 +16,8 @@ that was met before is not continued again. What it calls bad it has seen happen
     undefined   a barrier is used before its init or initialised twice, threads meet in wrong numbers
     exit        a role leaves while its stores or its multiplications are under way
 
-Left out: fences whose absence is a note (those of tensor memory, and after cp.async or a read by threads), the scope of an arrival, dependent launches, flags in global memory.
+Left out: fences whose absence is a note (those of tensor memory, and after cp.async or a read by threads), the scope of an
+arrival, dependent launches, flags in global memory.
 """
 
 from __future__ import annotations

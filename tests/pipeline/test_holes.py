@@ -154,9 +154,7 @@ def test_a_missing_fence_of_tensor_memory_is_worth_a_look_and_no_mistake():
             multiply("acc", "other"),
             {"commit": "f"},
         ),
-        role(
-            "fourth", {"sync": 1, "threads": 128}, wait("f"), multiply("operand", "acc"), {"commit": "g"}, wait("g")
-        ),
+        role("fourth", {"sync": 1, "threads": 128}, wait("f"), multiply("operand", "acc"), {"commit": "g"}, wait("g")),
         barriers="efg",
         slots=dict.fromkeys(("operand", "acc", "other"), TENSOR_MEMORY),
     )

@@ -132,7 +132,8 @@ def _simulate(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
     options = asked.options([SEARCHED_STATES])
     simulation = Call(simulate, (pipeline,), options).run()
     warnings = [
-        warning.violation("note" if warning.rule == PIPELINE_FENCE.name else "warning") for warning in simulation.warnings
+        warning.violation("note" if warning.rule == PIPELINE_FENCE.name else "warning")
+        for warning in simulation.warnings
     ]
     return Answer(
         simulation,

@@ -21,8 +21,8 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.array_ends import ArrayEnds, watch_array_ends
+from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder

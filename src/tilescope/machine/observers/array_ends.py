@@ -16,9 +16,9 @@ import numpy as np
 
 from tilescope.machine.decoding.array_origin import ArrayExtent, ArrayReads, find_array_reads
 from tilescope.machine.program import Program
+from tilescope.sync.address import Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
-from tilescope.sync.address import Addresses
 from tilescope.sync.events import CopyIssued, Load, OperandRead
 from tilescope.tma.walk import placement, walk
 
@@ -44,9 +44,7 @@ class PastEnd(NamedTuple):
     block: BlockIndex
     operand: str | None  # "A" or "B" of a tensor core
     array: ArrayExtent | None
-    other: ArrayExtent | None  # where the bytes are instead
     tile_pc: int | None  # the copy of the tile
-    other_pc: int | None
     address: int  # of the first such byte, in the block
 
 
@@ -110,7 +108,7 @@ class _ClusterReads:
             if other is not None:
                 block = self._cluster.block_index(int(ranks[index]))
                 lane = int(event.lanes[index])
-                self._keep(PastEnd(event.pc, lane, block, None, array, other, None, None, first_outside))
+                self._keep(PastEnd(event.pc, lane, block, None, array, None, first_outside))
                 return
 
     def note_copy(self, event: CopyIssued) -> None:
@@ -160,7 +158,7 @@ class _ClusterReads:
             other = self._ends.array_at(offset)
             if other is not None:
                 block = self._cluster.block_index(event.rank)
-                return PastEnd(event.pc, None, block, name, array, other, None, None, offset)
+                return PastEnd(event.pc, None, block, name, array, None, offset)
         return None
 
     def _find_outside_tile(self, event: OperandRead, places: Addresses) -> PastEnd | None:
@@ -177,7 +175,7 @@ class _ClusterReads:
             return None
         block = self._cluster.block_index(event.rank)
         offset = place % self._cluster.shared_stride
-        return PastEnd(event.pc, None, block, event.shape.operand, None, None, tile.pc, other.pc, offset)
+        return PastEnd(event.pc, None, block, event.shape.operand, None, tile.pc, offset)
 
     def _keep(self, past: PastEnd) -> None:
         self._ends.found.setdefault((past.pc, past.operand), past)

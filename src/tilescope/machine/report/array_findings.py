@@ -16,6 +16,7 @@ from tilescope.machine.report.places import (
     thread_index,
 )
 from tilescope.rule import ptx_example, rule
+from tilescope.sentence import Facts
 
 PAST_ARRAY = rule(
     "run-array-end",
@@ -40,8 +41,7 @@ def report_array_ends(launch: Launch, ends: ArrayEnds) -> Iterator[Violation]:
     """A note for each instruction that reads beyond its array or tile."""
     program = launch.program
     for past in ends.found.values():
-        is_tile = past.tile_pc is not None
-        facts = {
+        facts: Facts = {
             "where": name_instruction(program, past.pc),
             "at": name_line(program, past.pc),
             "who": _name_reader(launch, past),
@@ -50,11 +50,10 @@ def report_array_ends(launch: Launch, ends: ArrayEnds) -> Iterator[Violation]:
             "block": past.block,
             **line_facts(program, past.pc),
         }
-        if past.tile_pc is not None:
-            facts["array"] = name_instruction(program, past.tile_pc)
-        elif past.array is not None:
-            facts["array"] = name_in_program(past.array.name)
-        yield (PAST_TILE if is_tile else PAST_ARRAY.wording).violation(**facts)
+        if past.array is not None:
+            yield PAST_ARRAY.violation(**facts, array=name_in_program(past.array.name))
+        elif past.tile_pc is not None:
+            yield PAST_TILE.violation(**facts, array=name_instruction(program, past.tile_pc))
 
 
 def _name_reader(launch: Launch, past: PastEnd) -> str:

@@ -139,9 +139,7 @@ class BulkCopies:
             self._report_reads(read, cells, now)
         return self._under_way(cells, barrier, is_strong=is_reduction, is_own_load=is_own_load)
 
-    def _under_way(
-        self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool, is_own_load: bool
-    ) -> PendingCopy:
+    def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool, is_own_load: bool) -> PendingCopy:
         base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
         stamp = int(pack_stamps(base, barrier.column, PENDING))
         self._context.shared.write(cells, stamp)
@@ -183,7 +181,9 @@ class BulkCopies:
         context = self._context
         if not event.is_by_threads:
             cells = one_row(int(event.places[0]), event.size_bytes).cells(context.cell_bytes)
-            self._pending[event] = self._load(int(event.lanes[0]), cells, event.barrier, is_reduction=False, is_own_load=False)
+            self._pending[event] = self._load(
+                int(event.lanes[0]), cells, event.barrier, is_reduction=False, is_own_load=False
+            )
             return
         barrier = self._mbarriers.issue(event.barrier, event.lanes)
         thread_access = self._accesses.shared_access("copy", Request(event.lanes, event.places, event.size_bytes))
@@ -292,7 +292,9 @@ class BulkCopies:
             if lane == now.lane or clocks.own[BULK_READ * clocks.lane_count + lane] >= epoch:
                 continue
             column = BULK_WRITE * clocks.lane_count + lane
-            is_equal |= (columns == column) & (epochs_of(unordered.stamps) == epoch) & (pcs_of(unordered.stamps) == now.pc)
+            is_equal |= (
+                (columns == column) & (epochs_of(unordered.stamps) == epoch) & (pcs_of(unordered.stamps) == now.pc)
+            )
         if unordered.clusters is not None:
             is_equal &= unordered.clusters == self._context.number
         if not is_equal.any():
