@@ -178,9 +178,15 @@ class Wording:
         return kind([self.violation(change=change, **facts)])
 
     def worded(
-        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+        self,
+        *,
+        argument: str | None = None,
+        found: str | None = None,
+        limit: str | None = None,
+        fix: str | None = None,
+        severity: Severity | None = None,
     ) -> Wording:
-        """The same rule told otherwise, for a case of its own; what is not said stays.
+        """The same rule told otherwise, for a case of its own, which may be less severe; what is not said stays.
 
         >>> told = Wording("rank", "error", "dims", "{rank} dimensions", "1 to 5", "Use 5.")
         >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
@@ -192,6 +198,7 @@ class Wording:
             found=self.found if found is None else found,
             limit=self.limit if limit is None else limit,
             fix=self.fix if fix is None else fix,
+            severity=self.severity if severity is None else severity,
         )
 
 

@@ -489,6 +489,7 @@ class TmemAlloc:
     address: int
     before: Any  # the allocations of the block
     after: Any
+    peer: int | None = None  # the rank of the other block of the pair, with cta_group::2
 
 
 @dataclass(slots=True, eq=False)

@@ -41,9 +41,20 @@ def _find_facts(program: Program) -> ProgramFacts:
         accesses=accesses,
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
+        map_edits=_tensormap_pcs(program, "replace"),
+        map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
+    )
+
+
+def _tensormap_pcs(program: Program, action: str) -> frozenset[int]:
+    """The instructions that edit a tensor map, or copy one."""
+    return frozenset(
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and instruction.name == "tensormap" and action in instruction.modifiers
     )
 
 
@@ -62,6 +73,8 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     recorder = launch.take_recorder()
     if recorder is not None:
         bus.subscribe(recorder.handlers(cluster.shape))
+    if launch.array_ends is not None:
+        bus.subscribe(launch.array_ends.handlers(cluster.shape))
     if launch.costs is not None:
         bus.subscribe(launch.costs.handlers(cluster.shape))
         if cluster.program.fact(_has_tiles):

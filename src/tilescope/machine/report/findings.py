@@ -21,6 +21,7 @@ from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.costs import Costs
+from tilescope.machine.report.array_findings import report_array_ends
 from tilescope.machine.report.cost_findings import report_costs
 from tilescope.machine.report.hang import report_hang
 from tilescope.machine.report.places import (
@@ -220,6 +221,8 @@ def _report_accesses(launch: Launch, *, is_finished: bool) -> Iterator[Violation
         yield from report_swizzles(launch)
     if costs is not None and (costs.operands.mismatches or _has_excess(costs)):
         yield from report_costs(launch, is_finished=is_finished)
+    if launch.array_ends is not None and launch.array_ends.found:
+        yield from report_array_ends(launch, launch.array_ends)
     if is_finished and launch.copies:
         yield from report_unwrapped_rings(launch)
 

@@ -70,6 +70,8 @@ _UNIT_VERB: dict[How, str] = {
     "cp.async": "copies by cp.async",
     **TENSOR_UNIT_VERB,
 }
+_VERB_IN_GLOBAL_MEMORY: dict[How, str] = {"copy": "copies from", "bulk store": "stores to"}
+_UNIT_VERB_IN_GLOBAL_MEMORY: dict[How, str] = {"copy": "reads", "bulk store": "writes"}
 _LEFT: dict[How, str] = {
     "copy": "the copy at {where} may still write its shared memory",
     "bulk store": "the store at {where} may still read its shared memory",
@@ -222,12 +224,14 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     }
     if "last" in conflict.facts:
         facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
-    if conflict.mistake == "block end":
+    if conflict.mistake in ("block end", "copy left"):
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
         return facts
     facts["who"] = _name_actor(launch, conflict, now)
     facts["does"] = _VERB[now.how]
+    if conflict.space == "global":
+        facts["does"] = _VERB_IN_GLOBAL_MEMORY.get(now.how, _VERB[now.how])
     element = _find_element(launch, conflict)
     facts["what"] = _name_bytes(launch, conflict, element)
     facts["element"] = None if element is None else element.facts
@@ -254,6 +258,8 @@ def _name_actor(launch: Launch, conflict: Conflict, side: Side) -> str:
 
 def _describe_earlier(launch: Launch, conflict: Conflict, before: Side) -> _SideText:
     verb = _UNIT_VERB.get(before.how, _VERB[before.how])
+    if conflict.space == "global":
+        verb = _UNIT_VERB_IN_GLOBAL_MEMORY.get(before.how, verb)
     if "cluster" in conflict.facts:
         return _SideText("another block", verb)
     if before.how in _UNIT_NAMES:

@@ -234,6 +234,8 @@ class Accesses:
             lane = thread_access.lane_at(position)
             now = Side(context.pc, thread_access.how, lane)
             mistake = classify_conflict(before.how, now.how, was_write=was_write)
+            if self._is_map_copy(before, now, unordered, index):
+                mistake = "map copy"
             address = self._address(thread_access, position)
             facts = context.foreign(unordered, index)
             if mistake == "copy wait" and not facts:
@@ -241,6 +243,20 @@ class Accesses:
                 if int(over[0]) >= stamp.epoch:
                     facts["relaxed"] = 1
             context.report(mistake, before, now, thread_access.space, address, **facts)
+
+    def _is_map_copy(self, before: Side, now: Side, unordered: Unordered, index: int) -> bool:
+        """Whether a lane edits a map in shared memory that its warp copies with tensormap.cp_fenceproxy.
+
+        All lanes of the warp execute the copy together, after the edit. Triton 3.6 has no bar.warp.sync between the two, and
+        its kernels are right on an H200.
+        """
+        program = self._context.launch.program
+        if not program.map_copies or self._context.foreign(unordered, index):
+            return False
+        if before.lane is None or now.lane is None or before.lane // WARP_LANES != now.lane // WARP_LANES:
+            return False
+        pcs = (before.pc, now.pc)
+        return any(pc in program.map_edits for pc in pcs) and any(pc in program.map_copies for pc in pcs)
 
     def _others_first(self, unordered: Unordered, thread_access: ThreadAccess) -> Unordered:
         """The same, other warps first: whatever orders those also orders accesses of the own warp."""

@@ -51,6 +51,7 @@ class AllocTurn:
 
     target: AddressOf
     columns: int  # the register
+    cta_group: int
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Allocate for the warps whose columns are free; the others look again when something changes."""
@@ -91,7 +92,8 @@ class AllocTurn:
         target = self.target(cluster, at)
         cluster.store("shared", at, target, np.array([first], _WORD))
         cluster.version += 1
-        cluster.emit(TmemAlloc(cluster.pc, lanes, int(target[0]), before, memory.books[rank]))
+        peer = rank ^ 1 if self.cta_group > 1 and rank ^ 1 < cluster.blocks else None
+        cluster.emit(TmemAlloc(cluster.pc, lanes, int(target[0]), before, memory.books[rank], peer))
         return True
 
 
@@ -105,7 +107,7 @@ def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_gro
     words.flag("b32")
     words.done()
     target, columns = instruction.operands
-    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"))
+    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"), cta_group)
 
 
 def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
