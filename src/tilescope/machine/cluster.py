@@ -72,6 +72,7 @@ class Cluster:
         self.accesses: Sequence[AccessSemantics | None] = ()  # by instruction; filled in when somebody listens
         self.pc = 0  # of the step that runs now
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
+        self.has_exits = False  # whether a thread has exited
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)

@@ -14,6 +14,7 @@ from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     block_index_of,
@@ -211,6 +212,8 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
 
 
 def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return describe_convergence(launch, conflict)
     now = conflict.now
     before = conflict.before
     where = name_instruction(launch.program, now.pc)

@@ -7,6 +7,7 @@ the threads, the accesses and their places.
 from __future__ import annotations
 
 from tilescope.errors import Severity, Wording
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, convergence_wording
 from tilescope.machine.report.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
@@ -347,6 +348,8 @@ def wording_of(conflict: Conflict) -> Wording:
         return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return convergence_wording(conflict)
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
+from tilescope.sync.detector.control_paths import CollectiveKind, ControlPaths
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.sync.detector.releases import SyncWords
 from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, unpack_stamp
@@ -68,6 +69,8 @@ class ProgramFacts(NamedTuple):
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
+    collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
+    control: Callable[[], ControlPaths]  # found when somebody asks
 
 
 class LaunchDetector:

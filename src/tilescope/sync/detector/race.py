@@ -26,6 +26,8 @@ How = Literal[
     "tcgen05.cp",
     "tcgen05.shift",
     "tcgen05.commit",
+    "barrier",
+    "branch",
 ]
 Mistake = Literal[
     "race",
@@ -60,6 +62,9 @@ Mistake = Literal[
     "tensor growth",
     "tensor dealloc",
     "tensor leak",
+    "convergence",
+    "skipped barrier",
+    "mask",
 ]
 Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # different pairs of instructions
