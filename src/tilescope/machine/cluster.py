@@ -24,6 +24,7 @@ from tilescope.machine.execution.pending import Pending
 from tilescope.machine.execution.records import RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
+from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.step import EVERYONE
@@ -82,7 +83,19 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.undefined: UndefinedValues | None = None  # while there are undefined values
+        self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+
+    @cached_property
+    def undefined_values(self) -> UndefinedValues:
+        """Where undefined values are; kernels without an undefined value never make it."""
+        return UndefinedValues(self)
+
+    def follow_undefined(self, values: UndefinedValues | None) -> None:
+        """Follow undefined values from now on; None: there are none any more."""
+        self.undefined = values
+        self.steps = self.program.steps if values is None else values.steps
 
     def _register(self, number: int) -> Words:
         dtype = self.program.register_dtypes[number]

@@ -169,7 +169,7 @@ class Schedule:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
         program = cluster.program
-        steps = program.steps
+        steps = cluster.steps
         turns = program.turns
         ends = program.straight_end
         limit = min((other.pc for other in self.ready), default=len(steps))
@@ -197,6 +197,7 @@ class Schedule:
                 if front.at(cluster) is not at:
                     at = front.at(cluster)
                 pc = front.pc
+                steps = cluster.steps
             if front.steps > QUANTUM_STEPS or cluster.launch.steps_left <= 0:
                 front.steps = 0
                 front.rounds += 1
@@ -216,6 +217,8 @@ class Schedule:
         if guard is not None:
             number, is_negated = guard
             holds = cluster.registers[number][front.lanes].astype(np.bool_) ^ is_negated
+            if cluster.undefined is not None:
+                cluster.undefined.branch(pc, number, front.lanes)
             holds_for_any = bool(holds.any())
             holds_for_all = holds_for_any and bool(holds.all())
             if cluster.bus.is_heard and (holds_for_any != holds_for_all or len(holds) < cluster.lane_count):

@@ -30,6 +30,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 MemorySpace = Literal["shared", "global"]
 AccessCost: TypeAlias = Any  # how the load/store unit serves an instruction: a row of the machine's table
 CopyUnit = Literal["cp.async", "bulk", "wgmma"]  # whose groups a thread commits and waits for
+UsedBy = Literal["store", "address", "branch"]
 TmemPlaces: TypeAlias = npt.NDArray[np.int64]  # of tensor memory: lane * 512 + column
 
 
@@ -437,6 +438,16 @@ class PartialGroups:
     lanes: LaneNumbers
     missing: LaneNumbers
     is_live: Flags  # by missing lane: whether it has not exited
+
+
+@dataclass(slots=True, eq=False)
+class UndefinedUse:
+    """A lane uses a value that a shuffle left undefined, because the lane that it comes from does not take part."""
+
+    pc: int
+    lane: int
+    shuffle_pc: int
+    used_by: UsedBy
 
 
 @dataclass(slots=True, eq=False)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster, Front
+from tilescope.machine.program import Constant, Program
 from tilescope.machine.step import Step
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import Converge, PartialGroups
@@ -71,6 +72,8 @@ class Collective:
             masks = None if self.mask is None else cluster.registers[self.mask]
             group_of_lane = cluster.grouping(self.group_lanes).of_lane
             cluster.emit(Converge(pc, front.lanes, self.group_lanes, group_of_lane, masks))
+        if cluster.undefined is not None and self.mask is None:
+            cluster.undefined.combine(front.lanes)
         self.step(cluster, front.at(cluster))
         schedule.go_on(front, pc + 1)
 
@@ -85,6 +88,12 @@ class Collective:
         masks = cluster.registers[self.mask][lanes].astype(np.uint32)
         bits = np.packbits(is_missing.reshape(-1, WARP_LANES), axis=1, bitorder="little").view("<u4")[:, 0]
         return np.asarray((bits[lanes // WARP_LANES] & masks) == 0)
+
+
+def names_all_lanes(program: Program, mask: int) -> bool:
+    """Whether a register is a constant that names all lanes of a warp."""
+    content = program.read_only.get(mask)
+    return isinstance(content, Constant) and content.bits == (1 << WARP_LANES) - 1
 
 
 def gather_warps(schedule: Schedule, front: Front) -> bool:

@@ -72,6 +72,8 @@ class IndexedBranch:
             reason = f"brx.idx with index {int(index[first])}, but its table has {counted(len(self.targets), 'target')}"
             raise KernelFaultError(LAUNCH_FAILURE, reason, int(front.lanes[first]))
         cluster = schedule.cluster
+        if cluster.undefined is not None:
+            cluster.undefined.branch(front.pc, self.index, front.lanes)
         if cluster.bus.is_heard:
             cluster.emit(BranchTaken(front.pc, front.lanes, index))
         chosen = np.array(self.targets)[index]
@@ -85,6 +87,8 @@ def _carry(cluster: Cluster, moves: Moves, lanes: LaneNumbers) -> None:
     target = slice(moves.target, moves.target + moves.size_bytes)
     source = slice(moves.source, moves.source + moves.size_bytes)
     local[lanes, target] = local[lanes, source]
+    if cluster.undefined is not None:
+        cluster.undefined.carry(moves, lanes)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.decoding.dataflow import stores_of_sums
-from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse
@@ -49,6 +49,7 @@ def _find_facts(program: Program) -> ProgramFacts:
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
         collectives=_find_collectives(program),
+        partial_masks=_find_partial_masks(program),
         control=lambda: program.fact(ControlFlow),
     )
 
@@ -65,6 +66,15 @@ def _find_collectives(program: Program) -> dict[int, CollectiveKind]:
         else:
             kinds[pc] = "barrier" if instruction.name in ("bar", "barrier") else "aligned"
     return kinds
+
+
+def _find_partial_masks(program: Program) -> frozenset[int]:
+    """The instructions with a mask that may leave out lanes."""
+    return frozenset(
+        pc
+        for pc, turn in enumerate(program.turns)
+        if isinstance(turn, Collective) and turn.mask is not None and not names_all_lanes(program, turn.mask)
+    )
 
 
 def _has_tiles(program: Program) -> bool:

@@ -154,9 +154,7 @@ def report_races(launch: Launch) -> tuple[Violation, ...]:
     if launch.detector is None:
         return ()
     equal: dict[tuple[object, ...], list[Conflict]] = {}
-    for conflict in launch.detector.conflicts.found.values():
-        if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
-            continue
+    for conflict in launch.detector.reported_conflicts():
         equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*equal.values()]
     return tuple(_report_group(launch, group, groups) for group in groups)

@@ -46,6 +46,10 @@ LOST_UPDATE = RACE.worded(
         " if a lock guards them, take it with .acquire and give it back with .release."
     ),
 )
+LANE_ORDER = RACE.worded(
+    limit="lanes of a warp are not ordered without a barrier between them, and volatile accesses are no barrier",
+    fix="Put bar.warp.sync 0xffffffff (__syncwarp()) between the two.",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -332,6 +336,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "map fence": MAP_FENCE.wording,
     "block end": BLOCK_END.wording,
     "stale read": STALE_READ.wording,
+    "lane order": LANE_ORDER,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,

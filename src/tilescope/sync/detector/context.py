@@ -70,6 +70,7 @@ class ProgramFacts(NamedTuple):
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
     collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
+    partial_masks: frozenset[int]  # instructions with a mask that may not name all lanes
     control: Callable[[], ControlPaths]  # found when somebody asks
 
 
@@ -89,6 +90,21 @@ class LaunchDetector:
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
+
+    def reported_conflicts(self) -> list[Conflict]:
+        """The conflicts of the launch, without those of loads that poll, and each pair of accesses of a warp once."""
+        found = [*self.conflicts.found.values()]
+        polling = self.polling_pcs
+        ordered_by_nothing = {conflict.pcs for conflict in found if conflict.mistake == "lane order"}
+        reported = []
+        for conflict in found:
+            if conflict.mistake == "lane order" and not polling.isdisjoint(conflict.pcs):
+                continue
+            is_repeated = conflict.now.pc in polling or conflict.pcs in ordered_by_nothing
+            if conflict.mistake == "stale read" and is_repeated:
+                continue
+            reported.append(conflict)
+        return reported
 
 
 class DetectorContext:

@@ -1,4 +1,4 @@
-"""Convergence: do the threads of a warp come together to a barrier, or to another instruction of the whole warp?
+"""Convergence: whether the threads of a warp execute a barrier, or another instruction of the whole warp, together.
 
     @odd bra join;        the threads of a warp take different paths …
     bar.sync 0;           … so this barrier is executed by some of them
@@ -21,7 +21,8 @@ from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Mistake, Side
-from tilescope.sync.events import BarrierArrive, BarrierComplete, BranchTaken, PartialGroups
+from tilescope.sync.events import BarrierArrive, BarrierComplete, BranchTaken, Converge, PartialGroups, UndefinedUse
+
 
 class _Outcomes(NamedTuple):
     """The last outcome of a branch, by lane, and when it was; 0: never."""
@@ -63,6 +64,23 @@ class Convergence:
         for lane in missing[np.unique(missing // WARP_LANES, return_index=True)[1]].tolist():
             own = missing[missing // WARP_LANES == lane // WARP_LANES]
             self._judge_warp(mistake, event, own, np.isin(own, exited), needs_exited=kind == "aligned")
+
+    def judge_masks(self, event: Converge) -> None:
+        """Judge whether each lane is in the mask that it names."""
+        assert event.masks is not None
+        lanes = event.lanes
+        masks = event.masks[lanes].astype(np.uint32)
+        is_named = masks >> (lanes % WARP_LANES).astype(np.uint32) & 1 == 1
+        if not is_named.all():
+            first = int(np.argmin(is_named))
+            now = Side(event.pc, "barrier", int(lanes[first]))
+            self._context.report("own mask", None, now, "registers", None, mask=int(masks[first]))
+
+    def use_undefined(self, event: UndefinedUse) -> None:
+        """Report a value of a lane that does not take part in a shuffle, where something depends on it."""
+        now = Side(event.shuffle_pc, "barrier", event.lane)
+        before = Side(event.pc, event.used_by, event.lane)
+        self._context.report("undefined lane", before, now, "registers", None)
 
     def _are_judged(self, mistake: Mistake, pc: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """Which exited lanes have been judged before; from now on all of them have."""

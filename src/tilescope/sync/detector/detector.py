@@ -75,6 +75,7 @@ from tilescope.sync.events import (
     TmemMove,
     TmemWait,
     TmemWork,
+    UndefinedUse,
     WarpSync,
     WgmmaFence,
     WgmmaIssued,
@@ -187,7 +188,8 @@ class ClusterDetector:
             BarrierArrive: self._arrive_at_barrier,
             PartialGroups: lambda event: self.convergence.judge_partial_groups(event),
             ClusterArrive: self._arrive_at_cluster,
-            Converge: self.barriers.converge,
+            Converge: self._converge,
+            UndefinedUse: lambda event: self.convergence.use_undefined(event),
             WgmmaIssued: lambda event: self.wgmma.issue(event),
             WgmmaFence: lambda event: self.wgmma.fence(event),
             RegisterAccess: lambda event: self.wgmma.access_registers(event),
@@ -269,6 +271,11 @@ class ClusterDetector:
         if event.is_for_global:
             fenced.append(ASYNC_GLOBAL)
         self.context.clocks.fence(event.lanes, fenced)
+
+    def _converge(self, event: Converge) -> None:
+        self.barriers.converge(event)
+        if event.pc in self.context.launch.program.partial_masks:
+            self.convergence.judge_masks(event)
 
     def _arrive_at_barrier(self, event: BarrierArrive) -> None:
         self.barriers.arrive(event)

@@ -28,6 +28,8 @@ How = Literal[
     "tcgen05.commit",
     "barrier",
     "branch",
+    "store",
+    "address",
 ]
 Mistake = Literal[
     "race",
@@ -49,6 +51,7 @@ Mistake = Literal[
     "block end",
     "expected bytes",
     "stale read",
+    "lane order",
     "unwritten",
     "unwritten operand",
     "cp.async fence",
@@ -65,6 +68,8 @@ Mistake = Literal[
     "convergence",
     "skipped barrier",
     "mask",
+    "own mask",
+    "undefined lane",
 ]
 Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # different pairs of instructions
