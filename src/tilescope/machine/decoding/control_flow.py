@@ -55,22 +55,35 @@ class ControlFlow:
         if branch == pc:
             return True
         if branch not in self._regions:
-            self._regions[branch] = self.find_reachable(self._next[branch], self.join_of(branch))
+            self._regions[branch] = self._find_reachable(self._next[branch], self.join_of(branch), returns=False)
         return pc in self._regions[branch]
 
     def find_reachable(self, starts: Iterable[int], barred: int | None) -> frozenset[int]:
-        """The instructions that can be reached, those of called functions among them, without passing one of them."""
+        """The instructions that can be reached without passing one of them: in called functions, and behind calls of the own one."""
+        return self._find_reachable(starts, barred, returns=True)
+
+    def _find_reachable(self, starts: Iterable[int], barred: int | None, *, returns: bool) -> frozenset[int]:
         waiting = [pc for pc in starts if pc not in (barred, self.end)]
         found = set(waiting)
         while waiting:
             pc = waiting.pop()
             turn = self._program.turns[pc]
-            called = (turn.start,) if isinstance(turn, Call) else ()
-            for other in (*self._next[pc], *called):
+            more: tuple[int, ...] = ()
+            if isinstance(turn, Call):
+                more = (turn.start,)
+            elif isinstance(turn, Return) and returns:
+                more = self._find_callers(pc)
+            for other in (*self._next[pc], *more):
                 if other not in found and other not in (barred, self.end):
                     found.add(other)
                     waiting.append(other)
         return frozenset(found)
+
+    def _find_callers(self, pc: int) -> tuple[int, ...]:
+        """The instructions behind the calls of the function that contains an instruction."""
+        start = max(start for start in self._program.functions.values() if start <= pc)
+        turns = enumerate(self._program.turns)
+        return tuple(place + 1 for place, turn in turns if isinstance(turn, Call) and turn.start == start)
 
     def find_first(self, pcs: list[int]) -> int:
         """The instruction, of several in the order of the text, from which the others can be reached, and not the reverse."""

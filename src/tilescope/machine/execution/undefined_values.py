@@ -23,6 +23,7 @@ from tilescope.machine.step import Step
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
+    Immediate,
     Instruction,
     Operand,
     Register,
@@ -197,7 +198,7 @@ class UndefinedValues:
         origins = self._joined(use.data, lanes) if instruction.name != "ld" else np.zeros(len(lanes), np.int32)
         if instruction.name == "selp":
             origins = self._chosen(pc, instruction, lanes)
-        elif len(use.data) > 1:
+        elif origins.any():
             origins[self._is_absorbed(instruction, use, lanes)] = 0
         if guard_origins is not None:
             np.maximum(origins, guard_origins, out=origins)
@@ -235,6 +236,9 @@ class UndefinedValues:
             absorbs_with = True
         else:
             return is_absorbed
+        constants = [operand.value for operand in instruction.operands if isinstance(operand, Immediate)]
+        if name != "setp" and any(bool(constant) == absorbs_with for constant in constants):
+            return ~is_absorbed
         for number in operands:
             is_set = self._cluster.registers[number][lanes].astype(np.bool_)
             is_absorbed |= (is_set == absorbs_with) & (self._origins(number, lanes) == 0)
