@@ -24,6 +24,7 @@ from tilescope.machine.execution.pending import Pending
 from tilescope.machine.execution.records import RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
+from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.step import EVERYONE
@@ -72,6 +73,7 @@ class Cluster:
         self.accesses: Sequence[AccessSemantics | None] = ()  # by instruction; filled in when somebody listens
         self.pc = 0  # of the step that runs now
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
+        self.has_exits = False  # whether a thread has exited
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
@@ -81,7 +83,19 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.undefined: UndefinedValues | None = None  # while there are undefined values
+        self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+
+    @cached_property
+    def undefined_values(self) -> UndefinedValues:
+        """Where undefined values are; kernels without an undefined value never make it."""
+        return UndefinedValues(self)
+
+    def follow_undefined(self, values: UndefinedValues | None) -> None:
+        """Follow undefined values from now on; None: there are none any more."""
+        self.undefined = values
+        self.steps = self.program.steps if values is None else values.steps
 
     def _register(self, number: int) -> Words:
         dtype = self.program.register_dtypes[number]

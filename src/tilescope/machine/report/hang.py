@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.execution.collective import Collective
@@ -262,25 +261,12 @@ def _find_warp_waits(positions: _LanePositions, pc: int, lanes: LaneNumbers) -> 
     turn = cluster.program.turns[pc]
     if not isinstance(turn, Collective):
         return
-    needed = _needed_lanes(cluster, turn, lanes)
+    needed = turn.needed_lanes(cluster, lanes)
     needed[lanes] = False
     needed &= cluster.live
     for rank, own in positions.by_block(lanes):
         missing = np.flatnonzero(needed & (cluster.block_of_lane == rank))
         yield positions.wait(WARP, pc, own, others=positions.describe_positions(missing, rank))
-
-
-def _needed_lanes(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
-    """The lanes that an instruction of a warp or warpgroup waits for."""
-    needed = np.zeros(cluster.lane_count, np.bool_)
-    if turn.mask is None:
-        group_of_lane = cluster.grouping(turn.group_lanes).of_lane
-        return np.isin(group_of_lane, group_of_lane[lanes])
-    masks = cluster.registers[turn.mask][lanes].astype(np.int64)
-    is_in_mask = (masks[:, None] >> np.arange(WARP_LANES)) & 1 == 1
-    warp_lanes = lanes[:, None] // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
-    needed[warp_lanes[is_in_mask]] = True
-    return needed
 
 
 class _Poll(NamedTuple):

@@ -14,6 +14,7 @@ from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     block_index_of,
@@ -155,9 +156,7 @@ def report_races(launch: Launch) -> tuple[Violation, ...]:
     if launch.detector is None:
         return ()
     equal: dict[tuple[object, ...], list[Conflict]] = {}
-    for conflict in launch.detector.conflicts.found.values():
-        if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
-            continue
+    for conflict in launch.detector.reported_conflicts():
         equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*equal.values()]
     return tuple(_report_group(launch, group, groups) for group in groups)
@@ -213,6 +212,8 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
 
 
 def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return describe_convergence(launch, conflict)
     now = conflict.now
     before = conflict.before
     where = name_instruction(launch.program, now.pc)

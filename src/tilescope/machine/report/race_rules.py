@@ -7,6 +7,7 @@ the threads, the accesses and their places.
 from __future__ import annotations
 
 from tilescope.errors import Severity, Wording
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, convergence_wording
 from tilescope.machine.report.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
@@ -58,6 +59,10 @@ REPEATED_STORE = RACE.worded(
     found="at {at} several threads, {who} among them, store the same bytes to {what}[[; seen {met}]]",
     limit="nothing orders the stores, but the result does not depend on their order: each has the same source and target",
     fix="Let one thread issue the store (elect.sync) to save the others.",
+)
+LANE_ORDER = RACE.worded(
+    limit="lanes of a warp are not ordered without a barrier between them, and volatile accesses are no barrier",
+    fix="Put bar.warp.sync 0xffffffff (__syncwarp()) between the two.",
 )
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
@@ -355,6 +360,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "block end": BLOCK_END.wording,
     "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,
+    "lane order": LANE_ORDER,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
@@ -371,6 +377,8 @@ def wording_of(conflict: Conflict) -> Wording:
         return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return convergence_wording(conflict)
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
+from tilescope.sync.detector.control_paths import CollectiveKind, ControlPaths
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.sync.detector.releases import SyncWords
 from tilescope.sync.epoch import Stamp, Stamps, columns_of, epochs_of, first_of_each, pcs_of, unpack_stamp
@@ -71,6 +72,9 @@ class ProgramFacts(NamedTuple):
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
+    collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
+    partial_masks: frozenset[int]  # instructions with a mask that may not name all lanes
+    control: Callable[[], ControlPaths]  # found when somebody asks
 
 
 class LaunchDetector:
@@ -89,6 +93,21 @@ class LaunchDetector:
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
+
+    def reported_conflicts(self) -> list[Conflict]:
+        """The conflicts of the launch, without those of loads that poll, and each pair of accesses of a warp once."""
+        found = [*self.conflicts.found.values()]
+        polling = self.polling_pcs
+        ordered_by_nothing = {conflict.pcs for conflict in found if conflict.mistake == "lane order"}
+        reported = []
+        for conflict in found:
+            if conflict.mistake == "lane order" and not polling.isdisjoint(conflict.pcs):
+                continue
+            is_repeated = conflict.now.pc in polling or conflict.pcs in ordered_by_nothing
+            if conflict.mistake == "stale read" and is_repeated:
+                continue
+            reported.append(conflict)
+        return reported
 
 
 class DetectorContext:

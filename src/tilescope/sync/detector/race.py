@@ -26,6 +26,10 @@ How = Literal[
     "tcgen05.cp",
     "tcgen05.shift",
     "tcgen05.commit",
+    "barrier",
+    "branch",
+    "store",
+    "address",
 ]
 Mistake = Literal[
     "race",
@@ -50,6 +54,7 @@ Mistake = Literal[
     "copy left",
     "expected bytes",
     "stale read",
+    "lane order",
     "unwritten",
     "unwritten operand",
     "cp.async fence",
@@ -64,6 +69,11 @@ Mistake = Literal[
     "tensor peer",
     "tensor dealloc",
     "tensor leak",
+    "convergence",
+    "skipped barrier",
+    "mask",
+    "own mask",
+    "undefined lane",
 ]
 Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # different pairs of instructions
