@@ -55,7 +55,8 @@ class Problems:
     def add(self, wording: Wording, position: int, **facts: object) -> None:
         """Note a problem, and stop at the last one that is listed: more are not worth reading."""
         place = self.text.place(position)
-        self.violations.append(wording.violation(change=None, line=place.line, column=place.column, **facts))
+        violation = wording.violation(change=None, short=None, line=place.line, column=place.column, **facts)
+        self.violations.append(violation)
         if len(self.violations) >= MAX_PROBLEMS:
             count = len(self.violations)
             last = MANY_NAMES.violation(line=place.line, column=place.column, count=count)

@@ -28,6 +28,7 @@ from tilescope.machine.report.places import (
     describe_address,
     line_facts,
     name_instruction,
+    name_line,
     name_threads,
     shared_variable,
     thread_index,
@@ -50,7 +51,7 @@ _CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.
 _SEVERITIES = ("error", "warning", "note")
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64, 64), (256,), (4, 4)).encode(), 'u1').copy()]"
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
-_FOUND = "{where}: {who}: {reason}[[, {lies}]]"
+_FOUND = "{where}: [[{who}: ]]{reason}[[, {lies}]]"
 
 OUT_OF_BOUNDS = rule(
     "run-out-of-bounds",
@@ -133,7 +134,7 @@ FAILURE = rule(
     failing=f"ts.Kernel({ptx_example('run-launch-failure.fail.ptx')}).run(1, 32).findings",
 )
 TOO_MANY_ARRIVALS = FAILURE.worded(
-    found="{where}: {who}: {reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
+    found="{where}: [[{who}: ]]{reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
     fix="Let only as many threads arrive in a phase as mbarrier.init says, or raise its count.",
 )
 ARMED_AGAIN = TOO_MANY_ARRIVALS.worded(
@@ -270,6 +271,7 @@ def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> V
         "address": fault.address,
         "variable": variable,
         "missing_bytes": fault.missing_bytes,
+        "short": {"where": name_line(launch.program, cluster.pc), "who": None, "lies": None},
     }
     return report_ending(wording, launch, result, facts)
 

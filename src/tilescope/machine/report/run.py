@@ -13,6 +13,7 @@ from tilescope.machine.observers.last_writer import LastWriter, LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.described_pipeline import Recorded, pipeline_of
 from tilescope.machine.proof.recorder import ROWS_KEPT
+from tilescope.machine.report.cost_findings import COST_RULES
 from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
 from tilescope.pipeline.description import Pipeline
 from tilescope.reading import integer, integers
@@ -22,6 +23,11 @@ from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
 Outcome = Literal["finished", "hang", "fault", "stopped"]
+
+
+def is_about_result(finding: Violation) -> bool:
+    """Whether a finding makes the result of a run uncertain: errors, and warnings that are not about performance."""
+    return finding.severity != "note" and finding.rule not in COST_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +116,8 @@ class ArgumentArray(NamedTuple):
 class KernelRun(Value):
     """The result of running a kernel without a GPU.
 
-    `exact` is False if .approx functions, or float atomics in an undefined order, took part: `inexact` names them. `printed` is
+    `exact` is False if .approx functions, or float atomics in an undefined order, took part: `inexact` names them. It is also
+    False if the run did not finish, or an error or a warning says that its result is not certain. `printed` is
     the output of printf. `copies` and `barriers` hold the first hundred thousand copies and mbarrier phases, in the order in
     which they were issued and completed; `maps` are the tensor maps of the copies. `traffic` sums the copies by map, `operands`
     are those that wgmma read from shared memory. `arrays` are the arrays of the arguments after the run, by number, None for
@@ -141,8 +148,8 @@ class KernelRun(Value):
 
     @property
     def exact(self) -> bool:
-        """Whether every bit of the result is that of a GPU."""
-        return not self.inexact
+        """Whether every bit of the result is certain to be that of a GPU."""
+        return not self.inexact and self.outcome == "finished" and not any(map(is_about_result, self.findings))
 
     def pipeline(self) -> Pipeline:
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
