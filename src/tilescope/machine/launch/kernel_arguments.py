@@ -99,6 +99,8 @@ class Parameters:
             )
         problems: list[Violation] = []
         for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+            if isinstance(argument, PackedStruct):
+                argument = argument.aligned_for(self._program.module.version, parameter.size_bytes)
             content = self._encode(parameter, argument)
             if content is None:
                 name = parameter_name(entry.name, parameter.name)
