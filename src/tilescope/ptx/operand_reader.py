@@ -25,6 +25,7 @@ from tilescope.ptx.syntax import (
     Negated,
     Operand,
     Pair,
+    Part,
     Register,
     Sink,
     SpecialRegister,
@@ -42,6 +43,7 @@ _QUICK = re.compile(
     """,
     re.VERBOSE,
 )
+_SELECTOR = re.compile(r"\.[bh][0-7]{1,4}")
 _PART = re.compile(r"\s*(?:\{([^{}]*)\}|(\[[^][{}]*\]|[^][,{}()]+))\s*(?:,(?!\s*\Z)|\Z)")
 
 
@@ -218,7 +220,7 @@ class OperandReader:
         return tuple(elements)
 
     def _named(self, number: int | None) -> Operand:
-        """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`."""
+        """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`, or a part, `%r1.b0`."""
         cursor = self.cursor
         token = cursor.token
         if token.text == WARP_SIZE:
@@ -229,6 +231,8 @@ class OperandReader:
         if isinstance(first, Register | Sink) and cursor.takes("|"):
             token = cursor.expect_kind("name", "the register after `|`")
             return Pair(first, self._meaning(token, None))
+        if isinstance(first, Register) and _SELECTOR.fullmatch(cursor.token.text):
+            return Part(first, cursor.take().text[1:])
         return first
 
     def _warp_size(self) -> Operand:

@@ -16,6 +16,7 @@ from tilescope.machine.instructions import (
     mbarrier_instructions,
     remote,
     tensormap,
+    video,
     warp,
 )
 from tilescope.machine.instructions.scalar import decode_scalar
@@ -30,15 +31,9 @@ _TEXTURES = (
     "textures, surfaces and samplers are objects of the driver, and no argument of a run describes one; use ld.global"
 )
 _STACK = "the size of a thread's stack frame is fixed before the kernel runs; use a .local array"
-_VIDEO = "video instructions are left out; use vector forms such as add.u16x2, or dp4a"
 _REASONS: dict[str, tuple[str, ...]] = {
     _TEXTURES: ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
     _STACK: ("stacksave", "stackrestore", "alloca"),
-    _VIDEO: (
-        *("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
-        *("vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2"),
-        *("vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4"),
-    ),
 }
 REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
@@ -61,6 +56,7 @@ FAMILIES: dict[str, Decoder] = {
     **remote.FAMILIES,
     **tcgen05.FAMILIES,
     **tensormap.FAMILIES,
+    **video.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,
     **wmma.FAMILIES,

@@ -13,7 +13,7 @@ from tilescope.machine.cluster import Words as Values
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.contraction import Contraction
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register, Vector
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import Lanes
 
@@ -36,7 +36,21 @@ class Source(NamedTuple):
 def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
     result_count = 2 if isinstance(instruction.operands[0], Pair) else 1
-    found = _known_operation(instruction.name, instruction.modifiers, len(instruction.operands) - 1, result_count)
+    source_count = len(_source_operands(instruction))
+    found = _known_operation(instruction.name, instruction.modifiers, source_count, result_count)
+    return decode_operation(assembler, instruction, found)
+
+
+def _source_operands(instruction: Instruction) -> list[Operand]:
+    """The sources of an instruction, those of a vector one by one: {a, b, e, f} of cvt."""
+    sources: list[Operand] = []
+    for operand in instruction.operands[1:]:
+        sources += operand.elements if isinstance(operand, Vector) else (operand,)
+    return sources
+
+
+def decode_operation(assembler: Assembler, instruction: Instruction, found: Operation) -> Step:
+    """A step that computes an operation from the operands of an instruction."""
     if not found.is_exact:
         assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
     sources = _sources(assembler, instruction, found)
@@ -57,7 +71,7 @@ def _known_operation(name: str, modifiers: tuple[str, ...], source_count: int, r
 
 def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[Source, ...]:
     """The sources of an instruction; the carry flag, where it is one, is the last."""
-    operands = instruction.operands[1:]
+    operands = _source_operands(instruction)
     types = list(found.source_types)
     if found.takes_carry:
         types.pop()
