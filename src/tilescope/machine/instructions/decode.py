@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilescope.machine.instructions import (
     atomics,
     barriers,
+    bulk_store,
     cluster_launch,
     control,
     cp_async,
@@ -15,6 +16,7 @@ from tilescope.machine.instructions import (
     matrix,
     mbarrier_instructions,
     remote,
+    stack,
     tensormap,
     video,
     warp,
@@ -30,10 +32,8 @@ from tilescope.ptx.syntax import Instruction
 _TEXTURES = (
     "textures, surfaces and samplers are objects of the driver, and no argument of a run describes one; use ld.global"
 )
-_STACK = "the size of a thread's stack frame is fixed before the kernel runs; use a .local array"
 _REASONS: dict[str, tuple[str, ...]] = {
     _TEXTURES: ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
-    _STACK: ("stacksave", "stackrestore", "alloca"),
 }
 REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
@@ -45,6 +45,7 @@ def _refuse(assembler: Assembler, instruction: Instruction) -> Step | Turn:
 FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
+    **bulk_store.FAMILIES,
     **cluster_launch.FAMILIES,
     **control.FAMILIES,
     **cp_async.FAMILIES,
@@ -54,6 +55,7 @@ FAMILIES: dict[str, Decoder] = {
     **load_store.FAMILIES,
     **dict.fromkeys(REASON_OF, _refuse),
     **remote.FAMILIES,
+    **stack.FAMILIES,
     **tcgen05.FAMILIES,
     **tensormap.FAMILIES,
     **video.FAMILIES,
@@ -68,5 +70,7 @@ def decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     name = instruction.name
     if name in ("st", "red") and "async" in instruction.modifiers:
         name = f"{name}.async"  # stores and reductions that another block's mbarrier counts
+    elif name == "st" and "bulk" in instruction.modifiers:
+        name = "st.bulk"
     decoder = FAMILIES.get(name, decode_scalar)
     return decoder(assembler, instruction)
