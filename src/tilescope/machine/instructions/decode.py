@@ -8,7 +8,6 @@ from __future__ import annotations
 from tilescope.machine.instructions import (
     atomics,
     barriers,
-    bulk_store,
     cluster_launch,
     control,
     cp_async,
@@ -16,12 +15,11 @@ from tilescope.machine.instructions import (
     matrix,
     mbarrier_instructions,
     remote,
+    scalar,
     stack,
     tensormap,
-    video,
     warp,
 )
-from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.instructions.tensor_core import mma, tcgen05, wgmma, wmma
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step, Turn
@@ -45,7 +43,6 @@ def _refuse(assembler: Assembler, instruction: Instruction) -> Step | Turn:
 FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
-    **bulk_store.FAMILIES,
     **cluster_launch.FAMILIES,
     **control.FAMILIES,
     **cp_async.FAMILIES,
@@ -58,7 +55,7 @@ FAMILIES: dict[str, Decoder] = {
     **stack.FAMILIES,
     **tcgen05.FAMILIES,
     **tensormap.FAMILIES,
-    **video.FAMILIES,
+    **scalar.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,
     **wmma.FAMILIES,
@@ -72,5 +69,5 @@ def decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
         name = f"{name}.async"  # stores and reductions that another block's mbarrier counts
     elif name == "st" and "bulk" in instruction.modifiers:
         name = "st.bulk"
-    decoder = FAMILIES.get(name, decode_scalar)
+    decoder = FAMILIES.get(name, scalar.decode_scalar)
     return decoder(assembler, instruction)

@@ -1,19 +1,24 @@
-"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers."""
+"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers.
+
+Operands of video instructions may name parts of registers: vadd.s32.u32.u32 %r1, %r2.b0, %r3.h1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.machine.arithmetic import Operation, UnknownForm, operation
+from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES, Selectors, build_video
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.contraction import Contraction
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register, Vector
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Part, Register, Vector
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import Lanes
 
@@ -146,6 +151,28 @@ def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) ->
     return result.astype(dtype)
 
 
+def _selector(operand: Operand) -> str:
+    return operand.selector if isinstance(operand, Part) else ""
+
+
+def _whole(operand: Operand) -> Operand:
+    return operand.register if isinstance(operand, Part) else operand
+
+
+def _video(assembler: Assembler, instruction: Instruction) -> Step:
+    """A step of a video instruction."""
+    operands = instruction.operands
+    if len(operands) > 3 and _selector(operands[3]):
+        raise RefusedError(f"{instruction.opcode} takes its third source whole")
+    selectors = Selectors(*map(_selector, operands[:3]))
+    try:
+        found = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1)
+    except UnknownForm as reason:
+        raise RefusedError(str(reason)) from None
+    plain = replace(instruction, operands=tuple(map(_whole, operands)))
+    return decode_operation(assembler, plain, found)
+
+
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:
     """The mul of a contraction: its factors are kept for the fma, since what they lie in may be overwritten before it."""
     type_name = product.modifiers[-1]
@@ -196,3 +223,4 @@ _SIGN_BITS = {
     "f32": 1 << 31,
     "f64": 1 << 63,
 }
+FAMILIES: dict[str, Decoder] = dict.fromkeys((*SCALAR_NAMES, *SIMD_NAMES), _video)
