@@ -269,7 +269,7 @@ class Cluster:
         rank = address >> SHARED_RANK_SHIFT
         offset = address & SHARED_OFFSET_MASK
         if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
-            raise _outside_shared(address, self, None)
+            raise _outside_shared(address, self, None, offset + 1)
         return rank, offset
 
     def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
@@ -320,7 +320,8 @@ class Cluster:
             is_outside = (rank < 0) | (rank >= self.blocks) | (offset + size_bytes > self.launch.shared_end)
             if is_outside.any():
                 first = int(np.argmax(is_outside))
-                raise _outside_shared(int(addresses[first]), self, int(self.lanes(at)[first]))
+                end = int(offset.max()) + size_bytes
+                raise _outside_shared(int(addresses[first]), self, int(self.lanes(at)[first]), end)
             return self.shared, rank * self.shared_stride + offset
         if space == "local":
             self._require_inside(at, addresses, size_bytes, self.program.local_bytes, "local memory")
@@ -394,8 +395,11 @@ def _bytes_of_lane(values: Words) -> int:
     return values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
 
 
-def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
-    """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200)."""
+def _outside_shared(address: int, cluster: Cluster, lane: int | None, end: int) -> KernelFaultError:
+    """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200).
+
+    `end` is the first offset behind all bytes of the access.
+    """
     rank = address >> SHARED_RANK_SHIFT
     if not 0 <= rank < cluster.blocks:
         reason = (
@@ -404,4 +408,4 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelF
         return KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane, address)
     held = cluster.launch.shared_end
     reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
-    return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+    return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, shared_end=end)

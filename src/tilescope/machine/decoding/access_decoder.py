@@ -26,6 +26,7 @@ _KINDS_OF_TENSORMAP: dict[str, AccessKind] = {
 }
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _WIDEST_CELL_BYTES = 16
+_BULK_WORD_BYTES = 8  # that st.bulk writes at once
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
@@ -93,6 +94,8 @@ def _access_bytes(instruction: Instruction, space: str) -> int | None:
             named = other
     if named is not None and named != space:
         return None
+    if "bulk" in words:
+        return _BULK_WORD_BYTES
     bits = [BITS_OF_TYPE[word] for word in words if word in BITS_OF_TYPE]
     if not bits:
         return None

@@ -29,6 +29,7 @@ from tilescope.machine.report.places import (
     line_facts,
     name_array,
     name_instruction,
+    name_line,
     name_shared_address,
     name_threads,
     thread_numbers,
@@ -145,7 +146,10 @@ def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violatio
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
-    return report_ending(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
+    short = {"where": name_line(launch.program, first.pc), "who": "a thread", "others": None}
+    return report_ending(
+        first.wording, launch, result, {"where": first.where, "who": who, **first.facts, "short": short}
+    )
 
 
 def find_waits(schedule: Schedule) -> Iterator[Wait]:

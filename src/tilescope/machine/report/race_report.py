@@ -22,6 +22,7 @@ from tilescope.machine.report.places import (
     name_array,
     name_instruction,
     name_line,
+    name_owner,
     shared_variable,
     thread_index,
 )
@@ -228,6 +229,7 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     if conflict.mistake in ("block end", "copy left"):
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
+        facts["short"] = {"subject": _LEFT[now.how].format(where=facts["at"]), "met": None}
         return facts
     facts["who"] = _name_actor(launch, conflict, now)
     facts["does"] = _VERB[now.how]
@@ -237,9 +239,17 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     facts["what"] = _name_bytes(launch, conflict, element)
     facts["element"] = None if element is None else element.facts
     facts["address"] = conflict.address
+    short: dict[str, object] = {"met": None, "what": _name_thing(launch, conflict, element)}
+    if now.lane is not None:
+        short["who"] = f"a {_name_kind(now)}"
+    facts["short"] = short
     if before is None or (conflict.mistake == "race" and before is now):
         return facts
     other = _describe_earlier(launch, conflict, before)
+    short["before_where"] = name_line(launch.program, before.pc)
+    if "cluster" not in conflict.facts and before.how not in _UNIT_NAMES:
+        is_same = before.lane == now.lane and _name_kind(before) == _name_kind(now)
+        short["before_who"] = f"{'the same' if is_same else 'another'} {_name_kind(before)}"
     facts["before_who"] = other.who
     facts["did"] = other.verb
     facts["before_where"] = name_instruction(launch.program, before.pc)
@@ -255,6 +265,10 @@ def _name_actor(launch: Launch, conflict: Conflict, side: Side) -> str:
     thread = thread_index(launch, side.lane % launch.block_lanes)
     name = f"thread {thread} of block {conflict.block}"
     return f"the warp of {name}" if side.how in BY_WARP else name
+
+
+def _name_kind(side: Side) -> str:
+    return "warp" if side.how in BY_WARP else "thread"
 
 
 def _describe_earlier(launch: Launch, conflict: Conflict, before: Side) -> _SideText:
@@ -307,6 +321,21 @@ def _name_bytes(launch: Launch, conflict: Conflict, element: Element | None) -> 
     if own_rank is None or own_rank == rank:
         return place
     return f"{place} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
+
+
+def _name_thing(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
+    """The variable, element or argument that holds the bytes, without its address; the memory space if it has no name."""
+    address = conflict.address
+    if address is None:
+        return None
+    if conflict.space == "tensor":
+        return name_tensor_cell(address)
+    name = None if element is None else element.name
+    if conflict.space == "global":
+        region = launch.memory.region_at(address)
+        owner = None if region is None else name_owner(launch, region)
+        return name or owner or "global memory"
+    return shared_variable(launch.program, address % launch.shared_stride) or name or "shared memory"
 
 
 def _choose_barrier(launch: Launch, conflict: Conflict, before: Side) -> str:
