@@ -24,7 +24,8 @@ def _choose(is_first: Words, first: Words, second: Words) -> Callable[[Words, Wo
     return choose
 
 
-for _function in (*special_unit.PARTS, *FLUSHED.values(), *SCALED.values(), *QUOTIENTS.values()):
+_FUNCTIONS: tuple[Callable[..., Words], ...] = (*FLUSHED.values(), *SCALED.values(), *QUOTIENTS.values())
+for _function in (*special_unit.PARTS, *_FUNCTIONS):
     register_jitable(_function)
 
 

@@ -44,7 +44,7 @@ def to_quad(result_type: str, source_type: str, style: ConversionStyle) -> Opera
         return result.astype(word)
 
     register = "b16" if is_nibble else "b32"
-    return Operation(compute, ("f32", "f32", "f32", "f32", "b32"), register, is_exact=False)
+    return Operation(compute, ("f32", "f32", "f32", "f32", "b32"), register, exactness="unknown")
 
 
 def _halves(random: Array, *, is_nibble: bool) -> tuple[Array, Array]:
