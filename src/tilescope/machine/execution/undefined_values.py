@@ -11,8 +11,8 @@ an address or a branch uses it. It begins with the first undefined value of a ru
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,14 +34,34 @@ from tilescope.sync.address import WINDOWS, Addresses, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import UndefinedUse, UsedBy
 
-if TYPE_CHECKING:
-    from tilescope.machine.cluster import Cluster
-
 Origins = npt.NDArray[np.int32]
 """By lane: 1 + the instruction that left a value undefined; 0: the value is defined."""
 _STORES = frozenset({"st", "stmatrix", "red", "atom", "cp", "mbarrier", "tensormap"})
 _ABSORBING = frozenset({"and", "mul", "mul24"})  # zero whatever the other operand is
 _NOT_GENERIC = frozenset({"global", "shared", "shared::cta", "shared::cluster", "const"})
+
+
+class ClusterState(Protocol):
+    """What must be known of a cluster."""
+
+    program: Program
+    lane_count: int
+    local_stride: int
+    pc: int
+
+    @property
+    def registers(self) -> Sequence[npt.NDArray[np.generic]]:
+        """The words of all lanes, by register."""
+
+    @property
+    def emit(self) -> Callable[[object], None]:
+        """Tells observers of an event."""
+
+    def lanes(self, at: Lanes) -> LaneNumbers:
+        """Lane numbers, also where all are meant."""
+
+    def follow_undefined(self, values: UndefinedValues | None) -> None:
+        """Take the steps of these values from now on; None: the program's own."""
 
 
 class _Use(NamedTuple):
@@ -56,7 +76,7 @@ class _Use(NamedTuple):
 class UndefinedValues:
     """The undefined values of one cluster, in registers and in local memory."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._program: Program = cluster.program
         self._registers: dict[int, Origins] = {}  # those with an undefined value in some lane
@@ -71,7 +91,7 @@ class UndefinedValues:
             return None
         original = step
 
-        def take(cluster: Cluster, at: Lanes) -> None:
+        def take(cluster: ClusterState, at: Lanes) -> None:
             use = self._use_of(pc)
             if self._is_concerned(use):
                 self._pass_on(pc, use, cluster.lanes(at))

@@ -3,7 +3,6 @@
     spinning     a loop that polls an mbarrier or a word of memory, which no longer changes
     barrier      bar.sync: how many threads arrived, and where the others are
     cluster      barrier.cluster.wait
-    gathering    an instruction of the whole warp that some lanes do not reach
 
 Equal waits of several blocks are counted, not repeated. An mbarrier that got some of its arrivals or bytes comes first: a wrong
 count stops its users, and then other threads wait for those users at mbarriers that get no arrival at all.
@@ -19,7 +18,6 @@ import numpy.typing as npt
 
 from tilescope.errors import Violation, Wording
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
@@ -65,10 +63,6 @@ BARRIER = HANG.worded(
 CLUSTER_BARRIER = HANG.worded(
     found="{where}: {who} cannot pass the barrier of the cluster, which {arrived} of {expected:thread} have reached[[; {others}]]",
     fix="Let every thread of the cluster arrive.",
-)
-WARP = HANG.worded(
-    found="{where}: {who} cannot go on without the other lanes of the instruction, which do not reach it[[; {others}]]",
-    fix="Let all lanes that the instruction names reach it, or name only those that do.",
 )
 MBARRIER = HANG.worded(
     found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
@@ -159,8 +153,6 @@ def find_waits(schedule: Schedule) -> Iterator[Wait]:
         yield from _find_spin_waits(positions, spinning.front.pc, spinning.front.lanes)
     yield from _find_block_barrier_waits(positions)
     yield from _find_cluster_barrier_waits(positions)
-    for pc, lanes in schedule.gathering.items():
-        yield from _find_warp_waits(positions, pc, lanes)
 
 
 class StuckPoll(NamedTuple):
@@ -187,8 +179,6 @@ class _LanePositions:
         self.pc = np.full(self.cluster.lane_count, -1, np.intp)  # -1: the lane has exited, or does not exist
         for front in [*schedule.ready, *[spinning.front for spinning in schedule.spinning]]:
             self.pc[front.lanes] = front.pc
-        for pc, lanes in schedule.gathering.items():
-            self.pc[lanes] = pc
         waiting = [*schedule.barriers.cluster_waiting]
         for barrier in schedule.barriers.named.values():
             waiting.extend(barrier.waiting)
@@ -258,19 +248,6 @@ def _find_cluster_barrier_waits(positions: _LanePositions) -> Iterator[Wait]:
             yield positions.wait(
                 CLUSTER_BARRIER, arrival.pc - 1, lanes, arrived=arrived, expected=expected, others=others
             )
-
-
-def _find_warp_waits(positions: _LanePositions, pc: int, lanes: LaneNumbers) -> Iterator[Wait]:
-    cluster = positions.cluster
-    turn = cluster.program.turns[pc]
-    if not isinstance(turn, Collective):
-        return
-    needed = turn.needed_lanes(cluster, lanes)
-    needed[lanes] = False
-    needed &= cluster.live
-    for rank, own in positions.by_block(lanes):
-        missing = np.flatnonzero(needed & (cluster.block_of_lane == rank))
-        yield positions.wait(WARP, pc, own, others=positions.describe_positions(missing, rank))
 
 
 class _Poll(NamedTuple):
