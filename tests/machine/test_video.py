@@ -206,3 +206,29 @@ def test_other_forms_are_refused(text):
     with pytest.raises(ts.RuleError) as refused:
         kernel(f".reg .b32 a, b, c, d; {text}", "")
     assert refused.value.violations[0].rule == "ptx-unsupported"
+
+
+INTRINSICS = """
+extern "C" __global__ void differences(const unsigned* a, const unsigned* b, unsigned* out) {
+    unsigned x = a[threadIdx.x], y = b[threadIdx.x];
+    unsigned* own = out + 4 * threadIdx.x;
+    own[0] = __vabsdiffu4(x, y);
+    own[1] = __vsadu4(x, y);
+    own[2] = __vabsdiffu2(x, y);
+    own[3] = __vsadu2(x, y);
+}
+"""
+
+
+def test_what_nvcc_makes_of_intrinsics(require, tmp_path):
+    require("nvcc")
+    (tmp_path / "differences.cu").write_text(INTRINSICS)
+    compiled = ts.Kernel.from_cuda(tmp_path / "differences.cu")
+    out = np.zeros((len(A), 4), np.uint32)
+    assert compiled.run(1, len(A), [A.copy(), B.copy(), out]).outcome == "finished"
+    bytes_apart = np.abs(A.view(np.uint8).astype(int) - B.view(np.uint8)).reshape(-1, 4)
+    halves_apart = np.abs(A.view(np.uint16).astype(int) - B.view(np.uint16)).reshape(-1, 2)
+    assert out[:, 0].tolist() == bytes_apart.astype(np.uint8).view(np.uint32).ravel().tolist()
+    assert out[:, 1].tolist() == bytes_apart.sum(axis=1).tolist()
+    assert out[:, 2].tolist() == halves_apart.astype(np.uint16).view(np.uint32).ravel().tolist()
+    assert out[:, 3].tolist() == halves_apart.sum(axis=1).tolist()
