@@ -23,6 +23,7 @@ _KINDS: dict[str, AccessKind] = {
 _KINDS_OF_WMMA: dict[str, AccessKind] = {"load": "read", "store": "write"}
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _WIDEST_CELL_BYTES = 16
+_MBARRIER_BYTES = 8
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
@@ -74,6 +75,8 @@ def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:
             size_bytes = _access_bytes(instruction, space)
             if size_bytes is not None:
                 sizes.append(size_bytes)
+        elif instruction is not None and instruction.opcode.startswith("mbarrier.inval") and space == "shared":
+            sizes.append(_MBARRIER_BYTES)  # which it writes
     return min(sizes)
 
 

@@ -9,6 +9,7 @@ from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
+from tilescope.ptx.syntax import Instruction
 from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
 from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
@@ -42,9 +43,18 @@ def _find_facts(program: Program) -> ProgramFacts:
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
         stores_of_sums=stores_of_sums(program),
+        has_remote_arrivals=any(_may_be_remote(instruction) for instruction in program.instructions),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
     )
+
+
+def _may_be_remote(instruction: Instruction | None) -> bool:
+    """Whether an instruction may arrive at an mbarrier of another block."""
+    if instruction is None or instruction.name != "mbarrier":
+        return False
+    words = set(instruction.modifiers)
+    return not words.isdisjoint({"arrive", "arrive_drop"}) and words.isdisjoint({"shared", "shared::cta"})
 
 
 def _has_tiles(program: Program) -> bool:

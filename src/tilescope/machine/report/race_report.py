@@ -53,6 +53,7 @@ _VERB: dict[How, str] = {
     "bulk store": "stores from",
     "wgmma": "multiplies from",
     "init": "initialises",
+    "inval": "invalidates",
     "arrival": "uses",
     "wait": "waits for",
     **TENSOR_VERB,
@@ -202,12 +203,19 @@ def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Se
 def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
     """The number of occurrences of equal conflicts, as a number and as text, and the lines of all."""
     times = sum(conflict.times for conflict in group)
-    pcs = dict.fromkeys(pc for conflict in group for pc in conflict.pcs if pc is not None)
+    pcs = dict.fromkeys(
+        pc for conflict in group for pc in (*conflict.pcs, *_synchronizing_pcs(conflict)) if pc is not None
+    )
     facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
     if len(group) > 1:
         noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group)} {noun}"
     return facts | line_facts(launch.program, *pcs)
+
+
+def _synchronizing_pcs(conflict: Conflict) -> list[int]:
+    """The instructions that order both accesses, but not enough."""
+    return [conflict.facts[name] for name in ("arrival", "wait") if name in conflict.facts]
 
 
 def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
@@ -220,6 +228,9 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
         "at": name_line(launch.program, now.pc),
         "block": conflict.block,
     }
+    if conflict.mistake == "narrow scope":
+        facts["arrival_at"] = name_line(launch.program, conflict.facts["arrival"])
+        facts["wait_at"] = name_line(launch.program, conflict.facts["wait"])
     if "last" in conflict.facts:
         facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
     if conflict.mistake == "block end":

@@ -12,7 +12,8 @@ from tilescope.sync.address import SHARED_RANK_SHIFT, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
-from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
+from tilescope.sync.detector.mbarrier_history import MbarrierHistory
+from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import PENDING, first_of_each, pack_stamps, pcs_of, stamp_base, unpack_stamp
 from tilescope.sync.events import AsyncStoreIssued, CopyCompleted, CopyIssued, GroupWait
@@ -103,14 +104,14 @@ class BulkCopies:
             context.report_unit(unordered, cells, now, unit, "shared")
         for read in context.shared.unordered_reads(cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
             self._report_reads(read, cells, now)
+        self._mbarriers.bytes.copy(cells, now)
         return self._under_way(cells, barrier, is_strong=is_reduction)
 
     def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool) -> PendingCopy:
         base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
         stamp = int(pack_stamps(base, barrier.column, PENDING))
         self._context.shared.write(cells, stamp)
-        barrier.last_copy = (PENDING, self._context.pc)
-        barrier.byte_pcs.add(self._context.pc)
+        barrier.issue_copy(self._context.pc)
         return PendingCopy(cells, stamp, barrier, base, barrier.phases)
 
     def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
@@ -129,8 +130,7 @@ class BulkCopies:
         epoch = barrier.phases + 1
         after = int(pack_stamps(pending.base, barrier.column, epoch))
         self._context.shared.restamp(pending.cells, pending.stamp, after)
-        barrier.last_copy = (epoch, self._context.pc)
-        barrier.came_bytes += size_bytes
+        barrier.complete_copy(self._context.pc, size_bytes)
         if pending.phase < barrier.phases:
             barrier.spill(size_bytes, pending.phase)
 
@@ -144,6 +144,7 @@ class BulkCopies:
         barrier = self._mbarriers.issue(event.barrier, event.lanes)
         thread_access = self._accesses.shared_access("copy", Request(event.lanes, event.places, event.size_bytes))
         self._accesses.find_races(context.shared, thread_access)
+        self._mbarriers.bytes.copy(thread_access.cells, Side(context.pc, "copy", int(event.lanes[0])))
         self._pending[event] = self._under_way(thread_access.cells, barrier, is_strong=False)
 
     def _store(self, lane: int, cells: Cells, group: int) -> None:
@@ -174,6 +175,7 @@ class BulkCopies:
         unordered = context.shared.unordered_writes(cells, unit)
         if unordered is not None:
             context.report_unit(unordered, cells, now, unit, "shared")
+        context.report_narrow_writes(context.shared, cells, now, unit)
         context.report_unwritten(cells, now)
 
     def wait(self, event: GroupWait) -> None:
@@ -194,6 +196,7 @@ class BulkCopies:
             unordered = table.unordered_writes(piece.cells, unit)
             if unordered is not None:
                 context.report_unit(unordered, piece.cells + piece.stretch.first, now, unit, "global")
+            context.report_narrow_writes(table, piece.cells, now, unit, table_start=piece.stretch.first)
             table.read_by_unit(piece.cells, 0, pending.read_stamp, context.number)
 
     def _read_map(self, address: int, pending: PendingCopy) -> None:
@@ -234,12 +237,11 @@ class BulkCopies:
         """Report pending copies that may still access the shared memory of a block that has ended."""
         context = self._context
         for address, barrier in self._mbarriers.at.items():
-            if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
-                epoch, pc = barrier.last_copy
-                if clock.over[barrier.column] < epoch:
-                    context.report(
-                        "block end", None, Side(pc, "copy", None), "shared", context.cluster.place(address), rank=rank
-                    )
+            pc = barrier.unfinished_copy(clock.over)
+            if address >> SHARED_RANK_SHIFT == rank and pc is not None:
+                context.report(
+                    "block end", None, Side(pc, "copy", None), "shared", context.cluster.place(address), rank=rank
+                )
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
             if clock.known[BULK_READ * context.clocks.lane_count + lane] < epoch:
