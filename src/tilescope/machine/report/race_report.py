@@ -167,6 +167,8 @@ def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
 
     A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
     """
+    if conflict.mistake == "dead barrier":  # whichever instruction uses it, the init is what is missing
+        return conflict.mistake, conflict.address, None if conflict.before is None else conflict.before.pc
     instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
     sources = [None if instruction is None else instruction.source_line for instruction in instructions]
     if None in sources:
@@ -209,6 +211,8 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
     facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
     if len(group) > 1:
         noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
+        if group[0].mistake == "dead barrier":
+            noun = "instructions"
         facts["met"] = f"{times} times by {len(group)} {noun}"
     return facts | line_facts(launch.program, *pcs)
 

@@ -219,13 +219,15 @@ class Mbarriers:
             self._context.report("phase skipped", None, now, "shared", self._context.cluster.place(address))
 
     def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
-        """For each lane whether all arrivals of a phase happen before; None: a copy completed that phase."""
+        """For each lane whether all arrivals of a phase have come before; None: a copy completed that phase."""
         if arrivals is None:
             return np.zeros(len(lanes), np.bool_)
         shape = (len(lanes), len(arrivals.columns))
         columns = np.broadcast_to(arrivals.columns, shape)
         epochs = np.broadcast_to(arrivals.epochs, shape)
-        return np.asarray(self._context.clocks.is_ordered(lanes, columns, epochs).all(axis=1))
+        clocks = self._context.clocks
+        is_known = clocks.is_ordered(lanes, columns, epochs) | clocks.is_ordered(lanes, columns, epochs, EXECUTED)
+        return np.asarray(is_known.all(axis=1))
 
     def _wait(self, address: int, lanes: LaneNumbers, semantics: MbarrierSemantics) -> None:
         """Lanes acquire a completed phase; a relaxed wait does at its next fence."""
