@@ -26,7 +26,7 @@ from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import MbarrierUse
 
-_STEPS_BYTES = (8, 16)  # from slot to slot: adjacent mbarriers, or pairs of a full and an empty one
+_STEPS_BYTES = (8, 16)  # from slot to slot, if one is filled: adjacent mbarriers, or pairs of a full and an empty one
 _POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
 _FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
 
@@ -135,14 +135,13 @@ def _group_rings(
     for start in sorted(reused):
         if start in grouped:
             continue
-        rings.append(max((_find_ring(start, step, uses, kinds) for step in _STEPS_BYTES), key=len))
+        steps = sorted({*_STEPS_BYTES, *(offset - start for offset in kinds if offset > start)})
+        rings.append(max((_find_ring(start, step, uses, kinds) for step in steps), key=len))
         grouped.update(rings[-1])
     return rings
 
 
-def _find_ring(
-    start: int, step: int, uses: dict[int, MbarrierUse], kinds: dict[int, set[_CopyKind]]
-) -> list[int]:
+def _find_ring(start: int, step: int, uses: dict[int, MbarrierUse], kinds: dict[int, set[_CopyKind]]) -> list[int]:
     """The ring of an mbarrier, if its slots are `step` bytes apart: filled slots on both sides, then unused ones."""
 
     def is_filled(offset: int) -> bool:
