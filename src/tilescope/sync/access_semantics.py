@@ -28,8 +28,9 @@ class AccessSemantics(NamedTuple):
         return self.kind == "read" and self.is_flag
 
 
-class ArrivalSemantics(NamedTuple):
-    """What an arrival at an mbarrier releases."""
+class MbarrierSemantics(NamedTuple):
+    """What an arrival at an mbarrier releases, or a wait acquires, and at which scope."""
 
-    releases: bool  # False: .relaxed
-    only_own_block: bool  # .cta
+    is_relaxed: bool
+    scope: int
+    names_scope: bool  # False: the scope is the default, .cta

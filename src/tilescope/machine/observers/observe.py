@@ -12,6 +12,7 @@ from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
 from tilescope.machine.schedule import Gathering
+from tilescope.ptx.syntax import Instruction
 from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
 from tilescope.sync.detector.control_paths import CollectiveKind
 from tilescope.sync.detector.detector import ClusterDetector
@@ -48,6 +49,7 @@ def _find_facts(program: Program) -> ProgramFacts:
         map_edits=_tensormap_pcs(program, "replace"),
         map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
         stores_of_sums=stores_of_sums(program),
+        has_remote_arrivals=any(_may_be_remote(instruction) for instruction in program.instructions),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
         collectives=_find_collectives(program),
@@ -86,6 +88,14 @@ def _tensormap_pcs(program: Program, action: str) -> frozenset[int]:
         for pc, instruction in enumerate(program.instructions)
         if instruction is not None and instruction.name == "tensormap" and action in instruction.modifiers
     )
+
+
+def _may_be_remote(instruction: Instruction | None) -> bool:
+    """Whether an instruction may arrive at an mbarrier of another block."""
+    if instruction is None or instruction.name != "mbarrier":
+        return False
+    words = set(instruction.modifiers)
+    return not words.isdisjoint({"arrive", "arrive_drop"}) and words.isdisjoint({"shared", "shared::cta"})
 
 
 def _has_tiles(program: Program) -> bool:

@@ -170,6 +170,14 @@ def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
             yield StuckPoll(wait.pc, address)
 
 
+def waited_barriers(schedule: Schedule) -> Iterator[int]:
+    """The shared addresses of the mbarriers that the threads of a cluster cannot pass, initialised or not."""
+    for wait in find_waits(schedule):
+        address = wait.facts.get("address")
+        if wait.wording in (MBARRIER, NO_MBARRIER) and isinstance(address, int):
+            yield address
+
+
 class _LanePositions:
     """The instruction at which each lane of a cluster waits."""
 

@@ -67,6 +67,15 @@ LANE_ORDER = RACE.worded(
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
+_NARROW_FOUND = (
+    "at {at} {who} {does} {what}, which {before_who} {did} at {before_where}; the arrival at {arrival_at} and the wait at {wait_at}"
+    " order the two[[; seen {met}]]"
+)
+NARROW_SCOPE = RACE.worded(
+    found=_NARROW_FOUND,
+    limit="the threads are in different blocks, and one of both names the scope .cta, which orders nothing between blocks",
+    fix="Write .release.cluster at the arrival and .acquire.cluster at the wait.",
+)
 BARRIER_PHASE = RACE.worded(
     found=(
         "at {at} {who} arrives at barrier {number} again, and the completion of its last phase there does not happen before this"
@@ -79,6 +88,21 @@ CLUSTER_PHASE = RACE.worded(
     found="at {at} {who} arrives at the barrier of the cluster again without having waited at it[[; seen {met}]]",
     limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
     fix="Put barrier.cluster.wait between the two arrivals.",
+)
+DEFAULT_SCOPE = rule(
+    "run-default-scope",
+    "Between blocks of a cluster, data of threads is passed on by arrivals and waits with .cluster scope.",
+    argument="{where}",
+    found=_NARROW_FOUND,
+    limit=(
+        "the threads are in different blocks, and an arrival or a wait without a scope has .cta, which orders nothing between blocks;"
+        " an H200 shows no symptom, B200s have failed"
+    ),
+    fix="Write .release.cluster at the arrival and .acquire.cluster at the wait.",
+    source="PTX ISA, mbarrier.arrive, mbarrier.test_wait: the default scope",
+    severity="warning",
+    passing=f"ts.Kernel({ptx_example('run-default-scope.pass.ptx')}).run(2, 32, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-default-scope.fail.ptx')}).run(2, 32, cluster=2).findings",
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
@@ -167,6 +191,54 @@ BARRIER_INIT = rule(
     source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=f"ts.Kernel({ptx_example('run-barrier-init.pass.ptx')}).run(1, 64).findings",
     failing=f"ts.Kernel({ptx_example('run-barrier-init.fail.ptx')}).run(1, 64).findings",
+)
+NEVER_INITIALISED = BARRIER_INIT.worded(
+    found="at {at} {who} uses the mbarrier at {what}, which nobody has initialised[[; seen {met}]]",
+    limit="an operation on an mbarrier before its mbarrier.init is not defined",
+    fix="Put mbarrier.init and a barrier before {where}, or check how the address is computed.",
+)
+INVALIDATED = BARRIER_INIT.worded(
+    found="at {at} {who} uses the mbarrier at {what}, which {before_who} invalidates at {before_where}[[; seen {met}]]",
+    limit="an operation on an mbarrier after its mbarrier.inval is not defined",
+    fix="Put mbarrier.inval after the last use of the mbarrier, or initialise it again before {where}.",
+)
+BARRIER_LIFETIME = rule(
+    "run-barrier-lifetime",
+    "The eight bytes of an mbarrier are written by nothing else from its init to its inval, which follows the last use.",
+    argument="{where}",
+    found="at {at} {who} initialises the mbarrier at {what}, which {before_who} initialised at {before_where}[[; seen {met}]]",
+    limit="a second mbarrier.init without mbarrier.inval in between is not defined",
+    fix="Let one thread initialise the mbarrier once, or put mbarrier.inval before {where}.",
+    source="PTX ISA, mbarrier.init, mbarrier.inval",
+    passing=f"ts.Kernel({ptx_example('run-barrier-lifetime.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-barrier-lifetime.fail.ptx')}).run(1, 64).findings",
+)
+COPY_OVER_BARRIER = BARRIER_LIFETIME.worded(
+    found="at {at} {who} {does} {what}, an mbarrier that {before_who} initialises at {before_where}[[; seen {met}]]",
+    limit="a copy may not write the bytes of an mbarrier",
+    fix="Check the address and the size of the copy; to use the bytes for data, put mbarrier.inval and a barrier before {where}.",
+)
+STORE_OVER_BARRIER = BARRIER_LIFETIME.worded(
+    found="at {at} {who} {does} the mbarrier at {what}, over which {before_who} {did} at {before_where}[[; seen {met}]]",
+    limit="after a store over an mbarrier, operations on it are not defined",
+    fix="Store elsewhere, or put mbarrier.inval before {before_where} and mbarrier.init before {where}.",
+)
+PENDING_AT_INVAL = BARRIER_LIFETIME.worded(
+    found="at {at} {who} invalidates the mbarrier at {what}, which {before_who} still {did} at {before_where}[[; seen {met}]]",
+    limit="mbarrier.inval comes after everything that will arrive at the mbarrier, or complete on it",
+    fix="Wait for that phase of the mbarrier before {where}.",
+)
+BARRIER_OVERWRITTEN = rule(
+    "run-barrier-overwritten",
+    "mbarrier.inval comes before the bytes of an mbarrier are used for something else.",
+    argument="{where}",
+    found="at {at} {who} {does} {what}, an mbarrier that {before_who} initialises at {before_where}[[; seen {met}]]",
+    limit="nobody uses the mbarrier afterwards, but without mbarrier.inval the state that the chip caches may be written over the data",
+    fix="Put mbarrier.inval before {where}.",
+    source="PTX ISA, mbarrier.inval",
+    severity="warning",
+    passing=f"ts.Kernel({ptx_example('run-barrier-overwritten.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-barrier-overwritten.fail.ptx')}).run(1, 64).findings",
 )
 INIT_FENCE = rule(
     "run-init-fence",
@@ -351,6 +423,13 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "barrier init": BARRIER_INIT.wording,
     "init fence": INIT_FENCE.wording,
     "barrier reuse": BARRIER_REUSE,
+    "dead barrier": INVALIDATED,
+    "second init": BARRIER_LIFETIME.wording,
+    "copy over barrier": COPY_OVER_BARRIER,
+    "store over barrier": STORE_OVER_BARRIER,
+    "barrier pending": PENDING_AT_INVAL,
+    "narrow scope": DEFAULT_SCOPE.wording,
+    "barrier overwritten": BARRIER_OVERWRITTEN.wording,
     "barrier phase": BARRIER_PHASE,
     "phase overtaken": PHASE_OVERTAKEN.wording,
     "phase skipped": PHASE_SKIPPED,
@@ -369,6 +448,12 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
 }
 
 
+BARRIER_MISUSE: frozenset[Mistake] = frozenset(
+    {"dead barrier", "second init", "copy over barrier", "store over barrier", "barrier pending"}
+)
+"""After these an mbarrier may do anything: hang, or fail the launch."""
+
+
 def wording_of(conflict: Conflict) -> Wording:
     """The rule that a conflict breaks, in the wording that fits its two accesses."""
     if conflict.mistake == "block end" and conflict.now.how == "cp.async":
@@ -379,6 +464,10 @@ def wording_of(conflict: Conflict) -> Wording:
         return TWO_VALUES
     if conflict.mistake in CONVERGENCE_WORDINGS:
         return convergence_wording(conflict)
+    if conflict.mistake == "narrow scope" and conflict.facts["names_scope"]:
+        return NARROW_SCOPE
+    if conflict.mistake == "dead barrier" and conflict.before is None:
+        return NEVER_INITIALISED
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -19,10 +19,19 @@ from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import How, Side
 from tilescope.sync.detector.releases import SyncWords
-from tilescope.sync.epoch import Stamps, columns_of, first_of_each, is_strong, pcs_of, stamp_base, unpack_stamp
+from tilescope.sync.epoch import (
+    Stamps,
+    are_asynchronous,
+    columns_of,
+    first_of_each,
+    is_strong,
+    pcs_of,
+    stamp_base,
+    unpack_stamp,
+)
 from tilescope.sync.events import Atomic, Load, MemorySpace, Store
-from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import EXECUTED
+from tilescope.sync.footprint import CellNumbers, Cells
+from tilescope.sync.lane_clocks import EXECUTED, SCOPED
 from tilescope.sync.memory_scope import GPU
 from tilescope.sync.shadow.accessor import Threads
 from tilescope.sync.shadow.global_cells import Stretch, read_slots
@@ -153,6 +162,11 @@ class Accesses:
             slots = request.lanes // WARP_LANES * 2
             context.shared.read_by_threads(ThreadReads(thread_access.at, slots, stamps, newest))
 
+    def stamp_write(self, lanes: LaneNumbers, cells: Cells) -> None:
+        """Lanes have written cells of shared memory by something other than a store."""
+        stamps = self._stamps(lanes, is_strong=False)
+        self._context.shared.write(cells, stamps)
+
     def source_of_copies(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> None:
         """Threads read global memory by cp.async."""
         self._access_memory("read", Request(lanes, addresses, size_bytes), _WEAK_READ)
@@ -214,6 +228,8 @@ class Accesses:
         unordered = table.unordered_writes(thread_access.cells, threads, strong=is_atomic)
         if unordered is not None:
             self._judge(unordered, thread_access, was_write=True)
+        if self._context.clocks.has_scopes:
+            self._find_narrow_scopes(table, thread_access)
         if thread_access.is_strong:
             covered = table.unordered_covered(thread_access.cells, threads)
             if covered is not None:
@@ -256,11 +272,42 @@ class Accesses:
         same = thread_access.request.same
         return same is not None and bool(same()[unordered.places // thread_access.at.each].all())
 
-    def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
-        """Report one conflict for each earlier instruction; a store of the value that is already there is none."""
+    def _find_narrow_scopes(self, table: CellTable, thread_access: ThreadAccess) -> None:
+        """Report accesses of other blocks' threads that only a release or an acquire with the scope of one block orders."""
         context = self._context
-        if self._is_unchanged(unordered, thread_access):
-            return
+        lanes = thread_access.request.lanes
+        threads = Threads(context.clocks, lanes, thread_access.at.each, SCOPED)
+        kinds = [(table.unordered_writes(thread_access.cells, threads, strong=thread_access.is_strong), True)]
+        if thread_access.writes:
+            reads = table.unordered_reads(thread_access.cells, threads, strong=thread_access.is_strong)
+            kinds += [(read, False) for read in reads]
+        for unordered, was_write in kinds:
+            if unordered is None:
+                continue
+            own = context.own_unordered(unordered)
+            for index in first_of_each(pcs_of(own.stamps)):
+                stamp = unpack_stamp(int(own.stamps[index]))
+                position = int(own.places[index])
+                lane = thread_access.lane_at(position)
+                at = np.array([lane]), np.array([stamp.column]), np.array([stamp.epoch])
+                if stamp.column < context.clocks.lane_count and bool(context.clocks.is_ordered(*at)[0]):
+                    now = Side(context.pc, thread_access.how, lane)
+                    address = self._address(thread_access, position)
+                    context.report_narrow_scope(stamp, now, thread_access.space, address, was_write=was_write)
+
+    def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
+        """Report one conflict for each earlier instruction.
+
+        A store of the value that is already there does not conflict with threads. It does with a copy, which may still be pending.
+        """
+        context = self._context
+        same = thread_access.request.same
+        if same is not None:
+            is_harmless = same()[unordered.places // thread_access.at.each] & ~are_asynchronous(unordered.stamps)
+            if is_harmless.all():
+                return
+            if are_asynchronous(unordered.stamps).any():
+                unordered = unordered.where(~is_harmless)
         unordered = self._others_first(unordered, thread_access)
         for index in first_of_each(pcs_of(unordered.stamps)):
             position = int(unordered.places[index])
