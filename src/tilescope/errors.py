@@ -178,7 +178,13 @@ class Wording:
         return kind([self.violation(change=change, **facts)])
 
     def worded(
-        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+        self,
+        *,
+        argument: str | None = None,
+        found: str | None = None,
+        limit: str | None = None,
+        fix: str | None = None,
+        severity: Severity | None = None,
     ) -> Wording:
         """The same rule told otherwise, for a case of its own; what is not said stays.
 
@@ -192,6 +198,7 @@ class Wording:
             found=self.found if found is None else found,
             limit=self.limit if limit is None else limit,
             fix=self.fix if fix is None else fix,
+            severity=self.severity if severity is None else severity,
         )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.dataflow import stores_of_sums
@@ -9,9 +14,11 @@ from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
 from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
+from tilescope.sync.memory_scope import GPU
 
 _TENSOR_OPERATIONS: dict[str, How] = {
     "alloc": "tcgen05.alloc",
@@ -41,10 +48,17 @@ def _find_facts(program: Program) -> ProgramFacts:
         accesses=accesses,
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
+        scopes=_find_scopes(accesses),
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
     )
+
+
+def _find_scopes(accesses: Sequence[AccessSemantics | None]) -> npt.NDArray[np.int8] | None:
+    """The scope of each strong access; None if all are .gpu or wider."""
+    strong = [access.scope if access is not None and access.is_strong else GPU for access in accesses]
+    return None if min(strong, default=GPU) == GPU else np.array(strong, np.int8)
 
 
 def _has_tiles(program: Program) -> bool:

@@ -45,6 +45,10 @@ LOST_UPDATE = RACE.worded(
         " if a lock guards them, take it with .acquire and give it back with .release."
     ),
 )
+NARROW_SCOPE = RACE.worded(
+    limit="both are strong, and the scope of one leaves out the thread of the other: to each other they are like plain accesses",
+    fix="Use the scope .gpu for both (atomicAdd in place of atomicAdd_block, thread_scope_device in place of thread_scope_block).",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -312,6 +316,26 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
+NONCOHERENT_LOAD = rule(
+    "run-noncoherent-load",
+    "A kernel does not write bytes that it loads with ld.global.nc (__ldg, const __restrict__).",
+    argument="{where}",
+    found="at {at} {who} reads {what} by the non-coherent cache, and {before_who} {did} it in this kernel at {before_where}[[; seen {met}]]",
+    limit="the cache of ld.global.nc does not see writes of the kernel that runs, whatever orders the two",
+    fix="Load it with plain ld.global: take __ldg, or const and __restrict__, away.",
+    source="PTX ISA, ld.global.nc; CUDA C++ Programming Guide, Read-Only Data Cache Load Function",
+    passing=f"ts.Kernel({ptx_example('run-noncoherent-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-noncoherent-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
+NONCOHERENT_STORE = NONCOHERENT_LOAD.worded(
+    found="at {at} {who} {does} {what}, which {before_who} {did} by the non-coherent cache at {before_where}[[; seen {met}]]",
+    limit="nothing orders the two, and ld.global.nc takes bytes that no thread of the kernel writes",
+)
+NONCOHERENT_IN_PLACE = NONCOHERENT_STORE.worded(
+    limit="the load happens before this write, but ld.global.nc takes bytes that no thread of the kernel writes",
+    severity="warning",
+)
+
 _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "race": RACE.wording,
     "proxy fence": PROXY_FENCE.wording,
@@ -331,6 +355,9 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "map fence": MAP_FENCE.wording,
     "block end": BLOCK_END.wording,
     "stale read": STALE_READ.wording,
+    "noncoherent load": NONCOHERENT_LOAD.wording,
+    "noncoherent store": NONCOHERENT_STORE,
+    "noncoherent in place": NONCOHERENT_IN_PLACE,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
@@ -347,6 +374,8 @@ def wording_of(conflict: Conflict) -> Wording:
         return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
+    if conflict.mistake == "race" and "is_narrow" in conflict.facts:
+        return NARROW_SCOPE
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
@@ -65,6 +66,7 @@ class ProgramFacts(NamedTuple):
     accesses: Sequence[AccessSemantics | None]
     has_flag_loads: bool  # strong loads, through which threads may synchronize
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
+    scopes: npt.NDArray[np.int8] | None  # of strong accesses; None: all are .gpu or wider
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
