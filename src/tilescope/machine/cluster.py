@@ -73,6 +73,8 @@ class Cluster:
         self.pc = 0  # of the step that runs now
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
+        if launch.shared_pattern:
+            self.shared[:] = launch.shared_pattern
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory

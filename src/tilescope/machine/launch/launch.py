@@ -22,6 +22,7 @@ from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.store_log import StoreLog
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
@@ -79,6 +80,8 @@ class Launch:
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
     detector: LaunchDetector | None = None  # None: no findings are wanted
+    shared_pattern: int = 0  # the byte that fills shared memory before a block starts
+    store_log: StoreLog | None = None  # of a second run that compares what threads store
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False

@@ -12,6 +12,7 @@ from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesse
 from tilescope.machine.decoding.dataflow import stores_of_sums
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
+from tilescope.machine.observers.store_log import ChangedLoads
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
 from tilescope.sync.access_semantics import AccessSemantics
@@ -85,6 +86,9 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
         detector = ClusterDetector(cluster.shape, launch.detector)
         bus.answer_by(detector)
         bus.subscribe(detector.handlers())
+        if launch.store_log is not None:
+            bus.answer_by(ChangedLoads(detector, launch.store_log, cluster.shape))
+            bus.subscribe(launch.store_log.handlers(cluster.shape))
         if watch is not None:
             bus.subscribe(watch.handlers(cluster, detector.context))
         cluster.accesses = launch.detector.program.accesses

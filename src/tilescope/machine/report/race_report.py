@@ -325,7 +325,7 @@ def is_lost_update(program: Program, conflict: Conflict) -> bool:
     A barrier would order the accesses, and still lose an update.
     """
     before = conflict.before
-    if before is None or conflict.space == "registers":
+    if before is None or conflict.space == "registers" or "has_equal_stores" in conflict.facts:
         return False
     first, store = sorted((before.pc, conflict.now.pc))
     if first < store:

@@ -279,6 +279,11 @@ UNWRITTEN = rule(
     passing=f"ts.Kernel({ptx_example('run-unwritten.pass.ptx')}).run(1, 64).findings",
     failing=f"ts.Kernel({ptx_example('run-unwritten.fail.ptx')}).run(1, 64).findings",
 )
+UNWRITTEN_USED = UNWRITTEN.worded(
+    limit="shared memory is not initialised when a block starts, and the result depends on it: another content left other bytes in global memory",
+    fix="Write it first.",
+    severity="error",
+)
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
     "Something was written to an operand before a tensor core multiplies it.",
@@ -316,6 +321,18 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
+UNUSED_LOAD = rule(
+    "run-unused-load",
+    "A load whose value is not used does not race with a write.",
+    argument="{where}",
+    found=TWO_ACCESSES,
+    limit="nothing orders the two, but the loaded value is not used: with any other value there the kernel stores the same",
+    fix="Do nothing; or let only the threads load that use the value.",
+    source=_SOURCE,
+    severity="note",
+    passing=f"ts.Kernel({ptx_example('run-unused-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-unused-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
 NONCOHERENT_LOAD = rule(
     "run-noncoherent-load",
     "A kernel does not write bytes that it loads with ld.global.nc (__ldg, const __restrict__).",
@@ -362,6 +379,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
     "rounded sum": ROUNDED_SUM.wording,
+    "unused load": UNUSED_LOAD.wording,
     **TENSOR_WORDINGS,
 }
 
@@ -376,6 +394,8 @@ def wording_of(conflict: Conflict) -> Wording:
         return TWO_VALUES
     if conflict.mistake == "race" and "is_narrow" in conflict.facts:
         return NARROW_SCOPE
+    if conflict.mistake == "unwritten" and "changes_result" in conflict.facts:
+        return UNWRITTEN_USED
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -54,6 +54,7 @@ Mistake = Literal[
     "unwritten operand",
     "cp.async fence",
     "rounded sum",
+    "unused load",
     "tensor memory",
     "tensor fence",
     "tensor columns",
