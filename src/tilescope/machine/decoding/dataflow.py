@@ -32,6 +32,34 @@ def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
+def find_decisions(program: Program, loads: Iterable[int]) -> frozenset[int]:
+    """Of some loads those whose value is only compared, and the result only guards instructions.
+
+    ld.acquire.gpu.u32 f, [flag];
+    setp.ne.u32        p, f, 0;
+    @p bra             fast;          the thread looks once, and either branch may be right
+    """
+    return frozenset(pc for pc in loads if _only_decides(program, pc))
+
+
+def _only_decides(program: Program, load: int) -> bool:
+    comparisons = [pc for pc in _readers(program, program.targets[load]) if pc != load]
+    instructions = [program.instructions[pc] for pc in comparisons]
+    if not comparisons or any(one is None or one.name != "setp" for one in instructions):
+        return False
+    return not any(_readers(program, program.targets[pc]) for pc in comparisons)
+
+
+def _readers(program: Program, registers: Iterable[int]) -> list[int]:
+    """The instructions that read one of some registers as an operand; a guard is none."""
+    wanted = set(registers)
+    return [
+        pc
+        for pc, named in enumerate(program.registers_named)
+        if not wanted.isdisjoint(named) and not wanted.intersection(named) <= set(program.targets[pc])
+    ]
+
+
 class _Swap(NamedTuple):
     """An atom.cas: where it swaps, how many bits, and the register with the value that it expects there."""
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
-from tilescope.machine.decoding.dataflow import stores_of_sums
+from tilescope.machine.decoding.dataflow import find_decisions, stores_of_sums
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.store_log import ChangedLoads
@@ -50,6 +50,7 @@ def _find_facts(program: Program) -> ProgramFacts:
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
         scopes=_find_scopes(accesses),
+        decisions=find_decisions(program, [pc for pc, access in enumerate(accesses) if access and access.is_flag_load]),
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),

@@ -19,7 +19,7 @@ from tilescope.sync.bus import Answers, Handler, StaleValues
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.events import Atomic, Flags, Load, MbarrierTest, MemorySpace, Store, Values
 
-_OTHER_BYTE = b"\x7b"
+OTHER_BYTES = (0x7B, 0xFB, 0x00)  # of the values that a load gets instead: large, negative, zero
 _MOST_WORDS = 1 << 24  # stored words that are remembered; a run with more is not judged
 _SpaceKey = tuple[Literal["shared", "global"], int]  # shared memory: of a cluster, by its number
 
@@ -36,8 +36,9 @@ class _Written(NamedTuple):
 class StoreLog:
     """The stores of one run. `first` is the log of the run without changes; None: this one is."""
 
-    def __init__(self, pcs: frozenset[int], first: StoreLog | None = None) -> None:
+    def __init__(self, pcs: frozenset[int], first: StoreLog | None = None, other_byte: int = 0) -> None:
         self.pcs = pcs
+        self._other_byte = bytes([other_byte])
         self.first = first
         self.clusters: dict[BlockIndex, int] = {} if first is None else first.clusters
         self.are_values_equal = True  # of all stores to the words whose loads were changed
@@ -124,7 +125,7 @@ class StoreLog:
         if is_changed.any() and not written.has_one_value[found][is_changed].all():
             self.are_values_equal = False
         lanes = np.flatnonzero(is_changed.any(axis=1)).tolist()
-        return dict.fromkeys(lanes, _OTHER_BYTE * load.size_bytes)
+        return dict.fromkeys(lanes, self._other_byte * load.size_bytes)
 
 
 def _space_key(space: MemorySpace, number: int) -> _SpaceKey:

@@ -207,6 +207,10 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
     if len(group) > 1:
         noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group)} {noun}"
+    poll_pc = group[0].facts.get("poll_pc")
+    if poll_pc is not None:
+        poll = f"where the poll at {name_line(launch.program, poll_pc)} passes at once"
+        facts["met"] = poll if facts["met"] is None else f"{facts['met']}, {poll}"
     return facts | line_facts(launch.program, *pcs)
 
 

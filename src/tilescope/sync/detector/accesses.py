@@ -224,9 +224,7 @@ class Accesses:
             now = Side(event.pc, "atomic", int(event.lanes[second]))
             self._context.report("race", before, now, event.space, int(event.places[second]), is_narrow=1)
 
-    def shared_access(
-        self, how: How, request: Request, *, is_strong: bool = False, scope: int = GPU
-    ) -> ThreadAccess:
+    def shared_access(self, how: How, request: Request, *, is_strong: bool = False, scope: int = GPU) -> ThreadAccess:
         """An access of lanes to cells of shared memory."""
         width = self._context.cell_bytes
         at = LaneCells(request.places // width, ceil_div(request.size_bytes, width))

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads
 
 
+_POLLED_WORDS = 8  # of one poll that are remembered
+
+
 class Fences:
     """What the threads of one cluster release and acquire through words in memory."""
 
@@ -51,6 +54,9 @@ class Fences:
     ) -> StaleValues:
         """Strong loads: acquire the releases at their words; lanes that may read a stale value get it."""
         stale_values: StaleValues = {}
+        poll = self._context.poll_at(self._context.pc)
+        if flags.space == "global" and not poll.has_passed and len(poll.words) < _POLLED_WORDS:
+            poll.words.update(addresses[:_POLLED_WORDS].tolist())
         if not flags.releases and not flags.before:
             return stale_values
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
@@ -59,6 +65,8 @@ class Fences:
             if unseen is not None and unseen.value is not None:
                 stale_values[place] = unseen.value
                 releases = list(reversed(unseen.releases.values()))
+            elif address in flags.before:
+                poll.has_passed = True
             self._observe_releases(lane, releases, access)
         return stale_values
 

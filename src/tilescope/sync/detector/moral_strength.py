@@ -32,9 +32,7 @@ def drop_morally_strong(
     return Unordered(unordered.stamps[places], unordered.places[places], clusters)
 
 
-def is_narrow(
-    context: DetectorContext, unordered: Unordered, lanes: LaneNumbers, scope: int
-) -> npt.NDArray[np.bool_]:
+def is_narrow(context: DetectorContext, unordered: Unordered, lanes: LaneNumbers, scope: int) -> npt.NDArray[np.bool_]:
     """For strong accesses, each with a lane of this cluster: whether the scope of one leaves out the other."""
     scopes = context.launch.program.scopes
     if scopes is None:
