@@ -191,6 +191,12 @@ class Schedule:
         self._late_polls.add(key)
         return True
 
+    def _find_limit(self, front: Front) -> int:
+        """The instruction from which on a front lets others catch up: that of another front, or a late poll."""
+        limit = min((other.pc for other in self.ready), default=len(self.cluster.program.steps))
+        late = self.cluster.launch.late_pcs
+        return min([limit, *[pc for pc in late if pc > front.pc]]) if late else limit
+
     def _advance(self, front: Front) -> None:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
@@ -198,10 +204,7 @@ class Schedule:
         steps = program.steps
         turns = program.turns
         ends = program.straight_end
-        limit = min((other.pc for other in self.ready), default=len(steps))
-        late = cluster.launch.late_pcs
-        if late:
-            limit = min([limit, *[pc for pc in late if pc > front.pc]])
+        limit = self._find_limit(front)
         at = front.at(cluster)
         pc = front.pc
         while True:

@@ -14,6 +14,8 @@ from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register
 
 _DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
+_STORES = frozenset({"st", "atom", "red", "stmatrix"})
+
 
 def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
     """The registers themselves, and all that is made of them, whatever the path through the program."""
@@ -58,6 +60,21 @@ def _readers(program: Program, registers: Iterable[int]) -> list[int]:
         for pc, named in enumerate(program.registers_named)
         if not wanted.isdisjoint(named) and not wanted.intersection(named) <= set(program.targets[pc])
     ]
+
+
+def reaches_store(program: Program, load: int) -> bool:
+    """Whether the text stores something that is made of what an instruction loads, by some path and in some lane."""
+    made = set(program.targets[load])
+    count = 0
+    while count < len(made):
+        count = len(made)
+        for pc, named in enumerate(program.registers_named):
+            if not made.isdisjoint(named):
+                made.update(program.targets[pc])
+    return any(
+        instruction is not None and instruction.name in _STORES and not made.isdisjoint(program.registers_named[pc])
+        for pc, instruction in enumerate(program.instructions)
+    )
 
 
 class _Swap(NamedTuple):

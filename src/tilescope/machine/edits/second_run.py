@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilescope.machine.decoding.dataflow import reaches_store
 from tilescope.machine.edits.trial import InitialState, make_trial, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
@@ -126,8 +127,12 @@ def _depends_on_pattern(launch: Launch, initial: InitialState) -> bool:
 
 
 def _is_race_with_load(launch: Launch, conflict: Conflict) -> bool:
-    """Whether a conflict is a data race between a plain load and a write, both by threads."""
-    return conflict.mistake == "race" and _racing_load(launch, conflict) is not None
+    """Whether a conflict is a data race between a plain load and a write, both by threads.
+
+    A load whose value the text never stores is left as it is: the programmer meant to use it.
+    """
+    load = _racing_load(launch, conflict) if conflict.mistake == "race" else None
+    return load is not None and reaches_store(launch.program, load)
 
 
 def _racing_load(launch: Launch, conflict: Conflict) -> int | None:

@@ -23,8 +23,8 @@ from tilescope.machine.execution.residency import Residency, find_residency
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.store_log import StoreLog
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
+from tilescope.machine.observers.store_log import StoreLog
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES

@@ -280,7 +280,7 @@ UNWRITTEN = rule(
     failing=f"ts.Kernel({ptx_example('run-unwritten.fail.ptx')}).run(1, 64).findings",
 )
 UNWRITTEN_USED = UNWRITTEN.worded(
-    limit="shared memory is not initialised when a block starts, and the result depends on it: another content left other bytes in global memory",
+    limit="shared memory is not initialised when a block starts; with another content the kernel left other bytes in global memory",
     fix="Write it first.",
     severity="error",
 )
@@ -337,7 +337,7 @@ NONCOHERENT_LOAD = rule(
     "run-noncoherent-load",
     "A kernel does not write bytes that it loads with ld.global.nc (__ldg, const __restrict__).",
     argument="{where}",
-    found="at {at} {who} reads {what} by the non-coherent cache, and {before_who} {did} it in this kernel at {before_where}[[; seen {met}]]",
+    found="at {at} {who} reads {what} by the non-coherent cache, and {before_who} {did} it at {before_where}[[; seen {met}]]",
     limit="the cache of ld.global.nc does not see writes of the kernel that runs, whatever orders the two",
     fix="Load it with plain ld.global: take __ldg, or const and __restrict__, away.",
     source="PTX ISA, ld.global.nc; CUDA C++ Programming Guide, Read-Only Data Cache Load Function",

@@ -99,7 +99,7 @@ class Fences:
     ) -> None:
         """Release at words; a relaxed access releases what the last fence of each lane covers."""
         if access.releases:
-            self._record_release(flags, lanes, addresses, None, access.scope, known)
+            self._record_release(flags, lanes, addresses, None, access.scope, known=known)
             self._context.clocks.advance(lanes)
             return
         for scope in range(access.scope, -1, -1):
@@ -177,6 +177,7 @@ class Fences:
         addresses: Addresses,
         epochs: npt.NDArray[np.int32] | None,
         scope: int,
+        *,
         known: Container[int] = (),
     ) -> None:
         """Record at each word the clock of its lanes; of themselves only up to given epochs.
