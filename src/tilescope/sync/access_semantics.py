@@ -21,6 +21,7 @@ class AccessSemantics(NamedTuple):
     is_flag: (
         bool  # threads may synchronize through it; a plain load whose value atom.cas checks is strong, and not a flag
     )
+    is_noncoherent: bool = False  # ld.global.nc, ldu
 
     @property
     def is_flag_load(self) -> bool:

@@ -94,7 +94,7 @@ def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
 
 def _later(one: Vectors | None, other: Vectors) -> Vectors:
     """The element-wise maximum; columns that one lacks are those of the other."""
-    if one is None:
+    if one is None or one is other:
         return other
     longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
     result = longer.copy()
@@ -268,7 +268,7 @@ class LaneClocks:
 
     def acquire(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Acquire: join a released clock into those of some lanes."""
-        if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
+        if self._covers(lanes, clock):
             return
         self.note_unshared(lanes)
         for row in self._rows_alone(lanes):
@@ -288,9 +288,17 @@ class LaneClocks:
     def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
         """Whether the row of some lanes already includes a clock."""
         row = self._row_of(lanes)
-        if row is None:
+        if row is None or not self._includes(row, clock.cluster, clock.vectors):
             return False
-        return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
+        return all(self._includes(row, cluster, vectors) for cluster, vectors in clock.others.items())
+
+    def _includes(self, row: int, cluster: int, vectors: Vectors) -> bool:
+        """Whether a row already has the epochs of a cluster."""
+        held = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
+        if held is None or held is vectors:
+            return held is not None
+        columns = vectors.shape[1]
+        return columns <= held.shape[1] and bool((held[:, :columns] >= vectors).all())
 
     def synchronize(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Give some lanes one clock, to which all of them contributed."""

@@ -49,6 +49,7 @@ def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
         releases=is_strong and ("release" in words or "acq_rel" in words),
         scope=scope_of(instruction),
         is_flag=is_strong,
+        is_noncoherent=instruction.name == "ldu" or (instruction.name == "ld" and "nc" in words),
     )
 
 

@@ -192,6 +192,8 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     """
     byte_errors = tuple(report_wrong_bytes(launch, result))
     ending = _report_outcome(launch, result)
+    if launch.after_polls is not None and result.after_polls is not None:
+        ending += _report_outcome(launch.after_polls, result.after_polls)
     races = report_races(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
     causes = tuple(finding for finding in races if is_victim and finding.rule in _CAUSES_OF_A_HANG)

@@ -216,6 +216,10 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
         if group[0].mistake == "dead barrier":
             noun = "instructions"
         facts["met"] = f"{times} times by {len(group)} {noun}"
+    poll_pc = group[0].facts.get("poll_pc")
+    if poll_pc is not None:
+        poll = f"where the poll at {name_line(launch.program, poll_pc)} passes at once"
+        facts["met"] = poll if facts["met"] is None else f"{facts['met']}, {poll}"
     return facts | line_facts(launch.program, *pcs)
 
 
@@ -376,7 +380,7 @@ def is_lost_update(program: Program, conflict: Conflict) -> bool:
     A barrier would order the accesses, and still lose an update.
     """
     before = conflict.before
-    if before is None or conflict.space == "registers":
+    if before is None or conflict.space == "registers" or "has_equal_stores" in conflict.facts:
         return False
     first, store = sorted((before.pc, conflict.now.pc))
     if first < store:

@@ -64,6 +64,10 @@ LANE_ORDER = RACE.worded(
     limit="lanes of a warp are not ordered without a barrier between them, and volatile accesses are no barrier",
     fix="Put bar.warp.sync 0xffffffff (__syncwarp()) between the two.",
 )
+NARROW_ATOMIC = RACE.worded(
+    limit="both are strong, and the scope of one leaves out the thread of the other: to each other they are like plain accesses",
+    fix="Use the scope .gpu for both (atomicAdd in place of atomicAdd_block, thread_scope_device in place of thread_scope_block).",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -373,6 +377,11 @@ UNWRITTEN = rule(
     passing=f"ts.Kernel({ptx_example('run-unwritten.pass.ptx')}).run(1, 64).findings",
     failing=f"ts.Kernel({ptx_example('run-unwritten.fail.ptx')}).run(1, 64).findings",
 )
+UNWRITTEN_USED = UNWRITTEN.worded(
+    limit="shared memory is not initialised when a block starts; with another content the kernel left other bytes in global memory",
+    fix="Write it first.",
+    severity="error",
+)
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
     "Something was written to an operand before a tensor core multiplies it.",
@@ -410,6 +419,38 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
+UNUSED_LOAD = rule(
+    "run-unused-load",
+    "A load whose value is not used does not race with a write.",
+    argument="{where}",
+    found=TWO_ACCESSES,
+    limit="nothing orders the two, but the loaded value is not used: with any other value there the kernel stores the same",
+    fix="Do nothing; or let only the threads load that use the value.",
+    source=_SOURCE,
+    severity="note",
+    passing=f"ts.Kernel({ptx_example('run-unused-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-unused-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
+NONCOHERENT_LOAD = rule(
+    "run-noncoherent-load",
+    "A kernel does not write bytes that it loads with ld.global.nc (__ldg, const __restrict__).",
+    argument="{where}",
+    found="at {at} {who} reads {what} by the non-coherent cache, and {before_who} {did} it at {before_where}[[; seen {met}]]",
+    limit="the cache of ld.global.nc does not see writes of the kernel that runs, whatever orders the two",
+    fix="Load it with plain ld.global: take __ldg, or const and __restrict__, away.",
+    source="PTX ISA, ld.global.nc; CUDA C++ Programming Guide, Read-Only Data Cache Load Function",
+    passing=f"ts.Kernel({ptx_example('run-noncoherent-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-noncoherent-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
+NONCOHERENT_STORE = NONCOHERENT_LOAD.worded(
+    found="at {at} {who} {does} {what}, which {before_who} {did} by the non-coherent cache at {before_where}[[; seen {met}]]",
+    limit="nothing orders the two, and ld.global.nc takes bytes that no thread of the kernel writes",
+)
+NONCOHERENT_IN_PLACE = NONCOHERENT_STORE.worded(
+    limit="the load happens before this write, but ld.global.nc takes bytes that no thread of the kernel writes",
+    severity="warning",
+)
+
 _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "race": RACE.wording,
     "proxy fence": PROXY_FENCE.wording,
@@ -440,10 +481,14 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,
     "lane order": LANE_ORDER,
+    "noncoherent load": NONCOHERENT_LOAD.wording,
+    "noncoherent store": NONCOHERENT_STORE,
+    "noncoherent in place": NONCOHERENT_IN_PLACE,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
     "rounded sum": ROUNDED_SUM.wording,
+    "unused load": UNUSED_LOAD.wording,
     **TENSOR_WORDINGS,
 }
 
@@ -468,6 +513,10 @@ def wording_of(conflict: Conflict) -> Wording:
         return NARROW_SCOPE
     if conflict.mistake == "dead barrier" and conflict.before is None:
         return NEVER_INITIALISED
+    if conflict.mistake == "race" and "is_narrow" in conflict.facts:
+        return NARROW_ATOMIC
+    if conflict.mistake == "unwritten" and "changes_result" in conflict.facts:
+        return UNWRITTEN_USED
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -14,6 +14,7 @@ from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.mbarrier_history import MbarrierHistory
 from tilescope.sync.detector.mbarrier_order import Mbarriers
+from tilescope.sync.detector.noncoherent_loads import Writer, judge_noncoherent_store
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import (
     PENDING,
@@ -265,6 +266,9 @@ class BulkCopies:
                 before = context.side(unpack_stamp(int(read.stamps[index])), was_write=False)
                 address = context.address_of(in_memory, int(read.places[index]), "global")
                 context.report("race", before, now, "global", address, **context.foreign(read, index))
+            if table.noncoherent is not None:
+                writer = Writer(now.how, np.array([lane]), len(piece.cells))
+                judge_noncoherent_store(context, piece.stretch, piece.cells, unit, writer)
             table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
 
     def _note_store(self, event: CopyIssued, cells: Cells) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
@@ -70,6 +71,15 @@ class BarrierBytes(NamedTuple):
     bytes: PhaseBytes
 
 
+@dataclass(slots=True)
+class Poll:
+    """An instruction that polls: whether it ever saw what another thread wrote, and some of the global words that it loads."""
+
+    is_of_mbarrier: bool
+    has_passed: bool = False
+    words: set[int] = field(default_factory=set)
+
+
 class ProgramFacts(NamedTuple):
     """What the detector must know of the program text; lists are by instruction."""
 
@@ -78,6 +88,8 @@ class ProgramFacts(NamedTuple):
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     map_edits: frozenset[int]  # tensormap.replace
     map_copies: frozenset[int]  # tensormap.cp_fenceproxy
+    scopes: npt.NDArray[np.int8] | None  # of strong accesses; None: all are .gpu or wider
+    decisions: frozenset[int]  # strong loads whose value only decides where threads go on
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     has_remote_arrivals: bool  # at mbarriers of other blocks of the cluster
     shared_cell_bytes: int  # the narrowest access
@@ -98,6 +110,8 @@ class LaunchDetector:
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
         self.flags = SyncWords("global")
+        self.polls: dict[int, Poll] = {}  # by instruction: loads of flags, and tests of mbarriers
+        self.late_pcs: frozenset[int] = frozenset()  # polls that see what others have written, whenever they can
         self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
@@ -219,6 +233,13 @@ class DetectorContext:
         if unordered.clusters is None or int(unordered.clusters[index]) == self.number:
             return {}
         return {"cluster": int(unordered.clusters[index])}
+
+    def poll_at(self, pc: int, *, is_of_mbarrier: bool = False) -> Poll:
+        """The poll at an instruction."""
+        poll = self.launch.polls.get(pc)
+        if poll is None:
+            poll = self.launch.polls[pc] = Poll(is_of_mbarrier)
+        return poll
 
     def report_unit(
         self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]

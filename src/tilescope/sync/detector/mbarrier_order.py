@@ -182,10 +182,14 @@ class Mbarriers:
     def test(self, event: MbarrierTest) -> Flags:
         """Lanes test a phase: who sees that it has completed."""
         self.use(event.address, event.lanes)
+        poll = self._context.poll_at(event.pc, is_of_mbarrier=True)
         if not event.has_completed:
             return event.passes
-        passes = self._find_passing(event.address, event.lanes)
+        passes = event.passes
+        if event.pc not in self._context.launch.late_pcs:
+            passes = self._find_passing(event.address, event.lanes)
         if passes.any():
+            poll.has_passed = True
             self._wait(event.address, event.lanes[passes], event.semantics)
         return passes
 
