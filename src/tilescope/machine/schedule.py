@@ -74,7 +74,7 @@ class Gathering(Turn, Protocol):
         """Execute it by the lanes that are here."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Schedule:
     """Runs one cluster, as far as it can go."""
 
