@@ -22,6 +22,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = (GOLDEN / "kernels", GOLDEN / "kernels_own")
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.npz"))}
 NAMES = list(PATHS)
+# shuffles.cu records what the card gives lane 19 that shuffles down from lane 20, which its mask leaves out: undefined by PTX.
+ERRORS = {"shuffles": {"run-undefined-lane"}}
 
 
 @dataclass(frozen=True)

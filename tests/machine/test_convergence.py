@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from kernel_recording import run_again
 from pair_kernels import SEEDS, found_lines, run, variant
 from pairs_of_convergence import CONVERGENCE, MASK, PAIRS, SKIPPED
 
@@ -202,3 +203,9 @@ def test_a_thread_that_its_own_mask_leaves_out_is_named(mistake):
     result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), None)
     finding = next(finding for finding in result.findings if finding.rule in MASK.rules)
     assert finding.values["mask"] == 0x7FFF
+
+
+def test_warps_with_as_many_barriers_on_different_paths_skip_none():
+    """Roles of Gluon: a warp stays in the loop of roles, another one leaves it and meets the first at other barriers."""
+    result, _ = run_again("gluon_specialised")
+    assert [finding.rule for finding in result.findings if finding.rule in SKIPPED.rules] == []

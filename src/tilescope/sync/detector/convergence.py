@@ -31,6 +31,15 @@ class _Outcomes(NamedTuple):
     outcomes: npt.NDArray[np.int32]
 
 
+class _Skip(NamedTuple):
+    """A lane at a barrier, and another one that left at a branch and met it at a later barrier."""
+
+    pc: int
+    lane: int
+    branch: int
+    other: int
+
+
 class Convergence:
     """The paths of the threads of one cluster, and the instructions that need whole warps."""
 
@@ -40,7 +49,8 @@ class Convergence:
         self._branches: dict[int, _Outcomes] = {}  # by pc
         self._judged: dict[tuple[Mistake, int], npt.NDArray[np.bool_]] = {}  # by pc: exited lanes that were judged
         self._arrivals: dict[tuple[int, int], list[tuple[int, LaneNumbers]]] = {}  # (rank, number): of this phase
-        self._pairs: set[tuple[int, int]] = set()  # barriers of one phase that were judged
+        self._pairs: set[tuple[int, int]] = set()  # barriers of one phase that were compared
+        self._skips: list[_Skip] = []
 
     def take_branch(self, event: BranchTaken) -> None:
         """Keep the outcomes of a branch."""
@@ -153,7 +163,7 @@ class Convergence:
             for pc, lanes in arrivals:
                 for other_pc, other_lanes in arrivals:
                     if pc != other_pc and (pc, other_pc) not in self._pairs:
-                        self._judge_pair(pc, lanes, other_pc, other_lanes)
+                        self._compare_barriers(pc, lanes, other_pc, other_lanes)
 
     def _judge_exited_warps(self, rank: int, arrivals: list[tuple[int, LaneNumbers]]) -> None:
         """Report whole warps that have gone around a barrier and exited."""
@@ -169,10 +179,17 @@ class Convergence:
         for lane in unjudged.tolist():
             branch = self._find_branch(pc, int(lanes[0]), lane)
             if branch is not None and self._has_skipped(pc, branch, lane):
-                self._report_skipped(pc, int(lanes[0]), branch, lane)
+                self._report_skipped(_Skip(pc, int(lanes[0]), branch, lane))
+            for skip in self._skips:
+                if skip.other // WARP_LANES == lane // WARP_LANES:
+                    self._report_skipped(skip)
 
-    def _judge_pair(self, pc: int, lanes: LaneNumbers, other_pc: int, other_lanes: LaneNumbers) -> None:
-        """Report warps that go around a barrier and meet it at a later one: if (warp == 0) { bar.sync 0; } bar.sync 0;."""
+    def _compare_barriers(self, pc: int, lanes: LaneNumbers, other_pc: int, other_lanes: LaneNumbers) -> None:
+        """Keep warps that left at a branch and meet the others at a later barrier: if (warp == 0) { bar.sync 0; } bar.sync 0;.
+
+        Warps may well take different paths with as many barriers in each of them. If they have not, some of them will exit while others
+        still come to a barrier.
+        """
         lane = int(lanes[0])
         other = int(other_lanes[0])
         if lane // WARP_LANES == other // WARP_LANES:
@@ -180,12 +197,12 @@ class Convergence:
         self._pairs.add((pc, other_pc))
         branch = self._find_branch(pc, lane, other)
         if branch is not None and not self._context.launch.program.control().is_between(branch, other_pc):
-            self._report_skipped(pc, lane, branch, other)
+            self._skips.append(_Skip(pc, lane, branch, other))
 
-    def _report_skipped(self, pc: int, lane: int, branch: int, missing: int) -> None:
-        now = Side(pc, "barrier", lane)
-        before = Side(branch, "branch", missing)
-        self._context.report("skipped barrier", before, now, "registers", None, warp=missing // WARP_LANES)
+    def _report_skipped(self, skip: _Skip) -> None:
+        now = Side(skip.pc, "barrier", skip.lane)
+        before = Side(skip.branch, "branch", skip.other)
+        self._context.report("skipped barrier", before, now, "registers", None, warp=skip.other // WARP_LANES)
 
 
 def _mask_of(lanes: LaneNumbers) -> int:
