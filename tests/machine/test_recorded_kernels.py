@@ -42,7 +42,8 @@ def test_mutants_are_found_or_harmless(name):
     """What is neither found nor harmless: swizzles of operands that threads wrote, and slots that hold other bytes in order."""
     judged = [row for row in judged_mutants(name) if row["is_reached"] and row["kind"] not in {"swizzle", "slot"}]
     assert [row["mutant"] for row in judged if not row["is_found"] and not row["is_right"]] == []
-    counted = [row for row in judged if row["kind"] != "barrier"]  # one barrier of many is often one too many
+    # one barrier of many is often one too many, and a store that is pending at a block's end does no harm: a note
+    counted = [row for row in judged if row["kind"] != "barrier" and "run-block-end" not in row["notes"]]
     assert sum(row["is_found"] for row in counted) >= 0.85 * len(counted)
 
 

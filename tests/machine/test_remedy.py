@@ -35,15 +35,8 @@ REMEDIES = [
     ("tma_load", "init-unseen", [("bar.sync 0;", "before", "@!first bra wait")]),
     ("tma_one_waits", "no-barrier", [("bar.sync 0;", "before", "ld.shared.u32 value, [place]")]),
     ("tma_reload", "no-barrier", [("bar.sync 0;", "behind", "ld.shared.u32 value, [place]")]),
-    (
-        "nobody_waits",
-        "no-wait",
-        [(wait_loop("[full]", 0), "behind", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes")],
-    ),
     ("tma_store", "no-fence", [("fence.proxy.async;", "before", "bar.sync 0")]),
     ("tma_store", "no-barrier", [("bar.sync 0;", "behind", "st.shared.u32 [place], value")]),
-    ("tma_store", "no-commit", [("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", "before", "ret")]),
-    ("tma_store", "no-wait", [("cp.async.bulk.wait_group.read 0;", "before", "ret")]),
     (
         "store_source_reused",
         "no-wait",
