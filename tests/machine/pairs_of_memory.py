@@ -42,7 +42,7 @@ def sum_by_blocks(blocks: int) -> Maker:
 def block_numbers(blocks: int) -> Maker:
     """A word that counts turns, and the numbers of the blocks."""
 
-    def make(random: np.random.Generator) -> Case:
+    def make(_: np.random.Generator) -> Case:
         out = np.zeros(blocks, np.uint32)
         return Case([np.zeros(1, np.uint32), out], out, np.arange(blocks, dtype=np.uint32))
 
@@ -92,7 +92,7 @@ PAIRS: tuple[Pairs, ...] = (
         first_half,
         {"copied-out": UNWRITTEN, "smallest": UNWRITTEN, "guards-a-branch": UNWRITTEN},
     ),
-    Pairs("resident_chain", block_numbers(300), {"waits-for-all": HANG, "in-reverse": HANG}, grid=300, block=1024),
+    Pairs("resident_chain", block_numbers(140), {"waits-for-all": HANG, "in-reverse": HANG}, grid=140, block=32),
     Pairs(
         "plain_in_block",
         through_memory,

@@ -125,6 +125,8 @@ class LaneClocks:
             (_FIRST_ROWS, self._vectors, self.columns + _FIRST_BARRIERS), np.int32
         )
         self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
+        # By row and cluster: what was joined last into `others`; many releases carry the same array.
+        self._last_joined: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
         self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
         self._lanes_of_row = [lane_count] + [0] * (_FIRST_ROWS - 1)
         # HAPPENS_BEFORE, of threads: their current epoch; of their copies: the last epoch they have waited for.
@@ -200,6 +202,7 @@ class LaneClocks:
             new = self._free_row()
             self._rows[new] = self._rows[row]
             self.others[new] = dict(self.others[row])
+            self._last_joined[new] = dict(self._last_joined[row])
             self._settled[new] = self._settled[row]
             self._lanes_of_row[row] -= count
             self._settle(leaving, new)
@@ -223,6 +226,7 @@ class LaneClocks:
         rows = len(self._lanes_of_row)
         self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
         self.others += [{} for _ in range(rows)]
+        self._last_joined += [{} for _ in range(rows)]
         self._settled += [None] * rows
         self._lanes_of_row += [0] * rows
         return rows
@@ -281,9 +285,10 @@ class LaneClocks:
             part = self._rows[row, :, : vectors.shape[1]]
             np.maximum(part, vectors, out=part)
             self._settled[row] = None
-        else:
+        elif self._last_joined[row].get(cluster) is not vectors:
             others = self.others[row]
             others[cluster] = _later(others.get(cluster), vectors)
+            self._last_joined[row][cluster] = vectors
 
     def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
         """Whether the row of some lanes already includes a clock."""
@@ -294,6 +299,8 @@ class LaneClocks:
 
     def _includes(self, row: int, cluster: int, vectors: Vectors) -> bool:
         """Whether a row already has the epochs of a cluster."""
+        if self._last_joined[row].get(cluster) is vectors:
+            return True
         held = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
         if held is None or held is vectors:
             return held is not None
@@ -309,6 +316,7 @@ class LaneClocks:
         self._rows[new, :, : clock.vectors.shape[1]] = clock.vectors
         self._settled[new] = None
         self.others[new] = dict(clock.others)
+        self._last_joined[new] = {}
         self._settle(lanes, new)
 
     def note_unshared(self, lanes: LaneNumbers) -> None:

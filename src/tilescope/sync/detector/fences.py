@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 _POLLED_WORDS = 8  # of one poll that are remembered
 
 
+class _LaneWord(NamedTuple):
+    """A word as one lane sees it."""
+
+    flags: int  # id of the words' table: of shared or of global memory
+    address: int
+    lane: int
+
+
 class Fences:
     """What the threads of one cluster release and acquire through words in memory."""
 
@@ -36,6 +44,7 @@ class Fences:
         self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
         # By lane, then by id: releases that relaxed loads observed, acquired at the next fence of the lane.
         self._seen: dict[int, dict[int, Release]] = {}
+        self._known: dict[_LaneWord, int] = {}  # all releases up to this number happen before the lane
 
     @cached_property
     def stale(self) -> StaleReads:
@@ -67,7 +76,7 @@ class Fences:
                 releases = list(reversed(unseen.releases.values()))
             elif address in flags.before:
                 poll.has_passed = True
-            self._observe_releases(lane, releases, access)
+            self._observe_releases(_LaneWord(id(flags), address, lane), releases, access)
         return stale_values
 
     def synchronize_by_store(
@@ -82,24 +91,15 @@ class Fences:
             return
         is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
-            known: set[int] = set()  # words whose releases all happen before the atomic
             if flags.releases:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
-                    if self._observe_releases(lane, flags.at(address), access):
-                        known.add(address)
-            self._release(flags, access, lanes[turn], addresses[turn], known)
+                    self._observe_releases(_LaneWord(id(flags), address, lane), flags.at(address), access)
+            self._release(flags, access, lanes[turn], addresses[turn])
 
-    def _release(
-        self,
-        flags: SyncWords,
-        access: AccessSemantics,
-        lanes: LaneNumbers,
-        addresses: Addresses,
-        known: Container[int] = (),
-    ) -> None:
+    def _release(self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Release at words; a relaxed access releases what the last fence of each lane covers."""
         if access.releases:
-            self._record_release(flags, lanes, addresses, None, access.scope, known=known)
+            self._record_release(flags, lanes, addresses, None, access.scope)
             self._context.clocks.advance(lanes)
             return
         for scope in range(access.scope, -1, -1):
@@ -108,32 +108,37 @@ class Fences:
                 fenced = lanes[is_fenced]
                 self._record_release(flags, fenced, addresses[is_fenced], self.epochs[scope], scope)
 
-    def _observe_releases(self, lane: int, releases: Sequence[Release], access: AccessSemantics) -> bool:
-        """A lane observes the releases at a word, the newest first. True if all of them happen before it now."""
+    def _observe_releases(self, word: _LaneWord, releases: Sequence[Release], access: AccessSemantics) -> None:
+        """A lane observes the releases at a word, the newest first; those that it knows already are skipped."""
+        if not access.acquires:
+            self._keep_observed(word.lane, releases, access)
+            return
         number = self._context.number
-        rank = int(self._context.cluster.block_of_lane[lane])
-        are_all_known = access.acquires
-        included = 0
-        for release in releases if access.acquires else reversed(releases):
-            if release.number <= included:
+        rank = int(self._context.cluster.block_of_lane[word.lane])
+        known = self._known.get(word, 0)
+        are_all_known = True
+        for release in releases:
+            if release.number <= known:
                 break  # an acquired release includes this one and those before it
-            if not release.reaches(number, rank, access.scope):
-                are_all_known = False
-            elif access.acquires:
-                self._context.clocks.acquire(np.array([lane]), release.clock)
-                included = max(included, release.includes)
+            if release.reaches(number, rank, access.scope):
+                self._context.clocks.acquire(np.array([word.lane]), release.clock)
+                known = max(known, release.includes)
             else:
-                self._keep_observed(lane, release, access)
-        return are_all_known
+                are_all_known = False
+        if releases and are_all_known:
+            self._known[word] = max(known, releases[0].number)
 
-    def _keep_observed(self, lane: int, release: Release, access: AccessSemantics) -> None:
-        """A relaxed access observes a release, which the next fence of the lane acquires.
+    def _keep_observed(self, lane: int, releases: Sequence[Release], access: AccessSemantics) -> None:
+        """A relaxed access observes releases, which the next fence of the lane acquires.
 
         An atomic has counted others: what they did before has completed, as threadFenceReduction relies on.
         """
-        if access.kind == "atomic":
-            self._context.clocks.acquire(np.array([lane]), release.executed)
-        self._observe(lane, release)
+        rank = int(self._context.cluster.block_of_lane[lane])
+        for release in reversed(releases):
+            if release.reaches(self._context.number, rank, access.scope):
+                if access.kind == "atomic":
+                    self._context.clocks.acquire(np.array([lane]), release.executed)
+                self._observe(lane, release)
 
     def _observe(self, lane: int, release: Release) -> None:
         self._seen.setdefault(lane, {}).setdefault(id(release), release)
@@ -177,18 +182,13 @@ class Fences:
         addresses: Addresses,
         epochs: npt.NDArray[np.int32] | None,
         scope: int,
-        *,
-        known: Container[int] = (),
     ) -> None:
-        """Record at each word the clock of its lanes; of themselves only up to given epochs.
-
-        `known` are words whose earlier releases these clocks include.
-        """
+        """Record at each word the clock of its lanes; of themselves only up to given epochs."""
         ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
             own = lanes[(addresses == address) & (ranks == rank)]
             clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
-            includes = flags.newest_number(address) if address in known else 0
+            includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in own.tolist())
             flags.add(address, Release(clock, clock.only_executed(), scope, rank, includes=includes))
 
     def keep(self, lane: int, clock: VectorClock) -> None:
