@@ -96,7 +96,7 @@ def run_body(body, threads=64):
 def actions(pipeline):
     """What every agent does, without the steps that say so."""
     program = UnrolledPipeline(pipeline)
-    return [[action._replace(step=None) for action in program.actions(agent)] for agent in program.agents]
+    return [[replace(action, step=None) for action in program.actions(agent)] for agent in program.agents]
 
 
 def test_a_ring_becomes_two_roles_around_staged_barriers_and_slots():

@@ -27,6 +27,8 @@ from tilescope.pipeline.messages import (
     describe_ambiguity,
     describe_mistake,
     describe_path,
+    moved_bytes,
+    step_of,
 )
 from tilescope.pipeline.parts import Role, Step
 from tilescope.pipeline.pipeline_fixes import propose_fixes
@@ -37,6 +39,7 @@ from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Move, Run, search
 from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.happens_before import NONE
+from tilescope.sync.role_events import Action
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
@@ -264,7 +267,7 @@ def _shortest(unrolled: UnrolledPipeline, run: Run, error: MistakeFoundError) ->
         other = _found_mistake(unrolled, search(unrolled.role_program, _SHORT_STATES))
         if other is not None and _is_same(other, mistake):
             return replace(mistake, way=other.way)
-    done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
+    done = [mark for mark in run.marks() if mark.kind not in ("stuck", "phase")]
     using = [mark for mark in done if _uses(unrolled, mark, mistake.subject)]
     path = [Move(mark.agent, mark.done) for mark in (using or done)[-_PATH_STEPS:]]
     blocked = run.state.find_blocked() if mistake.outcome == "hang" else []
@@ -283,7 +286,7 @@ class _UsedParts(NamedTuple):
 
 def _used_parts(parts: Instances, mark: Mark) -> _UsedParts:
     """The barrier and the slots of a mark; the end of a phase uses no slots."""
-    slots = () if mark.op in ("phase", "stuck") else mark.done.slots
+    slots = () if mark.kind in ("phase", "stuck") else mark.done.slots
     barrier = "" if mark.barrier == NONE else parts.barriers[mark.barrier].title
     return _UsedParts(barrier, tuple(parts.slots[slot].title for slot in slots))
 
@@ -295,19 +298,19 @@ def _uses(parts: Instances, mark: Mark, title: str) -> bool:
 
 def _event(parts: Instances, mark: Mark) -> Event:
     used = _used_parts(parts, mark)
-    moves_bytes = mark.op in ("copy", "expect") or (mark.op == "flight" and used.slots)
+    moves_bytes = mark.kind == "action" or (mark.kind == "flight" and used.slots)
     agent = parts.agents[mark.agent]
     block = parts.barriers[mark.done.barrier].block if isinstance(mark.done, PendingOperation) else agent.block
     return Event(
         start=mark.start,
         end=mark.end,
         role=agent.title,
-        op=mark.op,
+        op=step_of(mark.done).op if isinstance(mark.done, Action) and mark.kind == "action" else mark.kind,
         said=describe_action(parts, mark.done, block),
         barrier=used.barrier,
         phase=mark.phase,
         slots=used.slots,
-        bytes=mark.done.number if moves_bytes else 0,
+        bytes=moved_bytes(mark.done) if moves_bytes else 0,
     )
 
 

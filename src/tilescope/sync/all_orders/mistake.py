@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import Action
 
 Outcome = Literal["hang", "launch failure", "race", "wrong data", "undefined"]
 Fact: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | None
@@ -102,6 +102,7 @@ class MistakeFoundError(Exception):
         super().__init__(kind)
         self.kind = kind
         self.facts = facts
+        self.action: Action | None = None  # of a mistake in one action, whatever the order
         # in a circle of waits: the agents in it, and steps that would let one of them go on
         self.blocked: Sequence[BlockedAgent] = ()
         self.earlier_steps: Sequence[EarlierStep] = ()
