@@ -51,6 +51,7 @@ def role_program(*roles, mbarriers=(1,), warps=1):
         registers=0,
         thresholds={},
         initialises=False,
+        invalidates=False,
         has_weak_arrivals=False,
         starts_late=False,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
 from typing import Any, NamedTuple
 
 from tilescope.bits import ones
@@ -27,6 +26,7 @@ from tilescope.sync.proxies import PROXY_ASYNC, TCGEN05_AFTER, TCGEN05_BEFORE
 from tilescope.sync.role_clocks import Ambiguity
 from tilescope.sync.role_events import (
     Action,
+    ClusterArrive,
     CopyIssued,
     GroupWait,
     MbarrierArrive,
@@ -86,9 +86,10 @@ def describe_action(parts: Instances, done: Done, block: int | None = None) -> s
         "bytes": moved_bytes(done),
         "only": "only" if isinstance(done, MbarrierExpect) else "",
         "read": "read" if isinstance(done, GroupWait) and done.only_read else "",
+        "relaxed": "relaxed" if isinstance(done, ClusterArrive) and done.is_relaxed else "",
         "into": "",
     }
-    for name in _field_names(type(done)):
+    for name in _field_names(done):
         facts[name] = getattr(done, name)
     if facts.get("arrivals") == 1:
         facts["arrivals"] = None  # one goes without saying
@@ -99,9 +100,14 @@ def describe_action(parts: Instances, done: Done, block: int | None = None) -> s
     return filled(OPERATIONS[step.op].sentence, facts)
 
 
-@cache
-def _field_names(event: type[Action]) -> tuple[str, ...]:
-    return tuple(own.name for own in fields(event))
+_FIELD_NAMES: dict[type[Action], tuple[str, ...]] = {}  # of the events described so far: `fields` is slow
+
+
+def _field_names(event: Action) -> tuple[str, ...]:
+    names = _FIELD_NAMES.get(type(event))
+    if names is None:
+        names = _FIELD_NAMES[type(event)] = tuple(own.name for own in fields(event))
+    return names
 
 
 def step_of(action: Action) -> Step:

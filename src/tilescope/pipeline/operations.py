@@ -126,6 +126,8 @@ def _operation(name: str, target: Argument, *arguments: Argument, sentence: str)
 _ROWS = (
     # mbarrier.init of all stages; without any such step barriers are ready at the start
     _operation("init", Argument("", "barriers", "barriers", many=True), sentence="init {barriers}"),
+    # mbarrier.inval, or a store over its bytes
+    _operation("inval", _BARRIER, _OWN, sentence="inval {barriers}"),
     # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
     _operation("wait", _BARRIER, _PARITY, sentence="wait {barriers}, parity {parity}"),
     _operation("tail", _BARRIER, _PARITY, sentence="tail {barriers}, parity {parity}"),
@@ -200,7 +202,10 @@ _ROWS = (
     # bar.sync of `threads` threads; 0: all of the block. bar.arrive does not wait
     _operation("sync", _BAR, _THREADS, sentence="sync {number}[[, {threads} threads]]"),
     _operation("bar_arrive", _BAR, _THREADS, sentence="bar_arrive {number}[[, {threads} threads]]"),
-    _operation("cluster", _CLUSTER, sentence="cluster {target}"),  # barrier.cluster
+    # barrier.cluster; a relaxed arrival hands on no data
+    _operation(
+        "cluster", _CLUSTER, Argument("relaxed", "flag", "is_relaxed", False), sentence="cluster {target}[[ {relaxed}]]"
+    ),
     # red.release.gpu.add on a flag in global memory; ld.acquire.gpu until it has a value
     _operation("signal", _FLAG, _COUNT._replace(field="amount"), sentence="signal {barriers}"),
     _operation("poll", _FLAG, Argument("value", "number", "value", least=0), sentence="poll {barriers} for {value}"),

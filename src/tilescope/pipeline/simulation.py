@@ -1,6 +1,7 @@
 """ts.simulate: whether a pipeline is right in every order of its roles.
 
     one run, every phase determined, no mistake            ──▶  proven
+    the same, of a kernel that does more than that         ──▶  synchronization proven
     a deadlock, a fault, a data race, wrong data           ──▶  mistake, one sentence and the path into it
     an operation that could meet two phases                ──▶  other orders are tried, then all of them
 
@@ -42,7 +43,7 @@ from tilescope.sync.happens_before import NONE
 from tilescope.sync.role_events import Action
 from tilescope.value import Value
 
-Verdict = Literal["proven", "mistake", "undecided"]
+Verdict = Literal["proven", "synchronization proven", "mistake", "undecided"]
 MAX_STATES = 20_000
 _SUSPECTS = 8  # roles with ambiguities that are delayed in turn
 _SLOW_ROLES = 16  # among which the others are delayed after them
@@ -100,6 +101,9 @@ class Simulation(Value):
     barriers: tuple[BarrierFacts, ...]
     events: tuple[Event, ...]
     limits: tuple[str, ...] = ()  # what the verdict takes for granted
+    not_covered: tuple[
+        str, ...
+    ] = ()  # what the kernel does beside the pipeline; then only its synchronization is proven
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"
@@ -121,6 +125,9 @@ class Simulation(Value):
         looked_at = counted(self.actions, "action")
         if self.states:
             looked_at += f" and {counted(self.states, 'state')}"
+        if self.not_covered:
+            uncovered = "; ".join(self.not_covered)
+            return f"Synchronization proven for every order: {looked_at}, no hang. Memory not covered: {uncovered}."
         return f"Proven for every order: {looked_at}, no hang, no race."
 
 
@@ -156,7 +163,9 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         verdict: Verdict = "mistake"
         mistake = _with_fix(decision, mistake)
     else:
-        verdict = "proven" if decision.is_complete else "undecided"
+        verdict = "undecided"
+        if decision.is_complete:
+            verdict = "synchronization proven" if pipeline.not_covered else "proven"
     aliasing = dict.fromkeys(describe_ambiguity(unrolled, ambiguity) for ambiguity in run.clocks.ambiguities)
     return Simulation(
         verdict=verdict,
@@ -169,6 +178,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         barriers=tuple(_barrier_facts(unrolled, run)),
         events=tuple(_event(unrolled, mark) for mark in run.marks()),
         limits=tuple(find_assumptions(pipeline)),
+        not_covered=pipeline.not_covered,
     )
 
 

@@ -37,6 +37,7 @@ from tilescope.sync.role_events import (
     MbarrierExpect,
     MbarrierInit,
     MbarrierInitFence,
+    MbarrierInval,
     MbarrierWait,
     ProxyFence,
     RegisterRequest,
@@ -70,11 +71,13 @@ class _EventForm(NamedTuple):
     event: Callable[..., Action]
     constants: Mapping[str, object] = {}
     renamed: Mapping[str, str] = {}  # fields whose name in the event is another one
+    ignored: tuple[str, ...] = ()  # arguments that this form has no use for
 
 
 # by operation, and by the form that its target or an argument chooses
 _EVENTS = {
     ("init", ""): _EventForm(MbarrierInit),
+    ("inval", ""): _EventForm(MbarrierInval),
     ("wait", ""): _EventForm(MbarrierWait),
     ("tail", ""): _EventForm(MbarrierWait),
     ("expect", ""): _EventForm(MbarrierArrive, renamed={"size_bytes": "expected_bytes"}),
@@ -102,7 +105,7 @@ _EVENTS = {
     ("bar_arrive", ""): _EventForm(BarrierArrive, {"waits": False}),
     ("cluster", "sync"): _EventForm(ClusterArrive, {"waits": True}),
     ("cluster", "arrive"): _EventForm(ClusterArrive, {"waits": False}),
-    ("cluster", "wait"): _EventForm(ClusterWait),
+    ("cluster", "wait"): _EventForm(ClusterWait, ignored=("is_relaxed",)),
     ("signal", ""): _EventForm(FlagAdd),
     ("poll", ""): _EventForm(FlagPoll),
     ("griddepcontrol", "wait"): _EventForm(GridDependency, {"waits": True}),
@@ -139,6 +142,8 @@ class StepReader:
         lanes = parts.numbers.pop("lanes", None)
         numbers = [(form.renamed.get(name, name), number) for name, number in parts.numbers.items()]
         constants = {**parts.constants, **form.constants, "step": step}
+        for name in form.ignored:
+            del constants[name]
         barriers = [*parts.places.pop("barriers", ()), *self._barriers_of_threads(step.op, parts.numbers.get("number"))]
         sources = parts.places.pop("sources", [])
         places = [*parts.places.items()]  # of slots

@@ -65,7 +65,10 @@ class UnrolledPipeline(Instances):
             registers=pipeline.registers or 0,
             thresholds=self._thresholds,
             initialises=any(step.op == "init" for step in steps),
-            has_weak_arrivals=any(step.arguments.get("scope") == "cta" for step in steps),
+            invalidates=any(step.op == "inval" for step in steps),
+            has_weak_arrivals=any(
+                step.arguments.get("scope") == "cta" or step.arguments.get("relaxed") for step in steps
+            ),
             # unless all roles of the earlier grid let this one start sooner
             starts_late=bool(launches) and not all(launches),
         )

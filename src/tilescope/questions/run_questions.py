@@ -179,7 +179,7 @@ def _is_as_hoped(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> boo
     run = done.run
     if run.outcome != "finished" or any(finding.severity == "error" for finding in run.findings):
         return False
-    if asked.get("prove") and not _is_proven(proof):
+    if asked.get("prove") and not _has_proof(proof):
         return False
     return not (run.exact and _find_differences(done))
 
@@ -230,7 +230,7 @@ class _Proof(NamedTuple):
         """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
         lines = [] if is_verdict_said else [self.verdict]
-        if self.simulation is not None and self.simulation.verdict == "proven":
+        if _has_proof(self):
             lines.append("The proof holds for the way that every warp of the first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
@@ -253,8 +253,10 @@ def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
         return _Proof(None, str(error))
 
 
-def _is_proven(proof: _Proof | None) -> bool:
-    return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
+def _has_proof(proof: _Proof | None) -> bool:
+    """Whether the synchronization is proven. What the proof does not cover, the run has checked in its own order."""
+    verdict = proof.simulation.verdict if proof is not None and proof.simulation is not None else None
+    return verdict in ("proven", "synchronization proven")
 
 
 class PictureOptions(TypedDict, total=False):

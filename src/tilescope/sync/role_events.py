@@ -49,6 +49,11 @@ class MbarrierInit(Action):
 
 
 @dataclass(slots=True, kw_only=True)
+class MbarrierInval(Action):
+    """mbarrier.inval, or a store over the bytes of an mbarrier."""
+
+
+@dataclass(slots=True, kw_only=True)
 class MbarrierWait(Action):
     """A loop of tests that ends when the phase of a parity has completed."""
 
@@ -229,7 +234,9 @@ class BarrierArrive(ThreadBarrier):
 
 @dataclass(slots=True, kw_only=True)
 class ClusterArrive(ThreadBarrier):
-    """barrier.cluster.arrive, with the wait behind it if it waits."""
+    """barrier.cluster.arrive, with the wait behind it if it waits. A relaxed one releases no data."""
+
+    is_relaxed: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

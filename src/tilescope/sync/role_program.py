@@ -75,7 +75,8 @@ class RoleProgram:
     registers: int  # of each thread at entry
     thresholds: Mapping[int, Sequence[int]]  # flag: the values, in order, for which some agent polls
     initialises: bool  # some action initialises barriers; otherwise they are ready from the start
-    has_weak_arrivals: bool  # arrivals of scope cta, which release no data to another block
+    invalidates: bool  # some action invalidates barriers
+    has_weak_arrivals: bool  # arrivals that release no data: of scope cta to another block, or relaxed
     starts_late: bool  # agents of this grid start when the grid before has ended
 
     def cluster_barrier(self, agent: int) -> int:

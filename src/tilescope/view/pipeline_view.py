@@ -117,7 +117,7 @@ def walk_simulation(
 
 def _barriers(simulation: Simulation) -> Table:
     size = "bytes in a phase and block" if simulation.pipeline.blocks > 1 else "bytes in a phase"
-    seen = "need" if simulation.verdict == "proven" else "saw until then"
+    seen = "need" if simulation.verdict in ("proven", "synchronization proven") else "saw until then"
     records = [
         {
             "barrier": fact.name,

@@ -21,7 +21,7 @@ from tilescope.machine.proof.recorder import Access, BlockSync, ClusterSync, Fen
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.pipeline.operations import Written
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import (
     CopyIssued,
@@ -32,6 +32,7 @@ from tilescope.sync.events import (
     MbarrierExpect,
     MbarrierInit,
     MbarrierInval,
+    MemoryFence,
     TmemCommit,
     TmemDealloc,
     TmemMove,
@@ -40,6 +41,7 @@ from tilescope.sync.events import (
     WarpSync,
     WgmmaIssued,
 )
+from tilescope.sync.mbarrier import MBARRIER_BYTES
 from tilescope.tma.walk import placement
 
 _GENERIC = ("read", "write", "agreed", "atomic")
@@ -87,11 +89,14 @@ class _Touch(NamedTuple):
     mask: int | None = None
 
 
-class _AtCluster(NamedTuple):
-    """An arrival of a warp at the barrier of the cluster, and its lanes that have come."""
+@dataclass(slots=True)
+class _AtCluster:
+    """A phase of the cluster's barrier at which lanes of a warp have arrived: the acts so far, and these lanes."""
 
-    act: Act
+    phase: int
+    acts: list[Act]
     lanes: set[int]
+    has_wait: bool = False
 
 
 @dataclass(slots=True)
@@ -134,16 +139,22 @@ class Acts:
         self._barrier_at: dict[int, int] = {}  # shared address → number in `barriers`
         self._uses: dict[int, int] = defaultdict(int)  # shared address → inits so far
         self._number_of_use: dict[tuple[int, int], int] = {}
-        self._waited: set[tuple[int, int, int]] = set()
+        self._waited: dict[tuple[int, int, int], set[int]] = {}  # warp, barrier and phase: lanes that have waited
         self._met: dict[tuple[int, int], int] = {}
         # lanes of a warp that have not waited for the phase of a barrier that others of it waited for, by warp and barrier
         self._left_out: dict[int, dict[int, set[int]]] = defaultdict(dict)
-        self._at_cluster: dict[int, _AtCluster] = {}  # warps that have arrived and not waited
+        self._at_cluster: dict[int, _AtCluster] = {}  # by warp: the last phase at which it arrived
+        self._is_fenced: dict[int, bool] = {}  # by warp: a memory fence covers what it accessed
+        self._former_barrier: dict[int, int] = {}  # shared address → the last one that was invalidated there
+        self._inits_to_come = _inits_by_address(log.rows)
+        self._shared_with_data = _mbarriers_over_data(log.rows, self._inits_to_come)
         self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
         self._products: dict[tuple[object, int], int] = {}
         self._moving: dict[tuple[int, bool], list[TmemMove]] = defaultdict(list)  # by warp and direction
         self._issuers = _issuers(log.rows)
         _divide_cells(self.sets, log.rows)
+        if self._shared_with_data:
+            self.sets.divide_by(np.array(sorted(self._shared_with_data)), MBARRIER_BYTES)
         self._add_all()
 
     def _add_all(self) -> None:
@@ -185,6 +196,8 @@ class Acts:
             if row.how == "agreed":
                 found = self._split_agreed(found)
             self._split[key] = found
+        if self._shared_with_data and row.how != "read":
+            self._end_barriers_under(int(row.lanes[0]) // WARP_LANES, row.pc, row.addresses, row.size_bytes)
         for warp, touch in found:
             how = "write" if len(touch.warps) == 1 else row.how
             self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen_barriers(warp, row.lanes)))
@@ -227,6 +240,7 @@ class Acts:
         return apart
 
     def _touch(self, warp: int, pc: int, touch: _Touch) -> None:
+        self._is_fenced.pop(warp, None)
         held = self._open[warp]
         family = "generic" if touch.how in _GENERIC else touch.how
         if held.touches and held.family != family:
@@ -379,7 +393,22 @@ class Acts:
         self._do(warp, Act("commit", row.pc, 0, barrier=barriers.pop(), mask=mask))
 
     def _add_inval(self, row: MbarrierInval) -> None:
-        self._barrier_at.pop(row.address, None)
+        self._end_barrier(row.lane // WARP_LANES, row.address, row.pc)
+
+    def _end_barrier(self, warp: int, address: int, pc: int) -> None:
+        """A warp invalidates an mbarrier, or writes over it."""
+        number = self._barrier_at.pop(address, None)
+        if number is not None:
+            self._former_barrier[address] = number
+            self._do(warp, Act("inval", pc, 0, barrier=number, mask=self._mask(warp, address)))
+
+    def _end_barriers_under(self, warp: int, pc: int, addresses: Addresses, size_bytes: int) -> None:
+        """Bytes are written: the mbarriers that lie there are no more."""
+        for address in list(self._barrier_at):
+            if address in self._shared_with_data and bool(
+                ((addresses < address + MBARRIER_BYTES) & (address < addresses + size_bytes)).any()
+            ):
+                self._end_barrier(warp, address, pc)
 
     def _add_init(self, row: MbarrierInit) -> None:
         warp = row.lane // WARP_LANES
@@ -394,14 +423,22 @@ class Acts:
             if number == len(self.barriers):
                 self.barriers.append(BarrierUse(*use, row.arrivals))
             self._barrier_at[row.address] = number
+        if row.address in self._shared_with_data:
+            cells = self.sets.of(np.array([offset]), MBARRIER_BYTES)
+            self._touch(warp, row.pc, _Touch("write", cells))
         if self.barriers[number].arrivals != row.arrivals:
             raise CannotSayError("an mbarrier with another count in another block, or a second time", row.pc)
         self._do(warp, Act("init", row.pc, 0, barrier=number))
 
     def _barrier(self, address: int, pc: int) -> int:
-        number = self._barrier_at.get(address)
+        number = self._barrier_at.get(address, self._former_barrier.get(address))
+        if number is None and address in self._inits_to_come:  # by an init that comes too late
+            use = (address & SHARED_OFFSET_MASK, 0)
+            number = self._number_of_use.setdefault(use, len(self.barriers))
+            if number == len(self.barriers):
+                self.barriers.append(BarrierUse(*use, self._inits_to_come[address]))
         if number is None:
-            raise CannotSayError("an mbarrier that was never initialised, or not any more", pc)
+            raise CannotSayError("an mbarrier that was never initialised", pc)
         return number
 
     def _mask(self, warp: int, address: int) -> int | None:
@@ -450,11 +487,14 @@ class Acts:
         for warp in self._warps(row.lanes):
             if self._mask(warp, row.address) is not None:
                 raise CannotSayError("a wait for the mbarrier of another block", row.pc)
-            is_first = (warp, number, row.phase) not in self._waited
+            lanes = {lane for lane in row.lanes.tolist() if lane // WARP_LANES == warp}
+            waited = self._waited.setdefault((warp, number, row.phase), set())
+            is_first = not waited or bool(waited & lanes)  # not: its other lanes have waited already
             self._leave_out(warp, number, row.lanes, is_first=is_first)
-            if not is_first:  # its other lanes have waited already
+            if not is_first:
+                waited |= lanes
                 continue
-            self._waited.add((warp, number, row.phase))
+            self._waited[warp, number, row.phase] = lanes
             self._do(warp, Act("wait", row.pc, 0, barrier=number, arguments=(("parity", row.parity),)))
 
     def _leave_out(self, warp: int, barrier: int, lanes: LaneNumbers, *, is_first: bool) -> None:
@@ -491,20 +531,47 @@ class Acts:
 
     def _add_cluster_sync(self, row: ClusterSync) -> None:
         for warp in self._warps(row.lanes):
-            earlier = self._at_cluster.pop(warp, None)
             if row.waits:
-                self._left_out.pop(warp, None)
-                if earlier is not None or not row.has_passed:
-                    self._do(warp, Act("cluster", row.pc, 0, target="wait"))
-                continue
-            lanes = {lane for lane in row.lanes.tolist() if lane // WARP_LANES == warp}
-            if earlier is not None:  # its other lanes come later: the last ones count
-                if earlier.lanes & lanes:
-                    raise CannotSayError("barrier.cluster.arrive again, without barrier.cluster.wait", row.pc)
-                self.of_warp[warp].remove(earlier.act)
-                lanes |= earlier.lanes
-            self._do(warp, Act("cluster", row.pc, 0, target="arrive"))
-            self._at_cluster[warp] = _AtCluster(self.of_warp[warp][-1], lanes)
+                self._wait_for_cluster(warp, row)
+            else:
+                self._arrive_at_cluster(warp, row)
+
+    def _arrive_at_cluster(self, warp: int, row: ClusterSync) -> None:
+        """A warp has arrived when all its lanes have: those that come before their elected lane do not count yet."""
+        lanes = {lane for lane in row.lanes.tolist() if lane // WARP_LANES == warp}
+        earlier = self._at_cluster.get(warp)
+        if earlier is not None and earlier.phase == row.phase:
+            if earlier.lanes & lanes:
+                raise CannotSayError("barrier.cluster.arrive again, without barrier.cluster.wait", row.pc)
+            for act in earlier.acts:
+                self.of_warp[warp].remove(act)
+            lanes |= earlier.lanes
+        elif earlier is not None and not earlier.has_wait:
+            raise CannotSayError("barrier.cluster.arrive again, without barrier.cluster.wait", row.pc)
+        is_relaxed = row.is_relaxed and not self._is_fenced.get(warp, False)
+        arguments: tuple[tuple[str, Written], ...] = (("relaxed", True),) if is_relaxed else ()
+        self._do(warp, Act("cluster", row.pc, 0, target="arrive", arguments=arguments))
+        self._at_cluster[warp] = _AtCluster(row.phase, [self.of_warp[warp][-1]], lanes)
+
+    def _wait_for_cluster(self, warp: int, row: ClusterSync) -> None:
+        self._left_out.pop(warp, None)
+        arrived = self._at_cluster.get(warp)
+        if arrived is None or arrived.has_wait:  # its other lanes wait already, unless it never arrived
+            if row.has_passed or arrived is not None:
+                return
+            self._do(warp, Act("cluster", row.pc, 0, target="wait"))
+            return
+        self._do(warp, Act("cluster", row.pc, 0, target="wait"))
+        arrived.acts.append(self.of_warp[warp][-1])
+        arrived.has_wait = True
+
+    def _add_memory_fence(self, row: MemoryFence) -> None:
+        """fence.acq_rel by a whole warp: a relaxed arrival behind it releases what the warp accessed before."""
+        lanes = row.lanes // WARP_LANES
+        for warp in self._warps(row.lanes):
+            first_lane = warp * WARP_LANES
+            expected = int(self.log.exists[first_lane : first_lane + WARP_LANES].sum())
+            self._is_fenced[warp] = int((lanes == warp).sum()) == expected
 
     def _add_fence(self, row: Fence) -> None:
         for warp in self._warps(row.lanes):
@@ -555,6 +622,10 @@ class Acts:
             raise CannotSayError("a copy that tells mbarriers of other blocks than it fills", row.pc)
         if cells is None:
             return
+        if self._shared_with_data:
+            addresses, size_bytes = _copied_bytes(row)
+            for rank in ranks:
+                self._end_barriers_under(warp, row.pc, addresses + (rank << SHARED_RANK_SHIFT), size_bytes)
         mask = sum(1 << rank for rank in ranks)
         is_own = ranks == [self._rank(warp)]
         arguments: list[tuple[str, Written]] = [("by", "tma" if row.tensor_copy is not None else "bulk")]
@@ -596,6 +667,40 @@ def _copied_bytes(row: CopyIssued) -> tuple[CellNumbers, int]:
     rows = max(1, record.bytes // row_bytes)
     placed = placement(tensor_map, rows, offset)
     return offset + placed.places * placed.piece_bytes, placed.piece_bytes
+
+
+def _inits_by_address(rows: Iterable[Row]) -> dict[int, int]:
+    """The arrivals that the first init at each shared address counts."""
+    inits: dict[int, int] = {}
+    for row in rows:
+        if isinstance(row, MbarrierInit):
+            inits.setdefault(row.address, row.arrivals)
+    return inits
+
+
+def _mbarriers_over_data(rows: Iterable[Row], inits: dict[int, int]) -> set[int]:
+    """The addresses of mbarriers whose bytes are accessed as data too."""
+    found: set[int] = set()
+    addresses = np.array(sorted(inits), np.int64)
+    seen: set[tuple[int, int]] = set()
+    for row in rows:
+        if isinstance(row, Access):
+            starts, size_bytes = row.addresses, row.size_bytes
+            key = (id(starts), size_bytes)
+        elif isinstance(row, CopyIssued) and row.record.bytes:
+            starts, size_bytes = _copied_bytes(row)
+            starts = starts + (row.record.shared_address >> SHARED_RANK_SHIFT << SHARED_RANK_SHIFT)
+            key = (row.record.shared_address, row.record.bytes)
+        else:
+            continue
+        if key not in seen and len(addresses):
+            seen.add(key)
+            ordered = np.sort(starts)
+            # the last access that starts before the end of an mbarrier reaches into it, or none does
+            before = np.searchsorted(ordered, addresses + MBARRIER_BYTES) - 1
+            reaches = (before >= 0) & (ordered[before] + size_bytes > addresses)
+            found.update(addresses[reaches].tolist())
+    return found
 
 
 def _divide_cells(sets: CellSets, rows: Iterable[Row]) -> None:
@@ -644,6 +749,7 @@ _ADDING: dict[type[object], Callable[[Acts, Any], None]] = {
     WgmmaIssued: Acts._add_wgmma,
     MbarrierInit: Acts._add_init,
     MbarrierInval: Acts._add_inval,
+    MemoryFence: Acts._add_memory_fence,
     MbarrierArrive: Acts._add_arrive,
     MbarrierExpect: Acts._add_expect,
     CpAsyncArriveIssued: Acts._add_arrive_after_copies,

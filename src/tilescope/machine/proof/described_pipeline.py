@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -95,7 +96,8 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
         _require_no_flags(recorded, log)
         acts = Acts(log)
         _require_releases(recorded, acts)
-        return _Description(recorded, acts).pipeline()
+        described = _Description(recorded, acts).pipeline()
+        return replace(described, not_covered=tuple(log.global_memory.reasons(recorded.place)))
     except CannotSayError as error:
         raise _not_said(recorded, error) from None
 
@@ -130,11 +132,11 @@ def _require_no_flags(recorded: Recorded, log: Recorder) -> None:
 
 
 def _require_releases(recorded: Recorded, acts: Acts) -> None:
-    """Refuse arrivals that are .relaxed, behind which a warp's accesses are not known; a step has no word for them."""
+    """Refuse arrivals at mbarriers that are .relaxed, behind which a warp's accesses are not known: no step says that."""
     for made in acts.of_warp.values():
         has_touched = False
         for act in made:
-            if act.op in ("arrive", "expect", "cluster") and "relaxed" in recorded.words(act.pc) and has_touched:
+            if act.op in ("arrive", "expect") and "relaxed" in recorded.words(act.pc) and has_touched:
                 raise CannotSayError("an arrival that is .relaxed, behind accesses to shared memory", act.pc)
             if act.op in ("sync", "cluster"):
                 has_touched = False

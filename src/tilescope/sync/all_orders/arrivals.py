@@ -14,7 +14,14 @@ from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.all_orders.slots import SlotAccesses
 from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.happens_before import Key
-from tilescope.sync.role_events import ClusterWait, MbarrierArrive, MbarrierExpect, MbarrierInit, ThreadBarrier
+from tilescope.sync.role_events import (
+    ClusterWait,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInval,
+    ThreadBarrier,
+)
 
 
 class Arrivals(SlotAccesses):
@@ -138,6 +145,16 @@ class Arrivals(SlotAccesses):
             if self.program.agents[agent].warps > 1:
                 self.unsynced_inits[barrier] = agent
             self.ordering.initialise(barrier, agent)
+
+    def _invalidate(self, agent: int, action: MbarrierInval) -> None:
+        """Stop if something still uses a barrier that an agent invalidates."""
+        for barrier in action.barriers:
+            self._require_initialised(barrier, agent)
+            pending = [operation.agent for operation in self.outstanding.values() if operation.barrier == barrier]
+            user = pending[0] if pending else self.ordering.find_unordered_use(barrier, agent)
+            if user is not None:
+                raise MistakeFoundError("inval", agent=agent, barrier=barrier, agent_before=user)
+            self.invalidated[barrier] = True
 
     def _is_remote(self, barrier: int, agent: int) -> bool:
         return self.program.barriers[barrier].home != self.program.agents[agent].home

@@ -33,6 +33,7 @@ from tilescope.sync.role_events import (
     MbarrierExpect,
     MbarrierInit,
     MbarrierInitFence,
+    MbarrierInval,
     MbarrierWait,
     ProxyFence,
     RegisterRequest,
@@ -228,6 +229,7 @@ class Interpreter(PendingCopies):
 # what carries out an event; barriers of threads are apart, because waiting there takes two moves
 _HANDLERS: dict[type[Action], Callable[[Interpreter, int, Any], None]] = {
     MbarrierInit: Interpreter._initialise,
+    MbarrierInval: Interpreter._invalidate,
     MbarrierWait: Interpreter._wait,
     MbarrierArrive: Interpreter._arrive,
     MbarrierExpect: Interpreter._expect,

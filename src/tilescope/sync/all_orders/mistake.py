@@ -28,6 +28,8 @@ OUTCOME_OF_KIND: dict[str, Outcome] = {
     "init twice": "undefined",
     "init": "undefined",
     "init fence": "undefined",
+    "inval": "undefined",
+    "after inval": "undefined",
     "too many arrivals": "launch failure",
     "piece": "race",
     "outstanding": "launch failure",

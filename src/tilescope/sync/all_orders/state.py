@@ -20,7 +20,7 @@ from tilescope.sync.all_orders.contents import Contents
 from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.happens_before import Access, Clock, Fill, HappensBefore, Key
 from tilescope.sync.mbarrier import ARRIVALS_END, TX_END_BYTES
-from tilescope.sync.role_events import Action, BarrierArrive, ClusterWait, ThreadBarrier
+from tilescope.sync.role_events import Action, BarrierArrive, ClusterArrive, ClusterWait, ThreadBarrier
 from tilescope.sync.role_program import RoleProgram
 from tilescope.sync.thread_limits import BARS
 
@@ -113,6 +113,7 @@ class State:
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
         self.initialised = [False] * counting
+        self.invalidated = [False] * counting
         self.init_seen: dict[
             tuple[int, int], bool
         ] = {}  # (agent, barrier): its init happens-before the agent's actions
@@ -181,7 +182,7 @@ class State:
         more: int = 0,  # arrivals that the phase waits for in addition
         dropped: int = 0,  # arrivals that later phases no longer wait for
         takes_back: bool = False,  # the arrivals are those that `more` added: they say nothing of other counts
-        without_data: bool = False,  # the scope of the arrival is another block
+        without_data: bool = False,  # a relaxed arrival, or one at another block whose scope is its own
     ) -> int:
         """Count an operation on a barrier, and return the phase in which it counted."""
         self._require_initialised(barrier, agent, issued_at)
@@ -273,6 +274,8 @@ class State:
     def _require_initialised(self, barrier: int, agent: int, issued_at: Clock | None = None) -> None:
         """Stop if the init of a barrier does not happen-before its use; for a copy that lands, before its issue."""
         program = self.program
+        if self.invalidated[barrier]:
+            raise MistakeFoundError("after inval", agent=agent, barrier=barrier)
         if not program.initialises or barrier >= self.mbarriers:
             return
         if issued_at is None and (agent, barrier) in self.init_seen:
@@ -332,7 +335,8 @@ class State:
             if action.waits or is_of_cluster:
                 self.thread_arrivals[agent, barrier] = ThreadArrival(self.phase[barrier], self.pc[agent])
             if counts:
-                self.count(barrier, agent, arrivals=self.threads_at(barrier, agent))
+                is_relaxed = isinstance(action, ClusterArrive) and action.is_relaxed
+                self.count(barrier, agent, arrivals=self.threads_at(barrier, agent), without_data=is_relaxed)
         if action.waits:
             if self.phase[barrier] <= self.thread_arrivals[agent, barrier].phase:
                 return False

@@ -23,6 +23,7 @@ from tilescope.sync.role_events import (
     MbarrierArrive,
     MbarrierExpect,
     MbarrierInit,
+    MbarrierInval,
     MbarrierWait,
     RegisterRequest,
     ThreadBarrier,
@@ -294,7 +295,7 @@ def _coming_actions(state: Interpreter, agent: int) -> Iterator[Action]:
 
 
 def _counts_on(action: Action, barrier: int) -> bool:
-    return barrier in action.barriers and not isinstance(action, MbarrierWait | MbarrierInit)
+    return barrier in action.barriers and not isinstance(action, MbarrierWait | MbarrierInit | MbarrierInval)
 
 
 def _counted_by(action: Action) -> int:
