@@ -29,6 +29,7 @@ from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.ptx.syntax import Instruction
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import argument_said
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES
 from tilescope.sync.thread_limits import BARS
 
@@ -499,7 +500,11 @@ class _Description:
             parts = self._parts(piece)
             for place, name in enumerate(parts):
                 share = size * (place + 1) // len(parts) - size * place // len(parts)
-                yield self._step(act._replace(arguments=(("bytes", share), *act.arguments, ("tile", tile))), name)
+                arguments = dict(act.arguments)
+                if share % CHUNK_BYTES and arguments["by"] == "bulk":  # a step of a bulk copy moves whole chunks
+                    arguments["by"] = "tma"
+                made = (("bytes", share), *arguments.items(), ("tile", tile))
+                yield self._step(act._replace(arguments=made), name)
 
     def _step(self, act: Act, target: str | tuple[str, ...] | None = None) -> Step:
         """The step of an act; equal ones are one object, which is read once."""
