@@ -44,6 +44,7 @@ from tilescope.sync.role_events import Action
 from tilescope.value import Value
 
 Verdict = Literal["proven", "synchronization proven", "mistake", "undecided"]
+PROVEN: tuple[Verdict, ...] = ("proven", "synchronization proven")
 MAX_STATES = 20_000
 _SUSPECTS = 8  # roles with ambiguities that are delayed in turn
 _SLOW_ROLES = 16  # among which the others are delayed after them

@@ -23,7 +23,7 @@ from tilescope.machine.program import Program
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import describe_work, error_sentence, outcome_sentence
 from tilescope.machine.report.run import KernelRun
-from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.pipeline.simulation import PROVEN, Simulation, simulate
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.sentence import counted, shortened
@@ -256,7 +256,7 @@ def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
 def _has_proof(proof: _Proof | None) -> bool:
     """Whether the synchronization is proven. What the proof does not cover, the run has checked in its own order."""
     verdict = proof.simulation.verdict if proof is not None and proof.simulation is not None else None
-    return verdict in ("proven", "synchronization proven")
+    return verdict in PROVEN
 
 
 class PictureOptions(TypedDict, total=False):
