@@ -12,7 +12,8 @@ from tilescope.errors import Violation
 from tilescope.machine.observers.last_writer import LastWriter, LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.coverage import describe_found
-from tilescope.machine.proof.described_pipeline import Recorded, pipeline_of
+from tilescope.machine.proof.described_pipeline import pipeline_of
+from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.proof.recorder import ROWS_KEPT
 from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
 from tilescope.pipeline.description import Pipeline
