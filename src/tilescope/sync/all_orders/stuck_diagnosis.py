@@ -29,7 +29,7 @@ from tilescope.sync.role_events import (
     ThreadBarrier,
     TmemCommit,
 )
-from tilescope.sync.stuck_waits import PhaseProgress
+from tilescope.sync.stuck_waits import PhaseProgress, split_waits
 from tilescope.sync.thread_limits import REGISTER_STEP
 
 MAX_WAITS_SHOWN = 4  # of a circle
@@ -44,7 +44,7 @@ def check_deadlock(state: Interpreter) -> None:
     if all(state.exited):
         return
     blocked = state.find_blocked()
-    roots = [stuck for stuck in blocked if not _would_be_ended(state, stuck)]
+    roots = split_waits(blocked, lambda stuck: _would_be_ended(state, stuck)).causes
     for suspects in (roots, blocked):
         for cause in _CAUSES:
             for agent, action in suspects:
@@ -167,8 +167,8 @@ def _find_low_flag(state: Interpreter, agent: int, action: FlagPoll) -> MistakeF
 def _find_wrong_bytes(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
     """All arrived, and the bytes do not match."""
     barrier = action.barrier
-    tx = state.tx[barrier]
-    if tx == 0 or state.pending[barrier] > 0 or _bytes_to_come(state, barrier) == tx:
+    progress = _phase_counts(state, barrier)
+    if progress.lack != "bytes" or _bytes_to_come(state, barrier) == progress.missing_bytes:
         return None
     expected = state.total(barrier, "expect").amount
     landed = state.total(barrier, "bytes").amount
@@ -193,11 +193,10 @@ def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> Mista
 def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """Arrivals are missing and nobody will make them."""
     barrier = action.barrier
-    pending = state.pending[barrier]
-    if pending == 0 or _will_arrive(state, barrier):
-        return None
     counts = _phase_counts(state, barrier)
-    if counts.missing_bytes < 0:
+    if not counts.missing_arrivals or _will_arrive(state, barrier):
+        return None
+    if counts.has_unexpected_bytes:
         return MistakeFoundError(
             "receiver",
             barrier=barrier,
@@ -218,7 +217,7 @@ def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait)
         came=counts.arrived,
         expected=counts.expected,
         agent=agent,
-        pending=pending,
+        pending=counts.missing_arrivals,
     )
 
 
