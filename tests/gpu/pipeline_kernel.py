@@ -20,6 +20,25 @@ import numpy as np
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
+from tilescope.sync.role_events import (
+    BarrierArrive,
+    BulkStoreIssued,
+    ClusterArrive,
+    ClusterWait,
+    CopyIssued,
+    CpAsyncArriveIssued,
+    Fence,
+    GroupCommit,
+    GroupWait,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInitFence,
+    MbarrierWait,
+    RegisterRequest,
+    SlotAccess,
+    Store,
+)
 
 ARCH = "sm_90a"
 INTEGERS = 8  # of an action
@@ -220,21 +239,20 @@ def row(op, *numbers):
 
 def without_operands(action):
     """The rows of an action that acts on no barrier and no slot."""
-    by_cp_async = int(action.choice == "cp.async")
-    match action.op:
-        case "commit" | "wait_group" if action.choice == "wgmma":
+    match action:
+        case GroupCommit(unit="wgmma") | GroupWait(unit="wgmma") | RegisterRequest():
             return []
-        case "commit":
-            return [row("commit", by_cp_async)]
-        case "wait_group":
-            return [row("wait_group", by_cp_async, action.number, int(action.flag))]
-        case "fence":
-            return [row("fence", int(action.choice == "mbarrier_init"))]
-        case "cluster":
-            return [row("cluster", {"sync": 0, "wait": 1, "arrive": 2}[action.choice])]
-        case "registers":
-            return []
-    raise NotImplementedError(action.op)
+        case GroupCommit():
+            return [row("commit", int(action.unit == "cp.async"))]
+        case GroupWait():
+            return [row("wait_group", int(action.unit == "cp.async"), action.newest, int(action.only_read))]
+        case Fence():
+            return [row("fence", int(isinstance(action, MbarrierInitFence)))]
+        case ClusterWait():
+            return [row("cluster", 1)]
+        case ClusterArrive():
+            return [row("cluster", 0 if action.waits else 2)]
+    raise NotImplementedError(action)
 
 
 class Encoding:
@@ -277,21 +295,22 @@ class Encoding:
 
     def encoded(self, agent, action):
         """The integers of one action; one row for every block that it acts on."""
-        tile = action.tile or 0
+        tile = getattr(action, "tile", None) or 0
         self.tiles = max(self.tiles, tile + 1)
-        match action.op:
-            case "copy":
+        match action:
+            case CopyIssued():
                 return [self.copied(agent, action, tile)]
-            case "multiply" | "read":
-                return [self.touched("read", slot, tile) for slot in action.slots]
-            case "write":
+            case Store():
                 return [self.touched("write", slot, tile) for slot in action.slots]
-            case "store":
+            case BulkStoreIssued():
                 return [self.touched("store", action.slots[0], tile)]
-            case "sync" | "bar_arrive":
+            case SlotAccess():
+                return [self.touched("read", slot, tile) for slot in action.slots]
+            case BarrierArrive():
                 of_block = [each.of.whole_threads(32) for each in self.program.agents if each.block == agent.block]
-                return [row(action.op, action.number, action.times or sum(of_block))]
-            case "init" | "wait" | "tail" | "expect" | "arrive" | "release" | "cp_arrive":
+                op = "sync" if action.waits else "bar_arrive"
+                return [row(op, action.number, action.threads or sum(of_block))]
+            case MbarrierInit() | MbarrierWait() | MbarrierExpect() | MbarrierArrive() | CpAsyncArriveIssued():
                 return self.at_barriers(action)
         return without_operands(action)
 
@@ -301,27 +320,29 @@ class Encoding:
         for barrier in action.barriers:
             at = barrier % max(1, self.barriers)
             part = self.program.barriers[barrier]
-            match action.op:
-                case "init":
+            match action:
+                case MbarrierInit():
                     rows.append(row("init", at, part.of.count))
-                case "wait" | "tail":
-                    rows.append(row("wait", at, action.number))
-                case "expect":
-                    rows.append(row("expect", at, action.number, part.block, int(action.flag)))
-                case "arrive" | "release":
-                    rows.append(row("arrive", at, action.times, part.block))
-                case "cp_arrive":
-                    rows.append(row("cp_arrive", at, action.times, int(action.flag)))
+                case MbarrierWait():
+                    rows.append(row("wait", at, action.parity))
+                case MbarrierExpect():
+                    rows.append(row("expect", at, action.size_bytes, part.block, 0))
+                case MbarrierArrive() if action.step.op == "expect":
+                    rows.append(row("expect", at, action.expected_bytes, part.block, 1))
+                case MbarrierArrive():
+                    rows.append(row("arrive", at, action.arrivals, part.block))
+                case CpAsyncArriveIssued():
+                    rows.append(row("cp_arrive", at, action.arrivals, int(action.is_counted)))
         return rows
 
     def copied(self, agent, action, tile):
         at, size, slot = self.slot(action.slots[0])
-        if action.choice == "cp.async":
-            return row("cp_copy", 0, at, action.number, 0, tile, slot)
+        if action.how == "cp.async":
+            return row("cp_copy", 0, at, action.size_bytes, 0, tile, slot)
         barrier = action.barriers[0] % max(1, self.barriers)
         mask = sum(1 << self.program.slots[each].block for each in action.slots)
-        part = agent.block * action.number % max(1, size) if mask & (mask - 1) else 0
-        return row("copy", barrier, at + part, action.number, mask, tile, slot, part)
+        part = agent.block * action.size_bytes % max(1, size) if mask & (mask - 1) else 0
+        return row("copy", barrier, at + part, action.size_bytes, mask, tile, slot, part)
 
     def touched(self, op, number, tile):
         at, size, slot = self.slot(number)

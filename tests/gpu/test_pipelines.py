@@ -17,6 +17,7 @@ import tilescope as ts
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.search import Run
+from tilescope.sync.role_events import SlotAccess
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "pipeline"))
 from descriptions import RIGHT, ring
@@ -27,7 +28,8 @@ JITTERS = (0, 1, 2)
 
 def multiplies_with(data):
     program = UnrolledPipeline(Pipeline.from_dict(data))
-    return {action.choice for agent in program.agents for action in program.actions(agent) if action.op == "multiply"}
+    accesses = (action for agent in program.agents for action in program.actions(agent))
+    return {action.how for action in accesses if isinstance(action, SlotAccess)}
 
 
 ON_HOPPER = [name for name, make in RIGHT.items() if "tcgen05" not in multiplies_with(make())]

@@ -1,35 +1,32 @@
 """Role programs written by hand: agents of one block that arrive, wait, read and write."""
 
-from tilescope.sync.role_program import Action, Agent, BarrierInstance, RoleProgram, SlotInstance
+from tilescope.sync.role_events import BulkStoreIssued, Load, MbarrierArrive, MbarrierWait, ProxyFence, Store
+from tilescope.sync.role_program import Agent, BarrierInstance, RoleProgram, SlotInstance
 from tilescope.sync.thread_limits import BARS
 
 
-def action(op, *, barriers=(), slots=(), number=0, times=1, choice="", flag=False):
-    return Action(op, tuple(barriers), tuple(slots), number, times, flag, choice, into=(), tile=None, mask=0)
-
-
-def arrive(barrier, times=1):
-    return action("arrive", barriers=[barrier], times=times)
+def arrive(barrier, arrivals=1):
+    return MbarrierArrive(barriers=(barrier,), arrivals=arrivals)
 
 
 def wait(barrier, parity=0):
-    return action("wait", barriers=[barrier], number=parity)
+    return MbarrierWait(barriers=(barrier,), parity=parity)
 
 
 def write(slot=0):
-    return action("write", slots=[slot])
+    return Store(slots=(slot,))
 
 
 def read(slot=0):
-    return action("read", slots=[slot])
+    return Load(slots=(slot,))
 
 
-def fence(kind="proxy.async"):
-    return action("fence", choice=kind)
+def fence():
+    return ProxyFence()
 
 
 def store(slot=0):
-    return action("store", slots=[slot])
+    return BulkStoreIssued(slots=(slot,))
 
 
 def role_program(*roles, mbarriers=(1,), warps=1):
@@ -54,6 +51,7 @@ def role_program(*roles, mbarriers=(1,), warps=1):
         registers=0,
         thresholds={},
         initialises=False,
+        invalidates=False,
         has_weak_arrivals=False,
         starts_late=False,
     )

@@ -6,6 +6,7 @@ from role_programs import arrive, fence, read, role_program, store, wait, write
 from tilescope.pipeline.mistake_messages import TEXT_OF_KIND
 from tilescope.sync.all_orders.mistake import OUTCOME_OF_KIND
 from tilescope.sync.all_orders.search import Run, search
+from tilescope.sync.role_events import Load, MbarrierWait
 
 ORDERED = role_program([write(), arrive(0)], [wait(0), read()])
 PROGRAMS = {
@@ -45,13 +46,13 @@ def test_a_deadlock_names_the_agents_that_are_blocked():
     program, _ = PROGRAMS["two waits for each other"]
     found = search(program, 1_000)
     assert found.mistake.outcome == "hang"
-    assert [(agent, action.op) for agent, action in found.blocked] == [(0, "wait"), (1, "wait")]
+    assert [(agent, type(action)) for agent, action in found.blocked] == [(0, MbarrierWait), (1, MbarrierWait)]
 
 
 def test_the_path_into_a_mistake_leads_to_it():
     program, _ = PROGRAMS["a read that waits for nothing"]
     *_, (agent, done) = search(program, 1_000).path
-    assert (agent, done.op) == (1, "read")
+    assert (agent, type(done)) == (1, Load)
 
 
 def test_an_operation_whose_phase_is_not_determined_is_an_ambiguity():

@@ -20,9 +20,9 @@ from tilescope.layout import AddressTerms, Layout
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Barrier
 from tilescope.planner.barrier_roles import plan_pipeline
-from tilescope.planner.planned_tile import MBARRIER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
+from tilescope.sync.mbarrier import MBARRIER_BYTES
 from tilescope.tensor_map.any_map import AnyMap
 
 CONSUMER_WARPS = 4

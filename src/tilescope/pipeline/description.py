@@ -35,7 +35,19 @@ SPACES = ("smem", "tmem", "gmem")
 MAX_ROLES = 64
 MAX_INSTANCES = 32
 MAX_SLOT_BYTES = (1 << 24) - 1
-_TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "flags", "roles")
+_TOP = (
+    "kind",
+    "extra",
+    "name",
+    "cluster",
+    "constants",
+    "registers",
+    "not_covered",
+    "barriers",
+    "slots",
+    "flags",
+    "roles",
+)
 _ROLE = ("name", "threads", "instances", "earlier", "mask", "steps")
 _MAX_DEPTH = 8
 _LARGEST_CONSTANT = 1 << 40
@@ -100,6 +112,7 @@ class Pipeline(Value):
     constants: Mapping[str, int] = field(default_factory=dict)
     registers: int | None = None  # of each thread at entry, where setmaxnreg is used
     flags: tuple[Flag, ...] = ()
+    not_covered: tuple[str, ...] = ()  # what the kernel does beside it, so that a proof says nothing of it
 
     @property
     def blocks(self) -> int:
@@ -115,6 +128,8 @@ class Pipeline(Value):
             data["constants"] = dict(self.constants)
         if self.registers is not None:
             data["registers"] = self.registers
+        if self.not_covered:
+            data["not_covered"] = list(self.not_covered)
         data["barriers"] = _table(self.barriers)
         data["slots"] = _table(self.slots)
         if self.flags:
@@ -198,9 +213,10 @@ class _Reader:
         roles = tuple(self._role(number, row, names, prod(cluster)) for number, row in enumerate(rows))
         registers = self._optional("registers", top.get("registers"), LEAST_REGISTERS, MOST_REGISTERS)
         self._check_roles(roles, registers)
+        not_covered = tuple(map(str, self._list("not_covered", top.get("not_covered", ()))))
         raise_all(self.problems)
         name = str(top.get("name", "pipeline"))
-        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
+        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags, not_covered)
 
     def _check_roles(self, roles: Sequence[Role], registers: int | None) -> None:
         """Problems of all roles together: no role, two of one name, or setmaxnreg without the registers at entry."""

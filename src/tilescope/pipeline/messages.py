@@ -1,13 +1,13 @@
 """What happens in a run, in sentences: actions, landings, ambiguities and mistakes. The search itself has only numbers.
 
-Action("wait", barriers (2,), number 1)   ──▶   wait full[2], parity 1
-"unfilled", agent 1, slot 0               ──▶   consumer reads a[0] before anything has filled it: it reads garbage. …
+MbarrierWait(barriers (2,), parity 1)   ──▶   wait full[2], parity 1
+"unfilled", agent 1, slot 0             ──▶   consumer reads a[0] before anything has filled it: it reads garbage. …
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from tilescope.bits import ones
@@ -24,6 +24,17 @@ from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.all_orders.stuck_diagnosis import MAX_WAITS_SHOWN
 from tilescope.sync.proxies import PROXY_ASYNC, TCGEN05_AFTER, TCGEN05_BEFORE
 from tilescope.sync.role_clocks import Ambiguity
+from tilescope.sync.role_events import (
+    Action,
+    ClusterArrive,
+    CopyIssued,
+    GroupWait,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    SlotAccess,
+    TmemCommit,
+)
 from tilescope.value import Value
 
 
@@ -65,21 +76,54 @@ def describe_action(parts: Instances, done: Done, block: int | None = None) -> s
         return "leaves"
     if isinstance(done, PendingOperation):
         barrier = _list_parts(parts.barriers, (done.barrier,), block)
-        if done.op == "copy":
-            return f"{done.number} bytes land in {_list_parts(parts.slots, done.slots, block)}, for {barrier}"
-        return f"{done.op} of {parts.agents[done.agent].title} arrives at {barrier}"
-    facts = {
-        "barriers": _list_parts(parts.barriers, done.barriers, block),
-        "slots": _list_parts(parts.slots, done.slots, block),
-        "into": _list_parts(parts.slots, done.into, block),
-        "number": done.number,
-        "choice": done.choice,
-        "threads": done.times,
-        "arrivals": done.times if done.times > 1 else None,  # one goes without saying
-        "only": "" if done.flag else "only",
-        "read": "read" if done.flag else "",
+        if done.kind == "copy":
+            return f"{done.size_bytes} bytes land in {_list_parts(parts.slots, done.slots, block)}, for {barrier}"
+        return f"{done.kind} of {parts.agents[done.agent].title} arrives at {barrier}"
+    step = step_of(done)
+    facts: dict[str, object] = {
+        "target": step.target,
+        "unit": "",
+        "bytes": moved_bytes(done),
+        "only": "only" if isinstance(done, MbarrierExpect) else "",
+        "read": "read" if isinstance(done, GroupWait) and done.only_read else "",
+        "relaxed": "relaxed" if isinstance(done, ClusterArrive) and done.is_relaxed else "",
+        "into": "",
     }
-    return filled(OPERATIONS[done.op].sentence, facts)
+    for name in _field_names(done):
+        facts[name] = getattr(done, name)
+    if facts.get("arrivals") == 1:
+        facts["arrivals"] = None  # one goes without saying
+    facts["barriers"] = _list_parts(parts.barriers, done.barriers, block)
+    facts["slots"] = _list_parts(parts.slots, done.slots, block)
+    if isinstance(done, SlotAccess):
+        facts["into"] = _list_parts(parts.slots, done.into, block)
+    return filled(OPERATIONS[step.op].sentence, facts)
+
+
+_FIELD_NAMES: dict[type[Action], tuple[str, ...]] = {}  # of the events described so far: `fields` is slow
+
+
+def _field_names(event: Action) -> tuple[str, ...]:
+    names = _FIELD_NAMES.get(type(event))
+    if names is None:
+        names = _FIELD_NAMES[type(event)] = tuple(own.name for own in fields(event))
+    return names
+
+
+def step_of(action: Action) -> Step:
+    """The step that an action came from."""
+    assert isinstance(action.step, Step)
+    return action.step
+
+
+def moved_bytes(done: Action | PendingOperation) -> int:
+    """The bytes that an action copies or expects, or that land."""
+    match done:
+        case CopyIssued() | MbarrierExpect() | PendingOperation():
+            return done.size_bytes
+        case MbarrierArrive():
+            return done.expected_bytes
+    return 0
 
 
 def describe_move(parts: Instances, agent: int, done: Done) -> str:
@@ -87,8 +131,7 @@ def describe_move(parts: Instances, agent: int, done: Done) -> str:
     text = describe_action(parts, done)
     if isinstance(done, PendingOperation):
         return text
-    step = None if done is None else done.step
-    line = step.at if isinstance(step, Step) else ""
+    line = "" if done is None else step_of(done).at
     place = f" ({line})" if line else ""
     return f"{parts.agents[agent].title}: {text}{place}"
 
@@ -257,11 +300,13 @@ def _mask_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]:
         *(parts.slots[number] for number in _numbers(error.facts["slots"])),
         parts.agents[error.number("agent")],
     ]
+    assert error.action is not None
     no_peer = "With cta_group::1 a commit has no peer: leave the peer's bit out."
     return {
         "subject": subjects[0].title,
         "beyond": ", ".join(map(str, beyond)),
-        "more": no_peer if error.text("op") == "commit" else "",
+        "op": step_of(error.action).op,
+        "more": no_peer if isinstance(error.action, TmemCommit) else "",
     }
 
 
@@ -313,7 +358,7 @@ def _circle_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]
     assert isinstance(counts, list)
     waits = []
     for (agent, action), numbers in zip(error.blocked[:MAX_WAITS_SHOWN], counts, strict=False):
-        barrier = f" ({_describe_counts(parts, action.barrier, numbers)})" if action.is_wait else ""
+        barrier = f" ({_describe_counts(parts, action.barrier, numbers)})" if isinstance(action, MbarrierWait) else ""
         waits.append(f"{parts.agents[agent].title} at {describe_action(parts, action)!r}{barrier}")
     others = len(error.blocked) - MAX_WAITS_SHOWN
     more = f" and {others} more" if others > 0 else ""
@@ -324,7 +369,7 @@ def _circle_texts(parts: Instances, error: MistakeFoundError) -> dict[str, Fact]
 
 def _describe_counts(parts: Instances, barrier: int, counts: tuple[int, ...]) -> str:
     """What a barrier has counted: "full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing"."""
-    phase, came, expected, tx = counts[2:]
+    phase, came, expected, tx = counts
     texts = [f"{came} of {expected} arrivals"]
     if tx > 0:
         texts.append(f"{tx} bytes missing")

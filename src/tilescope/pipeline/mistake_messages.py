@@ -127,6 +127,20 @@ TEXT_OF_KIND = {
         consequence="the barrier may count on from whatever its memory held",
         fix="Put fence.mbarrier_init.release.cluster between init and the cluster barrier.",
     ),
+    "inval": MistakeText(
+        rule=PIPELINE_INIT.name,
+        subject="barrier",
+        found="{agent} invalidates {barrier}, which {agent_before} may still use",
+        consequence=_UNDEFINED,
+        fix="Put a sync between the last use of the barrier and mbarrier.inval, or a store over its bytes.",
+    ),
+    "after inval": MistakeText(
+        rule=PIPELINE_INIT.name,
+        subject="barrier",
+        found="{agent} uses {barrier} after it is invalidated",
+        consequence=_UNDEFINED,
+        fix="Invalidate the barrier, or write over its bytes, after its last use.",
+    ),
     "too many arrivals": MistakeText(
         rule=PIPELINE_ARRIVALS.name,
         subject="barrier",
@@ -222,9 +236,9 @@ TEXT_OF_KIND = {
     "scope": MistakeText(
         rule=PIPELINE_SCOPE.name,
         subject="slot",
-        found="{agent_before} {did} {slot}, and {agent} {does} it after an arrival with scope = cta at another block's barrier",
-        consequence="such an arrival orders no data between blocks",
-        fix="Use scope = cluster, which is the default there.",
+        found="{agent_before} {did} {slot}, and {agent} {does} it after an arrival that is relaxed, or has scope = cta in another block",
+        consequence="such an arrival orders no data",
+        fix="Use scope = cluster, which is the default there, and relaxed = false.",
     ),
     "early end": MistakeText(
         rule=PIPELINE_BYTES.name,

@@ -42,7 +42,7 @@ GROUPS = ("wgmma", "bulk", "cp.async")
 
 
 class Argument(NamedTuple):
-    """What a step acts on, or an argument of it: what it may be, and the field of an Action that holds it.
+    """What a step acts on, or an argument of it: what it may be, and the field of its event that holds it.
 
     A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier. A number is
     between `least` and `most` and is a multiple of `step`.
@@ -84,7 +84,10 @@ class Argument(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A kind of step: what it acts on, its arguments, and the template of a sentence for it."""
+    """A kind of step: what it acts on, its arguments, and the template of a sentence for it.
+
+    Which event it becomes, and from which fields, is the business of `step_reading`.
+    """
 
     name: str
     target: Argument
@@ -94,24 +97,24 @@ class Operation(NamedTuple):
 
 _BARRIER = Argument("", "barrier", "barriers")
 _BARRIER_OR_GROUP = _BARRIER._replace(choices=GROUPS)
-_GROUP = Argument("", "choice", "choice", choices=GROUPS)
-_FENCE = Argument("", "choice", "choice", choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"))
-_CLUSTER = Argument("", "choice", "choice", choices=("sync", "arrive", "wait"))
-_GRID = Argument("", "choice", "choice", choices=("wait", "launch"))
+_GROUP = Argument("", "choice", "unit", choices=GROUPS)
+_FENCE = Argument("", "choice", "form", choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"))
+_CLUSTER = Argument("", "choice", "form", choices=("sync", "arrive", "wait"))
+_GRID = Argument("", "choice", "form", choices=("wait", "launch"))
 _BAR = Argument("", "bar", "number", least=0, most=BARS - 1)  # a bar is a barrier of threads
 _FLAG = Argument("", "counter", "barriers")  # a counter in global memory
 _SLOT = Argument("", "slot", "slots")
 _SLOTS = Argument("", "slot", "slots", many=True)
-_REGISTERS = Argument("", "number", "number", least=LEAST_REGISTERS, most=MOST_REGISTERS, step=REGISTER_STEP)
+_REGISTERS = Argument("", "number", "registers", least=LEAST_REGISTERS, most=MOST_REGISTERS, step=REGISTER_STEP)
 
 # bits of the ranks whose barrier or memory it acts on; "": the role's own
 _OWN = Argument("mask", "number", "mask", "")
 _TILE = Argument("tile", "number", "tile", "")  # which tile the slot then holds, or must hold; "": any
-_COUNT = Argument("count", "number", "times", 1, least=0, most=ARRIVALS_END - 1)
-_PARITY = Argument("parity", "number", "number", least=0, most=1)
-_BYTES = Argument("bytes", "number", "number", least=0)
+_COUNT = Argument("count", "number", "arrivals", 1, least=0, most=ARRIVALS_END - 1)
+_PARITY = Argument("parity", "number", "parity", least=0, most=1)
+_BYTES = Argument("bytes", "number", "size_bytes", least=0)
 _INTO = Argument("into", "slot", "into", "")
-_THREADS = Argument("threads", "number", "times", 0, least=0, most=BLOCK_THREADS, step=WARP_THREADS)
+_THREADS = Argument("threads", "number", "threads", 0, least=0, most=BLOCK_THREADS, step=WARP_THREADS)
 _SCOPE = Argument("scope", "choice", "scope", "", ("cta", "cluster"))  # "": as far as the barrier is
 
 
@@ -123,18 +126,20 @@ def _operation(name: str, target: Argument, *arguments: Argument, sentence: str)
 _ROWS = (
     # mbarrier.init of all stages; without any such step barriers are ready at the start
     _operation("init", Argument("", "barriers", "barriers", many=True), sentence="init {barriers}"),
+    # mbarrier.inval, or a store over its bytes
+    _operation("inval", _BARRIER, _OWN, sentence="inval {barriers}"),
     # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
-    _operation("wait", _BARRIER, _PARITY, sentence="wait {barriers}, parity {number}"),
-    _operation("tail", _BARRIER, _PARITY, sentence="tail {barriers}, parity {number}"),
+    _operation("wait", _BARRIER, _PARITY, sentence="wait {barriers}, parity {parity}"),
+    _operation("tail", _BARRIER, _PARITY, sentence="tail {barriers}, parity {parity}"),
     # mbarrier.arrive.expect_tx, or expect_tx
     _operation(
         "expect",
         _BARRIER,
         _BYTES,
-        Argument("arrive", "flag", "flag", True),
+        Argument("arrive", "flag", "arrives", True),
         _OWN,
         _SCOPE,
-        sentence="[[{only} ]]expect {number} bytes on {barriers}",
+        sentence="[[{only} ]]expect {bytes} bytes on {barriers}",
     ),
     # mbarrier.arrive; a release is the same: the slot may be filled again
     _operation(
@@ -142,7 +147,7 @@ _ROWS = (
         _BARRIER,
         _COUNT,
         _OWN,
-        Argument("drop", "flag", "flag", False),
+        Argument("drop", "flag", "is_drop", False),
         _SCOPE,
         sentence="arrive {barriers}[[, {arrivals} arrivals]]",
     ),
@@ -153,21 +158,21 @@ _ROWS = (
         _SLOT,
         _BYTES,
         Argument("barrier", "barrier", "barriers", ""),
-        Argument("by", "choice", "choice", "tma", ("tma", "bulk", "cp.async")),
+        Argument("by", "choice", "form", "tma", ("tma", "bulk", "cp.async")),
         _OWN,
         Argument("barrier_rank", "number", "owner", ""),
         _TILE,
-        Argument("offset", "number", "offset", "", least=0),  # "": after the other copies of the same phase
-        Argument("lanes", "number", "times", 1, least=1, most=BLOCK_THREADS),
+        Argument("offset", "number", "offset_bytes", "", least=0),  # "": after the other copies of the same phase
+        Argument("lanes", "number", "lanes", 1, least=1, most=BLOCK_THREADS),
         Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
-        sentence="copy into {slots}, {number} bytes[[ on {barriers}]]",
+        sentence="copy into {slots}, {bytes} bytes[[ on {barriers}]]",
     ),
     # when the role's cp.async have landed
     _operation(
         "cp_arrive",
         _BARRIER,
         _COUNT,
-        Argument("noinc", "flag", "flag", False),
+        Argument("noinc", "flag", "is_counted", False),
         sentence="cp_arrive {barriers}[[, {arrivals} arrivals]]",
     ),
     _operation("read", _SLOTS, _TILE, sentence="read {slots}"),  # ld.shared, tcgen05.ld
@@ -176,7 +181,7 @@ _ROWS = (
     _operation(
         "multiply",
         _SLOTS,
-        Argument("unit", "choice", "choice", "wgmma", ("wgmma", "tcgen05", "mma")),
+        Argument("unit", "choice", "form", "wgmma", ("wgmma", "tcgen05", "mma")),
         _INTO,
         _OWN,
         _TILE,
@@ -185,25 +190,28 @@ _ROWS = (
     # cp.async.bulk.tensor.global: TMA reads
     _operation("store", _SLOTS, _BYTES._replace(default=0), _INTO, sentence="store {slots}[[ into {into}]]"),
     # closes a group; on a barrier tcgen05.commit
-    _operation("commit", _BARRIER_OR_GROUP, _OWN, sentence="commit {choice}[[to {barriers}]]"),
+    _operation("commit", _BARRIER_OR_GROUP, _OWN, sentence="commit {unit}[[to {barriers}]]"),
     _operation(
         "wait_group",
         _GROUP,
-        Argument("pending", "number", "number", 0, least=0),
-        Argument("read", "flag", "flag", False),
-        sentence="wait_group {choice} {number}[[ {read}]]",
+        Argument("pending", "number", "newest", 0, least=0),
+        Argument("read", "flag", "only_read", False),
+        sentence="wait_group {unit} {newest}[[ {read}]]",
     ),
-    _operation("fence", _FENCE, sentence="fence {choice}"),
+    _operation("fence", _FENCE, sentence="fence {target}"),
     # bar.sync of `threads` threads; 0: all of the block. bar.arrive does not wait
     _operation("sync", _BAR, _THREADS, sentence="sync {number}[[, {threads} threads]]"),
     _operation("bar_arrive", _BAR, _THREADS, sentence="bar_arrive {number}[[, {threads} threads]]"),
-    _operation("cluster", _CLUSTER, sentence="cluster {choice}"),  # barrier.cluster
+    # barrier.cluster; a relaxed arrival hands on no data
+    _operation(
+        "cluster", _CLUSTER, Argument("relaxed", "flag", "is_relaxed", False), sentence="cluster {target}[[ {relaxed}]]"
+    ),
     # red.release.gpu.add on a flag in global memory; ld.acquire.gpu until it has a value
-    _operation("signal", _FLAG, _COUNT, sentence="signal {barriers}"),
-    _operation("poll", _FLAG, Argument("value", "number", "number", least=0), sentence="poll {barriers} for {number}"),
+    _operation("signal", _FLAG, _COUNT._replace(field="amount"), sentence="signal {barriers}"),
+    _operation("poll", _FLAG, Argument("value", "number", "value", least=0), sentence="poll {barriers} for {value}"),
     # wait: until the grid before has ended; launch: the next grid may start
-    _operation("griddepcontrol", _GRID, sentence="griddepcontrol {choice}"),
+    _operation("griddepcontrol", _GRID, sentence="griddepcontrol {target}"),
     # setmaxnreg
-    _operation("registers", _REGISTERS, sentence="registers {number}"),
+    _operation("registers", _REGISTERS, sentence="registers {registers}"),
 )
 OPERATIONS = {row.name: row for row in _ROWS}

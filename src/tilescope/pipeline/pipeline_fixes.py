@@ -20,7 +20,6 @@ from tilescope.pipeline.parts import Barrier, Loop, Role, Step, flattened
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.proxies import PROXY_ASYNC, TCGEN05_AFTER, TCGEN05_BEFORE
-from tilescope.sync.role_program import Action
 from tilescope.sync.thread_limits import BARS, LEAST_REGISTERS, REGISTER_STEP, WARP_THREADS
 
 _ARRIVING = ("arrive", "release")
@@ -193,18 +192,12 @@ def _arrivals_per_round(program: UnrolledPipeline, barrier: int) -> int:
     total = 0
     for agent in program.agents:
         for number, action in enumerate(program.actions(agent)):
-            if barrier in action.barriers and _arrivals(action):
-                total += _arrivals(action) * action.barriers.count(barrier)
+            if barrier in action.barriers and action.arrivals_at_mbarriers:
+                total += action.arrivals_at_mbarriers * action.barriers.count(barrier)
                 break
             if number >= _MAX_ACTIONS_SEARCHED:
                 break
     return total
-
-
-def _arrivals(action: Action) -> int:
-    if action.op == "expect":
-        return int(action.flag)
-    return action.times if action.op in (*_ARRIVING, "cp_arrive") else int(action.op == "commit")
 
 
 def _flip_parity(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:

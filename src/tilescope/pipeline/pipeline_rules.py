@@ -100,7 +100,7 @@ PIPELINE_FLAG = rule(
 )
 PIPELINE_INIT = rule(
     "pipeline-init",
-    "A barrier is initialised before it is used, with a sync between; for other blocks with fence.mbarrier_init too.",
+    "A barrier is initialised before it is used, with a sync between (for other blocks fence.mbarrier_init too), and invalidated after.",
     source=_MBARRIER,
     passing=PLANNED,
     failing=example({"init": ["full"]}, others=((_ARRIVE,),)),

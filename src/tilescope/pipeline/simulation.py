@@ -1,6 +1,7 @@
 """ts.simulate: whether a pipeline is right in every order of its roles.
 
     one run, every phase determined, no mistake            ──▶  proven
+    the same, of a kernel that does more than that         ──▶  synchronization proven
     a deadlock, a fault, a data race, wrong data           ──▶  mistake, one sentence and the path into it
     an operation that could meet two phases                ──▶  other orders are tried, then all of them
 
@@ -27,6 +28,8 @@ from tilescope.pipeline.messages import (
     describe_ambiguity,
     describe_mistake,
     describe_path,
+    moved_bytes,
+    step_of,
 )
 from tilescope.pipeline.parts import Role, Step
 from tilescope.pipeline.pipeline_fixes import propose_fixes
@@ -37,9 +40,11 @@ from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Move, Run, search
 from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.happens_before import NONE
+from tilescope.sync.role_events import Action
 from tilescope.value import Value
 
-Verdict = Literal["proven", "mistake", "undecided"]
+Verdict = Literal["proven", "synchronization proven", "mistake", "undecided"]
+PROVEN: tuple[Verdict, ...] = ("proven", "synchronization proven")
 MAX_STATES = 20_000
 _SUSPECTS = 8  # roles with ambiguities that are delayed in turn
 _SLOW_ROLES = 16  # among which the others are delayed after them
@@ -97,6 +102,9 @@ class Simulation(Value):
     barriers: tuple[BarrierFacts, ...]
     events: tuple[Event, ...]
     limits: tuple[str, ...] = ()  # what the verdict takes for granted
+    not_covered: tuple[
+        str, ...
+    ] = ()  # what the kernel does beside the pipeline; then only its synchronization is proven
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"
@@ -118,6 +126,9 @@ class Simulation(Value):
         looked_at = counted(self.actions, "action")
         if self.states:
             looked_at += f" and {counted(self.states, 'state')}"
+        if self.not_covered:
+            uncovered = "; ".join(self.not_covered)
+            return f"Synchronization proven for every order: {looked_at}, no hang. Memory not covered: {uncovered}."
         return f"Proven for every order: {looked_at}, no hang, no race."
 
 
@@ -153,7 +164,9 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         verdict: Verdict = "mistake"
         mistake = _with_fix(decision, mistake)
     else:
-        verdict = "proven" if decision.is_complete else "undecided"
+        verdict = "undecided"
+        if decision.is_complete:
+            verdict = "synchronization proven" if pipeline.not_covered else "proven"
     aliasing = dict.fromkeys(describe_ambiguity(unrolled, ambiguity) for ambiguity in run.clocks.ambiguities)
     return Simulation(
         verdict=verdict,
@@ -166,6 +179,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         barriers=tuple(_barrier_facts(unrolled, run)),
         events=tuple(_event(unrolled, mark) for mark in run.marks()),
         limits=tuple(find_assumptions(pipeline)),
+        not_covered=pipeline.not_covered,
     )
 
 
@@ -264,7 +278,7 @@ def _shortest(unrolled: UnrolledPipeline, run: Run, error: MistakeFoundError) ->
         other = _found_mistake(unrolled, search(unrolled.role_program, _SHORT_STATES))
         if other is not None and _is_same(other, mistake):
             return replace(mistake, way=other.way)
-    done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
+    done = [mark for mark in run.marks() if mark.kind not in ("stuck", "phase")]
     using = [mark for mark in done if _uses(unrolled, mark, mistake.subject)]
     path = [Move(mark.agent, mark.done) for mark in (using or done)[-_PATH_STEPS:]]
     blocked = run.state.find_blocked() if mistake.outcome == "hang" else []
@@ -283,7 +297,7 @@ class _UsedParts(NamedTuple):
 
 def _used_parts(parts: Instances, mark: Mark) -> _UsedParts:
     """The barrier and the slots of a mark; the end of a phase uses no slots."""
-    slots = () if mark.op in ("phase", "stuck") else mark.done.slots
+    slots = () if mark.kind in ("phase", "stuck") else mark.done.slots
     barrier = "" if mark.barrier == NONE else parts.barriers[mark.barrier].title
     return _UsedParts(barrier, tuple(parts.slots[slot].title for slot in slots))
 
@@ -295,19 +309,19 @@ def _uses(parts: Instances, mark: Mark, title: str) -> bool:
 
 def _event(parts: Instances, mark: Mark) -> Event:
     used = _used_parts(parts, mark)
-    moves_bytes = mark.op in ("copy", "expect") or (mark.op == "flight" and used.slots)
+    moves_bytes = mark.kind == "action" or (mark.kind == "flight" and used.slots)
     agent = parts.agents[mark.agent]
     block = parts.barriers[mark.done.barrier].block if isinstance(mark.done, PendingOperation) else agent.block
     return Event(
         start=mark.start,
         end=mark.end,
         role=agent.title,
-        op=mark.op,
+        op=step_of(mark.done).op if isinstance(mark.done, Action) and mark.kind == "action" else mark.kind,
         said=describe_action(parts, mark.done, block),
         barrier=used.barrier,
         phase=mark.phase,
         slots=used.slots,
-        bytes=mark.done.number if moves_bytes else 0,
+        bytes=moved_bytes(mark.done) if moves_bytes else 0,
     )
 
 

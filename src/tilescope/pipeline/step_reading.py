@@ -1,8 +1,8 @@
-"""From a step to its actions: references and expressions become numbers, once the loop counters have values.
+"""From a step to its events: references and expressions become numbers, once the loop counters have values.
 
-    {wait = "full[i % 4]", parity = 0}   ──▶   a function of i   ──▶   i = 5: wait barrier 1, parity 0
+    {wait = "full[i % 4]", parity = 0}   ──▶   a function of i   ──▶   i = 5: MbarrierWait, barrier 1, parity 0
 
-A step of a loop is read once, and its action made in every round.
+A step of a loop is read once, and its event made in every round. The events are those of `sync.role_events`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,43 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tilescope.pipeline.expression import Expression, reference
 from tilescope.pipeline.instances import Agent, Instances
-from tilescope.pipeline.operations import OPERATIONS, Argument, Written
+from tilescope.pipeline.operations import Argument, Written
 from tilescope.pipeline.parts import Barrier, Flag, Slot, Step
 from tilescope.pipeline.pipeline_rules import BARRIER_RANK, MASK_OF_CP_ASYNC, PIPELINE_MASK, PIPELINE_STAGE
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import (
+    Action,
+    BarrierArrive,
+    BulkStoreIssued,
+    ClusterArrive,
+    ClusterWait,
+    CopyIssued,
+    CpAsyncArriveIssued,
+    CpAsyncIssued,
+    FlagAdd,
+    FlagPoll,
+    GridDependency,
+    GroupCommit,
+    GroupWait,
+    Load,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInitFence,
+    MbarrierInval,
+    MbarrierWait,
+    ProxyFence,
+    RegisterRequest,
+    Store,
+    TmemCommit,
+    TmemFence,
+    TmemWork,
+    WgmmaIssued,
+)
 from tilescope.sync.thread_limits import BARS, MAX_BLOCKS
 
 Names: TypeAlias = Mapping[str, int]  # the values of names
@@ -31,11 +59,59 @@ ActionMaker: TypeAlias = Callable[[Names], Action]
 class _ReadStep:
     """A step as it was read: its numbers and places depend on the values of names."""
 
-    numbers: dict[str, Number] = field(default_factory=dict)  # by the field of an Action that they become
+    numbers: dict[str, Number] = field(default_factory=dict)  # by the field of the event that they become
     places: dict[str, list[Place]] = field(default_factory=lambda: defaultdict(list))  # likewise
-    choice: str = ""
-    scope: str = ""
-    flag: bool = False
+    constants: dict[str, Any] = field(default_factory=dict)  # likewise: flags, and choices among names
+    form: str = ""  # which of the events that its operation can be
+
+
+class _EventForm(NamedTuple):
+    """The event that a step becomes: its class, and fields that the operation decides."""
+
+    event: Callable[..., Action]
+    constants: Mapping[str, object] = {}
+    renamed: Mapping[str, str] = {}  # fields whose name in the event is another one
+    ignored: tuple[str, ...] = ()  # arguments that this form has no use for
+
+
+# by operation, and by the form that its target or an argument chooses
+_EVENTS = {
+    ("init", ""): _EventForm(MbarrierInit),
+    ("inval", ""): _EventForm(MbarrierInval),
+    ("wait", ""): _EventForm(MbarrierWait),
+    ("tail", ""): _EventForm(MbarrierWait),
+    ("expect", ""): _EventForm(MbarrierArrive, renamed={"size_bytes": "expected_bytes"}),
+    ("expect", "only"): _EventForm(MbarrierExpect),
+    ("arrive", ""): _EventForm(MbarrierArrive),
+    ("release", ""): _EventForm(MbarrierArrive),
+    ("copy", "tma"): _EventForm(CopyIssued, {"how": "tma"}),
+    ("copy", "bulk"): _EventForm(CopyIssued, {"how": "bulk"}),
+    ("copy", "cp.async"): _EventForm(CpAsyncIssued),
+    ("cp_arrive", ""): _EventForm(CpAsyncArriveIssued),
+    ("read", ""): _EventForm(Load),
+    ("write", ""): _EventForm(Store),
+    ("multiply", "wgmma"): _EventForm(WgmmaIssued),
+    ("multiply", "tcgen05"): _EventForm(TmemWork),
+    ("multiply", "mma"): _EventForm(Load),
+    ("store", ""): _EventForm(BulkStoreIssued),
+    ("commit", ""): _EventForm(TmemCommit),
+    ("commit", "group"): _EventForm(GroupCommit),
+    ("wait_group", ""): _EventForm(GroupWait),
+    ("fence", "proxy.async"): _EventForm(ProxyFence),
+    ("fence", "mbarrier_init"): _EventForm(MbarrierInitFence),
+    ("fence", "tcgen05.before"): _EventForm(TmemFence, {"is_before": True}),
+    ("fence", "tcgen05.after"): _EventForm(TmemFence, {"is_before": False}),
+    ("sync", ""): _EventForm(BarrierArrive, {"waits": True}),
+    ("bar_arrive", ""): _EventForm(BarrierArrive, {"waits": False}),
+    ("cluster", "sync"): _EventForm(ClusterArrive, {"waits": True}),
+    ("cluster", "arrive"): _EventForm(ClusterArrive, {"waits": False}),
+    ("cluster", "wait"): _EventForm(ClusterWait, ignored=("is_relaxed",)),
+    ("signal", ""): _EventForm(FlagAdd),
+    ("poll", ""): _EventForm(FlagPoll),
+    ("griddepcontrol", "wait"): _EventForm(GridDependency, {"waits": True}),
+    ("griddepcontrol", "launch"): _EventForm(GridDependency, {"waits": False}),
+    ("registers", ""): _EventForm(RegisterRequest),
+}
 
 
 class _Numbering(NamedTuple):
@@ -58,45 +134,42 @@ class StepReader:
     def action_maker(self, step: Step, names: Names) -> ActionMaker:
         """A function from the values of names to the action of a step."""
         parts = self._read(step, names)
-        number = parts.numbers.get("number", _zero)
-        times = parts.numbers.get("times", _one)
-        mask = parts.numbers.get("mask")
-        owner = parts.numbers.get("owner")
-        tile = parts.numbers.get("tile")
-        offset = parts.numbers.get("offset")
-        barriers = [*parts.places["barriers"], *self._barriers_of_threads(step.op, number)]
-        slots = parts.places["slots"]
-        into = parts.places["into"]
-        sources = parts.places["sources"]
-        own_rank = (self.agent.home,)
-        by_chunks = step.op == "copy" and parts.choice == "bulk"
-        unit_bytes = CHUNK_BYTES if by_chunks else 1  # a bulk copy moves whole chunks
+        if not parts.constants.pop("arrives", True):
+            parts.form = "only"
+        form = _EVENTS[step.op, parts.form]
+        mask = parts.numbers.pop("mask", None)
+        owner = parts.numbers.pop("owner", None)
+        lanes = parts.numbers.pop("lanes", None)
+        numbers = [(form.renamed.get(name, name), number) for name, number in parts.numbers.items()]
+        constants = {**parts.constants, **form.constants, "step": step}
+        for name in form.ignored:
+            del constants[name]
+        barriers = [*parts.places.pop("barriers", ()), *self._barriers_of_threads(step.op, parts.numbers.get("number"))]
+        sources = parts.places.pop("sources", [])
+        places = [*parts.places.items()]  # of slots
+        own_rank: tuple[int, ...] = (self.agent.home,)
+        is_bulk = step.op == "copy" and parts.form == "bulk"
+        unit_bytes = CHUNK_BYTES if is_bulk else 1  # a bulk copy moves whole chunks
 
         def action(values: Names) -> Action:
-            bits = 0 if mask is None else mask(values)
-            ranks = own_rank if mask is None else self._ranks(bits, parts.choice)
-            owners = ranks if owner is None else self._owners(owner, ranks, values)
-            amount = number(values)
-            repeated = times(values)
-            if step.op == "copy":  # every lane that issues it copies the bytes once
-                amount = amount // unit_bytes * unit_bytes * repeated
-                repeated = 1
-            return Action(
-                op=step.op,
-                barriers=tuple([at(rank, values) for rank in owners for at in barriers]),
-                slots=tuple([at(rank, values) for rank in ranks for at in slots]),
-                number=amount,
-                times=repeated,
-                flag=parts.flag,
-                choice=parts.choice,
-                into=tuple([at(rank, values) for rank in ranks for at in into]),
-                tile=None if tile is None else tile(values),
-                mask=bits if bits >> self.blocks else 0,
-                offset=None if offset is None else offset(values),
-                scope=parts.scope,
-                step=step,
-                sources=tuple([at(rank, values) for rank in ranks[:1] for at in sources]),
-            )
+            ranks = own_rank
+            fields: dict[str, Any] = constants.copy()
+            if mask is not None:
+                bits = mask(values)
+                ranks = self._ranks(bits, parts.form)
+                fields["mask_beyond"] = bits if bits >> self.blocks else 0
+            for name, number in numbers:
+                fields[name] = number(values)
+            if lanes is not None:  # every lane that issues a copy copies the bytes once
+                fields["size_bytes"] = fields["size_bytes"] // unit_bytes * unit_bytes * lanes(values)
+            if barriers:
+                owners = ranks if owner is None else self._owners(owner, ranks, values)
+                fields["barriers"] = tuple([at(rank, values) for rank in owners for at in barriers])
+            for name, parts_of_name in places:
+                fields[name] = tuple([at(rank, values) for rank in ranks for at in parts_of_name])
+            if sources:
+                fields["sources"] = tuple([at(ranks[0], values) for at in sources])
+            return form.event(**fields)
 
         return action
 
@@ -113,16 +186,19 @@ class StepReader:
                 for stage in range(stages):
                     parts.places["barriers"].append(self._place("barrier", f"{value}[{stage}]", names))
             elif argument.kind == "flag":
-                parts.flag = bool(value)
-            elif argument.field == "scope":
-                parts.scope = str(value)
-            elif argument.kind == "choice" or value in argument.choices:  # commit closes a group
-                parts.choice = str(value)
+                parts.constants[argument.field] = bool(value)
+            elif argument.field == "form":
+                parts.form = str(value)
+            elif argument.kind == "choice":
+                parts.constants[argument.field] = str(value)
+            elif value in argument.choices:  # commit closes a group
+                parts.form = "group"
+                parts.constants["unit"] = str(value)
             else:
                 parts.places[argument.field].append(self._place(argument.kind, str(value), names))
         return parts
 
-    def _barriers_of_threads(self, op: str, bar: Number) -> list[Place]:
+    def _barriers_of_threads(self, op: str, bar: Number | None) -> list[Place]:
         """The barrier that an operation uses without naming it: the cluster's, the one of the earlier grid, or a bar."""
         instances = self.instances
         if op == "cluster":
@@ -130,11 +206,11 @@ class StepReader:
             return [lambda _rank, _values: cluster]
         if op == "griddepcontrol":
             return [lambda _rank, _values: instances.grid]
-        if OPERATIONS[op].target.kind == "bar":
+        if bar is not None:
             return [lambda rank, values: instances.mbarriers + rank * BARS + bar(values)]
         return []
 
-    def _ranks(self, mask: int, choice: str) -> tuple[int, ...]:
+    def _ranks(self, mask: int, form: str) -> tuple[int, ...]:
         """The blocks of the cluster that a mask names."""
         if not 0 < mask < 1 << MAX_BLOCKS:
             raise PIPELINE_MASK.error(
@@ -145,7 +221,7 @@ class StepReader:
                 everyone=(1 << self.blocks) - 1,
             )
         ranks = tuple([self.first_block + rank for rank in range(self.blocks) if mask >> rank & 1])
-        if choice == "cp.async" and ranks != (self.agent.home,):
+        if form == "cp.async" and ranks != (self.agent.home,):
             raise MASK_OF_CP_ASYNC.error(mask=mask, agent=self.agent.title)
         return ranks
 
@@ -197,14 +273,6 @@ class StepReader:
             return _Numbering(row.stages, self.instances.first_flag + first, 0)
         is_shared = isinstance(row, Slot) and row.space == "gmem"
         return _Numbering(row.stages, first, 0 if is_shared else sum(each.stages for each in rows))
-
-
-def _zero(_: Names) -> int:
-    return 0
-
-
-def _one(_: Names) -> int:
-    return 1
 
 
 def _number(argument: Argument, written: Written, names: Names) -> Number:

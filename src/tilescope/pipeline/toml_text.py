@@ -46,7 +46,9 @@ def toml_text(pipeline: Pipeline) -> str:
     """
     data = pipeline.to_dict()
     lines = [
-        f"{name} = {toml_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data
+        f"{name} = {toml_value(data[name])}"
+        for name in ("name", "cluster", "constants", "registers", "not_covered")
+        if name in data
     ]
     rows = {"barriers": Barrier, "slots": Slot, "flags": Flag}
     for kind, row_class in rows.items():

@@ -18,8 +18,9 @@ from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.instances import Agent, Instances
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.step_reading import ActionMaker, Names, StepReader
-from tilescope.sync.role_program import Action, BarrierInstance, RoleProgram, SlotInstance
+from tilescope.sync.role_events import Action, FlagPoll
 from tilescope.sync.role_program import Agent as RoleAgent
+from tilescope.sync.role_program import BarrierInstance, RoleProgram, SlotInstance
 
 MAX_ROUNDS = 1 << 24  # of a loop
 
@@ -64,7 +65,10 @@ class UnrolledPipeline(Instances):
             registers=pipeline.registers or 0,
             thresholds=self._thresholds,
             initialises=any(step.op == "init" for step in steps),
-            has_weak_arrivals=any(step.arguments.get("scope") == "cta" for step in steps),
+            invalidates=any(step.op == "inval" for step in steps),
+            has_weak_arrivals=any(
+                step.arguments.get("scope") == "cta" or step.arguments.get("relaxed") for step in steps
+            ),
             # unless all roles of the earlier grid let this one start sooner
             starts_late=bool(launches) and not all(launches),
         )
@@ -85,8 +89,8 @@ class UnrolledPipeline(Instances):
         polled: dict[int, set[int]] = {}
         for agent in self.agents:
             for action in self.actions(agent):
-                if action.op == "poll" and action.number:
-                    polled.setdefault(action.barriers[0], set()).add(action.number)
+                if isinstance(action, FlagPoll) and action.value:
+                    polled.setdefault(action.barriers[0], set()).add(action.value)
         return {flag: sorted(values) for flag, values in polled.items()}
 
     def actions(self, agent: Agent) -> Iterator[Action]:

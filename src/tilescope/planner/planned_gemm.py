@@ -18,11 +18,11 @@ from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
-from tilescope.planner.planned_tile import MBARRIER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.reason import Reason
 from tilescope.sentence import in_us
+from tilescope.sync.mbarrier import MBARRIER_BYTES
 from tilescope.value import Value, row_field
 
 MAX_ACCUMULATORS = 128  # registers of a thread

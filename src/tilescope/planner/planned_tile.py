@@ -23,13 +23,13 @@ from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.consumers import containers_for
 from tilescope.planner.problem import Problem
 from tilescope.swizzle import Swizzle
+from tilescope.sync.mbarrier import MBARRIER_BYTES
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value, row_field
 
 RESERVED_BYTES = 1024  # of shared memory, that the driver keeps for every block
 Mechanism = Literal["mbarrier", "cp.async group", "bulk group", "barrier"]
 Waiter = Literal["every reader", "the issuing thread", "every copying thread"]
-MBARRIER_BYTES = 8
 PROXY_FENCE = "fence.proxy.async.shared::cta"
 
 

@@ -10,7 +10,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.pipeline_rules import PIPELINE_FENCE
-from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.pipeline.simulation import PROVEN, Simulation, simulate
 from tilescope.pipeline.toml_text import template_names, template_text, toml_text
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline, agent_names, loop_values
 from tilescope.planner import plan, plan_gemm
@@ -140,7 +140,7 @@ def _simulate(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
         Call(simulate, (described,), options, "simulation"),
         first=_summarize_simulation(simulation),
         shown={"block": block},
-        is_yes=simulation.verdict == "proven",
+        is_yes=simulation.verdict in PROVEN,
         violations=(*simulation.violations, *warnings),
         told_in="" if simulation.mistake is None else "sentence",
     )

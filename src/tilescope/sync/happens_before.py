@@ -84,6 +84,10 @@ class OrderReports:
         """The agent's last own epoch that happens-before the end of the barrier's last phase."""
         return 0
 
+    def find_unordered_use(self, barrier: int, agent: int) -> int | None:
+        """An agent whose use of a barrier does not happen-before the action of another; None if all of them do."""
+        return None
+
     def end_phase(self, barrier: int, phase: int) -> None:
         """A phase ends."""
 

@@ -29,6 +29,7 @@ from tilescope.sync.thread_limits import BLOCK_THREADS, MAX_BLOCKS
 from tilescope.tensor_map.limits import TRANSACTION_END_BYTES
 from tilescope.value import Value
 
+MBARRIER_BYTES = 8  # of shared memory
 ARRIVALS_END = 1 << 20  # counts are below this
 TX_END_BYTES = TRANSACTION_END_BYTES  # the bytes outstanding are below this, either way
 CLUSTER_THREADS = MAX_BLOCKS * BLOCK_THREADS  # of the largest cluster: no barrier waits for more

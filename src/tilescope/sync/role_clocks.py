@@ -112,6 +112,9 @@ class RoleClocks(HappensBefore):
         # what raised the phase's count, and happens-before no arrival of the phase so far
         self.raised: list[tuple[Epoch, ...]] = [()] * barriers
         self.passed: list[dict[int, int]] = [{}] * barriers  # waits that passed in the running phase: agent and time
+        # where barriers are invalidated: agents with the times of their last uses, and the last landing with its agent
+        self.uses: dict[int, dict[int, int]] = {}
+        self.last_landings: dict[int, tuple[int, int]] = {}
         self.initialised: dict[int, Epoch] = {}
         self.init_fences: dict[int, tuple[int, ...]] = {}  # agent: times
         # accesses
@@ -198,6 +201,11 @@ class RoleClocks(HappensBefore):
             kind = "sync" if self.program.is_thread_barrier(barrier) else "count"
             self._add_ambiguity(kind, barrier, phase, agent)
         self.has_landings[barrier] |= issued_at is not None
+        if self.program.invalidates:
+            if issued_at is None:
+                self._add_use(barrier, agent)
+            else:
+                self.last_landings[barrier] = phase, agent
         if without_data:
             clock = clock.copy()
             clock[1] = 0
@@ -260,7 +268,21 @@ class RoleClocks(HappensBefore):
         if not self._is_phase_over(clock, barrier, phase - 2):
             self._add_ambiguity("wait", barrier, phase, agent)
         self.acquire(barrier, agent)
+        if self.program.invalidates:
+            self._add_use(barrier, agent)
         self.passed[barrier] = {**self.passed[barrier], agent: int(clock[0, agent])}
+
+    def _add_use(self, barrier: int, agent: int) -> None:
+        self.uses[barrier] = {**self.uses.get(barrier, {}), agent: self.epoch(agent)}
+
+    def find_unordered_use(self, barrier: int, agent: int) -> int | None:
+        """An agent whose use of a barrier does not happen-before the action of another; None if all of them do."""
+        clock = self.clock[agent]
+        for user, time in self.uses.get(barrier, {}).items():
+            if clock[0, user] < time:
+                return user
+        phase, issuer = self.last_landings.get(barrier, (-1, agent))
+        return None if self._is_phase_over(clock, barrier, phase) else issuer
 
     def pass_poll(self, flag: int, phase: int, agent: int) -> None:
         """A poll passes: the agent acquires what was released up to the value, whatever came later."""
@@ -364,7 +386,10 @@ class RoleClocks(HappensBefore):
         """Whether the init of a barrier happens-before the agent's action."""
         clock = self.clock[agent] if issued_at is None else issued_at
         maker, time = self.initialised.get(barrier, (agent, self.epoch(agent) + 1))  # by nobody: in the future
-        return bool(clock[0, maker] >= time)
+        if clock[-1, maker] >= time:
+            return True
+        # an arrival that releases no data hands on what fence.mbarrier_init has released
+        return bool(clock[0, maker] >= time) and self.is_init_fenced(barrier, agent, issued_at)
 
     def is_init_fenced(self, barrier: int, agent: int, issued_at: Clock | None) -> bool:
         """Whether a fence of the agent that initialised a barrier has made that visible to other blocks."""

@@ -17,44 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilescope.arithmetic import rounded_up
-from tilescope.sync.happens_before import NONE
+from tilescope.sync.role_events import Action
 from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
-
-WAITS = ("wait", "tail")
-
-
-class Action(NamedTuple):
-    """One action of an agent, with all its numbers. Barriers and slots are instances, one for each block that it acts on."""
-
-    op: str
-    barriers: tuple[int, ...]
-    slots: tuple[int, ...]
-    number: int  # parity, bytes, pending groups, barrier id, registers
-    times: int  # arrivals, threads
-    flag: bool
-    choice: str  # which copy, unit, group, fence
-    into: tuple[int, ...]
-    tile: int | None
-    mask: int  # as written if it names blocks beyond the cluster, else 0
-    offset: int | None = None  # where a copy starts in its slot; None: after the other copies of its phase
-    scope: str = ""  # of an arrival; empty if the step does not state one
-    step: object = None  # where it came from: handed back with a mistake, and not looked at
-    sources: tuple[int, ...] = ()  # slots of global memory that a copy reads
-
-    @property
-    def barrier(self) -> int:
-        """The first of its barriers, or NONE."""
-        return self.barriers[0] if self.barriers else NONE
-
-    @property
-    def is_wait(self) -> bool:
-        """Whether it waits for a phase of an mbarrier."""
-        return self.op in WAITS
-
-    @property
-    def is_thread_wait(self) -> bool:
-        """Whether it waits at a barrier of threads: bar.sync, or that of the cluster."""
-        return self.op == "sync" or (self.op == "cluster" and self.choice != "arrive")
 
 
 class Agent(NamedTuple):
@@ -111,7 +75,8 @@ class RoleProgram:
     registers: int  # of each thread at entry
     thresholds: Mapping[int, Sequence[int]]  # flag: the values, in order, for which some agent polls
     initialises: bool  # some action initialises barriers; otherwise they are ready from the start
-    has_weak_arrivals: bool  # arrivals of scope cta, which release no data to another block
+    invalidates: bool  # some action invalidates barriers
+    has_weak_arrivals: bool  # arrivals that release no data: of scope cta to another block, or relaxed
     starts_late: bool  # agents of this grid start when the grid before has ended
 
     def cluster_barrier(self, agent: int) -> int:

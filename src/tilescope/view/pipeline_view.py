@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.simulation import Simulation
+from tilescope.pipeline.simulation import PROVEN, Simulation
 from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.timeline import BlockTimeline
@@ -117,7 +117,7 @@ def walk_simulation(
 
 def _barriers(simulation: Simulation) -> Table:
     size = "bytes in a phase and block" if simulation.pipeline.blocks > 1 else "bytes in a phase"
-    seen = "need" if simulation.verdict == "proven" else "saw until then"
+    seen = "need" if simulation.verdict in PROVEN else "saw until then"
     records = [
         {
             "barrier": fact.name,

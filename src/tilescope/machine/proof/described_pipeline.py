@@ -10,136 +10,52 @@ that filled a slot, so that a read of another tile than in this run is found.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
-from tilescope.errors import RuleError
-from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS
-from tilescope.machine.proof.acts import Act, Acts, CannotSayError
+from tilescope.machine.proof.act import BY_THREADS, Act, CannotSayError
+from tilescope.machine.proof.acts import Acts
 from tilescope.machine.proof.folding import folded
-from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
+from tilescope.machine.proof.implied_acts import add_implied_acts
+from tilescope.machine.proof.naming import Named, Placed, named
 from tilescope.machine.proof.pieces import Pieces, tensor_address
-from tilescope.machine.proof.recorder import Access, Recorder
+from tilescope.machine.proof.recorded_run import (
+    NOT_RECORDED,
+    Recorded,
+    find_problem,
+    not_said,
+    require_no_flags,
+    require_releases,
+)
 from tilescope.pipeline.description import MAX_ROLES, Pipeline
 from tilescope.pipeline.operations import Written
 from tilescope.pipeline.parts import Barrier, Role, Slot, Step
-from tilescope.ptx.syntax import Instruction
-from tilescope.rule import ptx_example, rule
 from tilescope.sentence import argument_said
-from tilescope.sync.cluster_shape import WARPGROUP_LANES
-from tilescope.sync.thread_limits import BARS
+from tilescope.swizzle import CHUNK_BYTES
 
-NOT_RECORDED = rule(
-    "run-not-recorded",
-    "A pipeline is made of a cluster that was recorded from its start to its end, or to the hang.",
-    argument="{entry}",
-    found="{what}",
-    limit="a run that finished or hangs, recorded, with at most {most} events of its first cluster",
-    fix="{fix}",
-    source="tilescope, KernelRun.pipeline",
-    passing=f"ts.Kernel({ptx_example('run-not-recorded.ptx')}).run(1, 64).pipeline()",
-    failing=f"ts.Kernel({ptx_example('run-not-recorded.ptx')}).run(1, 64, record=False).pipeline()",
-)
-NOT_SAID = rule(
-    "run-no-step",
-    "A pipeline has a step for everything that the warps of a kernel hand to each other.",
-    argument="{entry}",
-    found="{where}: {what}",
-    limit="a pipeline has no step for that",
-    fix="Take it out of the launch, or write the pipeline by hand: docs/pipelines.md has its steps.",
-    source="tilescope, the steps of a pipeline",
-    passing=f"ts.Kernel({ptx_example('run-no-step.pass.ptx')}).run(1, 64).pipeline()",
-    failing=f"ts.Kernel({ptx_example('run-no-step.fail.ptx')}).run(1, 64).pipeline()",
-)
-
-_ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")
-_LOCKS = ("cas", "exch")
-_BY_ADDRESS = ("ld", "st", "atom", "red")
-_COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
-_BY_THREADS = ("write", "agreed", "atomic")
-_WRITES = (*_BY_THREADS, "copy")
-
-
-class Recorded(NamedTuple):
-    """What a run keeps to make a pipeline of."""
-
-    entry: str
-    outcome: str
-    log: Recorder | None
-    instructions: tuple[Instruction | None, ...]
-    variables: tuple[SharedVariable, ...]
-
-    def place(self, pc: int) -> str:
-        """The source line of an instruction, or the line of the PTX text."""
-        instruction = self.instructions[pc]
-        return "" if instruction is None else instruction.line_name
-
-    def words(self, pc: int) -> tuple[str, ...]:
-        """The modifiers of an instruction."""
-        instruction = self.instructions[pc]
-        return () if instruction is None else instruction.modifiers
+_WRITES = (*BY_THREADS, "copy")
 
 
 def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
     """The pipeline that a run was; a RuleError where it cannot be said."""
     log = recorded.log
-    problem = _problem(recorded)
+    problem = find_problem(recorded)
     if log is None or problem is not None:
         what, fix = problem or ("nothing was recorded", f"Run it with {argument_said('record', True)}.")
         raise NOT_RECORDED.error(entry=recorded.entry, what=what, fix=fix, most=most)
     try:
         for reason, pc in log.refused.items():
             raise CannotSayError(reason, pc)
-        _require_no_flags(recorded, log)
+        require_no_flags(recorded, log)
         acts = Acts(log)
-        _require_releases(recorded, acts)
-        return _Description(recorded, acts).pipeline()
+        require_releases(recorded, acts)
+        described = _Description(recorded, acts).pipeline()
+        return replace(described, not_covered=tuple(log.global_memory.reasons(recorded.place)))
     except CannotSayError as error:
-        raise _not_said(recorded, error) from None
-
-
-def _not_said(recorded: Recorded, error: CannotSayError) -> RuleError:
-    return NOT_SAID.error(entry=recorded.entry, where=recorded.place(error.pc), what=error.reason)
-
-
-def _problem(recorded: Recorded) -> tuple[str, str] | None:
-    """Why there is no whole record, and what to do."""
-    log = recorded.log
-    if log is None:
-        return "nothing was recorded", f"Run it with {argument_said('record', True)}."
-    if recorded.outcome not in ("finished", "hang"):
-        return f"the run ended otherwise: {recorded.outcome}", "Look at its findings first."
-    if log.hangs_elsewhere:
-        return "its threads wait for something else than barriers", "Look at its findings: they say what for."
-    if log.is_cut:
-        return "its first cluster did more than is kept", "Use fewer rounds: a smaller K shows the same ring."
-    return None
-
-
-def _require_no_flags(recorded: Recorded, log: Recorder) -> None:
-    """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
-    for pc in {row.pc for row in log.rows if isinstance(row, Access)}:
-        instruction = recorded.instructions[pc]
-        if instruction is None or instruction.name not in _BY_ADDRESS:
-            continue
-        words = instruction.modifiers
-        if any(word in words for word in _ORDERED) or any(word in words for word in _LOCKS):
-            raise CannotSayError("a flag or lock in shared memory", pc)
-
-
-def _require_releases(recorded: Recorded, acts: Acts) -> None:
-    """Refuse arrivals that are .relaxed, behind which a warp's accesses are not known; a step has no word for them."""
-    for made in acts.of_warp.values():
-        has_touched = False
-        for act in made:
-            if act.op in ("arrive", "expect", "cluster") and "relaxed" in recorded.words(act.pc) and has_touched:
-                raise CannotSayError("an arrival that is .relaxed, behind accesses to shared memory", act.pc)
-            if act.op in ("sync", "cluster"):
-                has_touched = False
-            elif act.op in ("read", *_BY_THREADS):
-                has_touched = True
+        raise not_said(recorded, error) from None
 
 
 class _Held(NamedTuple):
@@ -158,10 +74,8 @@ class _Description:
     def __init__(self, recorded: Recorded, acts: Acts) -> None:
         self.recorded = recorded
         self.acts = acts
-        self._meet_behind_products()
-        self._fence_cp_async()
-        self._fence_tensor_memory()
-        used = {cells for act in self._all_acts() for cells in (act.cells, act.into) if cells is not None}
+        add_implied_acts(acts)
+        used = {cells for act in self.acts.all_acts() for cells in (act.cells, act.into) if cells is not None}
         self.pieces = Pieces(acts.sets, sorted(used))
         self.written = self._written_pieces()
         self.sharing_warps = self._sharing_warps()
@@ -169,80 +83,6 @@ class _Description:
         self.slot_names = self._slot_names()
         self._initialise_together()
         self.steps: dict[tuple[object, ...], Step] = {}
-
-    def _all_acts(self) -> Iterator[Act]:
-        """The acts of every warp, warp after warp."""
-        for made in self.acts.of_warp.values():
-            yield from made
-
-    def _cells_of(self, operations: Collection[str]) -> frozenset[int]:
-        """The sets of cells that some operations touch."""
-        return frozenset(act.cells for act in self._all_acts() if act.op in operations and act.cells is not None)
-
-    def _groups(self) -> Iterator[tuple[int, ...]]:
-        """The warps of every warpgroup that multiplies."""
-        of_warp = self.acts.of_warp
-        multiplying = {warp for warp, made in of_warp.items() if any(_is_wgmma(act) for act in made)}
-        for first in range(0, len(of_warp), WARPGROUP_WARPS):
-            warps = tuple(range(first, first + WARPGROUP_WARPS))
-            if multiplying.issuperset(warps):
-                yield warps
-
-    def _meet_behind_products(self) -> None:
-        """A product is one of four warps: where one of them goes on to act for all, they meet behind its wait."""
-        of_warp = self.acts.of_warp
-        bars = {act.target for act in self._all_acts() if act.op in ("sync", "bar_arrive")}
-        free = [bar for bar in reversed(range(BARS)) if bar not in bars]
-        for warps in self._groups():
-            unequal = {number for number, is_equal in enumerate(_equal_rounds(of_warp, warps)) if not is_equal}
-            if not unequal:
-                continue
-            group = warps[0] % self.acts.block_warps // WARPGROUP_WARPS
-            if group >= len(free):
-                raise CannotSayError("more warpgroups than barriers of threads are left for", of_warp[warps[0]][0].pc)
-            for warp in warps:
-                of_warp[warp] = list(_with_meetings(of_warp[warp], free[group], unequal))
-
-    def _fence_cp_async(self) -> None:
-        """cp.async before wgmma: public kernels have no fence there, so none is asked for where it could hide no other."""
-        of_warp = self.acts.of_warp
-        sets = self.acts.sets
-        by_cp_async = any(("by", "cp.async") in act.arguments for act in self._all_acts())
-        multiplies = any(act.op == "multiply" for act in self._all_acts())
-        if not by_cp_async or not multiplies:
-            return
-        written = self._cells_of(_BY_THREADS)
-        read = self._cells_of(("multiply", "store"))
-        if written and read:
-            both = sets.union(read)
-            if sets.without(both, sets.union(written)) != both:
-                return
-        for warp, made in of_warp.items():
-            fenced: list[Act] = []
-            for act in made:
-                if act.op == "multiply":
-                    fenced.append(_fence_before(act))
-                fenced.append(act)
-            of_warp[warp] = fenced
-
-    def _fence_tensor_memory(self) -> None:
-        """Triton's kernels have no fences of tcgen05, and barriers order all the same: where there are none, none is asked for."""
-        if any(act.op == "fence" and act.target == "tcgen05.before" for act in self._all_acts()):
-            return
-        for warp, made in self.acts.of_warp.items():
-            fenced: list[Act] = []
-            for act in made:
-                touches = act.into is not None or (act.cells is not None and self._touches_tensor_memory(act.cells))
-                if touches:
-                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.after"))
-                fenced.append(act)
-                if touches:
-                    fenced.append(Act("fence", act.pc, act.order, target="tcgen05.before"))
-            self.acts.of_warp[warp] = fenced
-
-    def _touches_tensor_memory(self, cells: int) -> bool:
-        last_cell = int(self.acts.sets.sets[cells][-1])
-        return tensor_address(last_cell * self.acts.sets.cell_bytes) is not None
 
     def _written_pieces(self) -> set[tuple[int, int]]:
         """Pieces that somebody fills, by block."""
@@ -332,7 +172,7 @@ class _Description:
         if len(makers) > len({block for block, _ in makers}) or len(made_in_block) < len(inits):
             return set(range(len(self.acts.barriers)))
         last = max((act.order for _, act in inits), default=0)
-        early = (act for act in self._all_acts() if act.op != "init" and act.order < last)
+        early = (act for act in self.acts.all_acts() if act.op != "init" and act.order < last)
         return {act.barrier for act in early if act.barrier is not None}
 
     def _initialise_together(self) -> None:
@@ -418,7 +258,7 @@ class _Description:
         pieces = self.pieces.of(act.cells)
         if act.op == "copy":
             yield from self._copy(act, ranks, pieces, tiles, copies)
-        elif act.op in _BY_THREADS:
+        elif act.op in BY_THREADS:
             tiles.update(((rank, piece), None) for rank in ranks for piece in pieces)
             names = [name for piece in pieces for name in self._touched(warp, act, piece)]
             yield self._step(act._replace(op="write"), tuple(names))
@@ -497,7 +337,11 @@ class _Description:
             parts = self._parts(piece)
             for place, name in enumerate(parts):
                 share = size * (place + 1) // len(parts) - size * place // len(parts)
-                yield self._step(act._replace(arguments=(("bytes", share), *act.arguments, ("tile", tile))), name)
+                arguments = dict(act.arguments)
+                if share % CHUNK_BYTES and arguments["by"] == "bulk":  # a step of a bulk copy moves whole chunks
+                    arguments["by"] = "tma"
+                made = (("bytes", share), *arguments.items(), ("tile", tile))
+                yield self._step(act._replace(arguments=made), name)
 
     def _step(self, act: Act, target: str | tuple[str, ...] | None = None) -> Step:
         """The step of an act; equal ones are one object, which is read once."""
@@ -547,45 +391,6 @@ class _Description:
         if len(roles) > MAX_ROLES:
             raise CannotSayError(f"{len(roles)} warps that each do something else; a pipeline has {MAX_ROLES} roles", 0)
         return tuple(roles)
-
-
-def _is_wgmma(act: Act) -> bool:
-    return act.op == "multiply" and act.into is None
-
-
-def _fence_before(act: Act) -> Act:
-    return Act("fence", act.pc, act.order, target="proxy.async")
-
-
-def _rounds(acts: Iterable[Act]) -> list[list[Act]]:
-    """The acts between the waits of a warp for its products; what stands before the first is left out."""
-    rounds: list[list[Act]] = []
-    for act in acts:
-        if act.op == "wait_group" and act.target == "wgmma":
-            rounds.append([])
-        elif rounds and act.op in _COUNTED:
-            rounds[-1].append(act)
-    return rounds
-
-
-def _equal_rounds(of_warp: dict[int, list[Act]], warps: Sequence[int]) -> list[bool]:
-    """For every wait for products, whether all warps do the same for others behind it."""
-    kinds_of_warps = []
-    for warp in warps:
-        rounds = _rounds(of_warp[warp])
-        kinds_of_warps.append([[act.kind for act in made] for made in rounds])
-    same_round = zip(*kinds_of_warps, strict=False)
-    return [all(kinds == of_all[0] for kinds in of_all) for of_all in same_round]
-
-
-def _with_meetings(acts: Iterable[Act], bar: int, rounds: set[int]) -> Iterator[Act]:
-    number = -1
-    for act in acts:
-        yield act
-        if act.op == "wait_group" and act.target == "wgmma":
-            number += 1
-            if number in rounds:
-                yield Act("sync", act.pc, act.order, target=bar, arguments=(("threads", WARPGROUP_LANES),))
 
 
 def _warps_named(warps: Sequence[int], rank: int | None = None) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
+from tilescope.machine.proof.coverage import GlobalMemoryUse
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
@@ -33,12 +34,14 @@ from tilescope.sync.events import (
     GroupCommit,
     GroupWait,
     Load,
+    MapRead,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierInit,
     MbarrierInitFence,
     MbarrierInval,
     MbarrierTest,
+    MemoryFence,
     ProxyFence,
     Store,
     TensormapRelease,
@@ -98,6 +101,8 @@ class ClusterSync(NamedTuple):
     lanes: LaneNumbers
     waits: bool
     has_passed: bool = True
+    phase: int = 0  # of an arrival
+    is_relaxed: bool = False
 
 
 class Fence(NamedTuple):
@@ -124,6 +129,7 @@ Row = (
     | WgmmaIssued
     | CopyIssued
     | WarpSync
+    | MemoryFence
     | TmemWork
     | TmemMove
     | TmemWait
@@ -154,6 +160,7 @@ class Recorder:
     exists: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of all lanes
     first_block: BlockIndex = (0, 0, 0)
     shared_end: int = 0
+    global_memory: GlobalMemoryUse = field(default_factory=GlobalMemoryUse)
     _patterns: dict[bytes, Addresses] = field(default_factory=dict)
     _failed: dict[tuple[int, int], _Poll] = field(default_factory=dict)  # by warp and address
     _unreleased: dict[int, int] = field(
@@ -177,6 +184,7 @@ class Recorder:
             TmemMove,
             TmemWait,
             TmemCommit,
+            MemoryFence,
         )
         handlers: dict[type, Handler] = dict.fromkeys(kept, self._add)
         return handlers | {
@@ -198,6 +206,7 @@ class Recorder:
             ClusterArrive: self._arrive_at_cluster,
             ClusterWait: lambda event: self._add(ClusterSync(event.pc, event.lanes, waits=True)),
             WarpSync: self._sync_warp,
+            MapRead: lambda event: self.global_memory.add_read(event.pc, np.array([event.address]), DESCRIPTOR_BYTES),
             TensormapRelease: self._release_maps,
             TmemAlloc: self._allocate,
             TmemDealloc: self._deallocate,
@@ -229,20 +238,34 @@ class Recorder:
         return kept
 
     def _load(self, event: Load) -> None:
-        is_edit = event.access is not None and event.access.kind == "write"  # its store follows
-        if event.space == "shared" and event.access is not None and not is_edit:
+        if event.access is None:
+            return
+        is_edit = event.access.kind == "write"  # its store follows
+        if event.space == "global":
+            self.global_memory.add_read(event.pc, event.addresses, event.size_bytes)
+            if event.access.is_flag:
+                self.global_memory.add_shared(event.pc)
+        elif not is_edit:
             self._add_access(event, "read")
 
     def _atomic(self, event: Atomic) -> None:
         if event.space == "shared":
             self._add_access(event, "atomic")
+        else:
+            self.global_memory.add_shared(event.pc)
 
     def _cp_async(self, event: CpAsyncIssued) -> None:
+        self.global_memory.add_read(event.pc, event.sources, event.size_bytes)
         self._add_access(event, "cp.async")
 
     def _store(self, event: Store) -> None:
         """A store of lanes; where some of them share an address and write the same there, they agree."""
-        if event.space != "shared" or event.access is None:
+        if event.access is None:
+            return
+        if event.space == "global":
+            self.global_memory.add_write(event.pc, event.addresses, event.size_bytes)
+            if event.access.is_flag:
+                self.global_memory.add_shared(event.pc)
             return
         how: AccessHow = "write"
         addresses = event.addresses
@@ -260,6 +283,10 @@ class Recorder:
     def _copy(self, event: CopyIssued) -> None:
         if event.source is not None:
             self._refuse(event.pc, "a bulk copy from shared memory to the shared memory of a block")
+        if event.memory is not None:
+            is_load = event.barrier is not None
+            add = self.global_memory.add_read if is_load else self.global_memory.add_write
+            add(event.pc, event.memory.starts, event.memory.row_bytes)
         self._add(event)
 
     def _init(self, event: MbarrierInit) -> None:
@@ -322,9 +349,10 @@ class Recorder:
         makers = [] if event.is_relaxed else self._makers_among(event.lanes)
         if makers:
             self._add(Fence(event.pc, np.array(makers), "mbarrier_init"))
-        self._add(ClusterSync(event.pc, event.lanes, waits=False))
+        self._add(ClusterSync(event.pc, event.lanes, False, phase=event.phase, is_relaxed=event.is_relaxed))
 
     def _release_maps(self, event: TensormapRelease) -> None:
+        self.global_memory.add_map_edit(event.pc)
         if event.copied_from is not None:
             addresses = self._same_addresses(event.copied_from)
             self._add(Access(event.pc, event.lanes, "read", addresses, DESCRIPTOR_BYTES))

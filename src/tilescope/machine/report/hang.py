@@ -38,7 +38,7 @@ from tilescope.ptx.syntax import Address, Immediate, Instruction, Operand, Regis
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
-from tilescope.sync.stuck_waits import Lack, PhaseProgress
+from tilescope.sync.stuck_waits import Lack, PhaseProgress, split_waits
 
 _GROUPS_NAMED = 20
 _CLUSTERS_READ = 200
@@ -132,7 +132,8 @@ def report_hang(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
             waits.setdefault(wait.key, []).append(wait)
     groups = list(waits.values())
     if result.remedy is None:
-        groups.sort(key=lambda equal: not equal[0].is_partly_complete)
+        stuck = split_waits(groups, lambda equal: not equal[0].is_partly_complete)
+        groups = [*stuck.causes, *stuck.consequences]
     findings = [_report_wait(launch, result, equal) for equal in groups[:_GROUPS_NAMED]]
     omitted = groups[_GROUPS_NAMED:]
     more = len(omitted) + max(len(schedules) - _CLUSTERS_READ, 0)

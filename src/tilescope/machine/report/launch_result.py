@@ -16,8 +16,8 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.last_writer import LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
-from tilescope.machine.proof.described_pipeline import Recorded
 from tilescope.machine.proof.naming import SharedVariable
+from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.report.findings import collect_findings
 from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -11,7 +11,9 @@ import numpy.typing as npt
 from tilescope.errors import Violation
 from tilescope.machine.observers.last_writer import LastWriter, LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
-from tilescope.machine.proof.described_pipeline import Recorded, pipeline_of
+from tilescope.machine.proof.coverage import describe_found
+from tilescope.machine.proof.described_pipeline import pipeline_of
+from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.proof.recorder import ROWS_KEPT
 from tilescope.machine.report.cost_findings import COST_RULES
 from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
@@ -158,12 +160,14 @@ class KernelRun(Value):
     def pipeline(self) -> Pipeline:
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
 
-        It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order.
+        It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order. `not_covered` says
+        what it leaves out: global memory through which threads exchange data, and errors that the run found.
         """
         recorded = self._recorded
         if recorded is None:
             recorded = Recorded(self.entry, self.outcome, None, (), ())
-        return pipeline_of(recorded, ROWS_KEPT)
+        pipeline = pipeline_of(recorded, ROWS_KEPT)
+        return replace(pipeline, not_covered=(*pipeline.not_covered, *describe_found(self.findings)))
 
     def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
         """The instruction that wrote a byte of global memory last, and the thread and block that ran it.

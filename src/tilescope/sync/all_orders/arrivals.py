@@ -14,17 +14,29 @@ from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.all_orders.slots import SlotAccesses
 from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.happens_before import Key
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import (
+    ClusterWait,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInval,
+    ThreadBarrier,
+)
 
 
 class Arrivals(SlotAccesses):
     """The state of a run in which agents arrive at barriers."""
 
-    def _arrive(self, agent: int, action: Action) -> None:
-        arrivals = int(action.flag) if action.op == "expect" else action.times
-        dropped = arrivals if action.flag and action.op == "arrive" else 0
+    def _expect(self, agent: int, action: MbarrierExpect) -> None:
+        for barrier in action.barriers:
+            self._reach_barrier(barrier, agent)
+            without_data = action.scope == "cta" and self._is_remote(barrier, agent)
+            self.count(barrier, agent, tx=action.size_bytes, without_data=without_data)
+
+    def _arrive(self, agent: int, action: MbarrierArrive) -> None:
+        arrivals = action.arrivals
+        dropped = arrivals if action.is_drop else 0
         is_by_all_warps = arrivals >= self.program.agents[agent].warps
-        tx = action.number if action.op == "expect" else 0
         keys = self._tracked_unsynced(agent)
         if is_by_all_warps and keys and not dropped:  # the last warp may be late
             self._arrive_delayed(agent, action, keys)
@@ -34,13 +46,20 @@ class Arrivals(SlotAccesses):
             if is_by_all_warps:
                 self._finish_with_arrivals(agent, barrier)
             without_data = action.scope == "cta" and self._is_remote(barrier, agent)
-            self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, without_data=without_data)
+            self.count(
+                barrier,
+                agent,
+                tx=action.expected_bytes,
+                arrivals=arrivals,
+                dropped=dropped,
+                without_data=without_data,
+            )
 
     def _tracked_unsynced(self, agent: int) -> tuple[Key, ...]:
         """Accesses of an agent's warps since these last synchronized that may still matter."""
         return tuple(filter(self.ordering.is_tracked, self.unsynced.get(agent, ())))
 
-    def _arrive_delayed(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
+    def _arrive_delayed(self, agent: int, action: MbarrierArrive, keys: tuple[Key, ...]) -> None:
         """Several warps arrive after accesses of their own: one may go on before the last has arrived.
 
         If orders are tried one by one, the arrival comes by itself. Otherwise it counts now, and orders what follows a
@@ -56,30 +75,32 @@ class Arrivals(SlotAccesses):
             self._require_init_synced(barrier, agent)
             if self.ordering.is_one_order:
                 key = self._key(agent, number)
-                self._issue(PendingOperation("late", barrier, action.times, (), agent, None, keys, key))
+                self._issue(PendingOperation("late", barrier, agent, keys, key, arrivals=action.arrivals))
                 continue
             without_data = action.scope == "cta" and self._is_remote(barrier, agent)
-            self.count(barrier, agent, arrivals=action.times, without_data=without_data)
+            self.count(barrier, agent, arrivals=action.arrivals, without_data=without_data)
             for key in keys:
                 self.ordering.finish_after_arrivals(key, barrier, phases[number])
 
     def _delayed_arrivals(self, agent: int) -> list[PendingOperation]:
         """Arrivals whose last warp has not arrived yet."""
         return [
-            operation for operation in self.outstanding.values() if operation.op == "late" and operation.agent == agent
+            operation
+            for operation in self.outstanding.values()
+            if operation.kind == "late" and operation.agent == agent
         ]
 
     def can_land(self, operation: PendingOperation) -> bool:
         """Whether a pending operation may land now: a warp arrives in the order of its steps."""
-        if operation.op != "late":
+        if operation.kind != "late":
             return True
         return all(other.key[1] >= operation.key[1] for other in self._delayed_arrivals(operation.agent))
 
-    def _synchronize_threads(self, agent: int, action: Action) -> bool:
+    def _synchronize_threads(self, agent: int, action: ThreadBarrier) -> bool:
         """Come to a barrier of threads; whether the action is over: waiting there takes two, arriving and passing."""
-        if not action.is_thread_wait:  # the warps go on, one sooner than the other
+        if not action.waits:  # the warps go on, one sooner than the other
             return self._arrive_at_thread_barrier(agent, action)
-        if action.choice != "wait":
+        if not isinstance(action, ClusterWait):
             self._synchronize_warps(agent)
         is_over = self.synchronize(agent, action)
         if is_over:  # what happens-before one warp now happens-before all of them
@@ -87,7 +108,7 @@ class Arrivals(SlotAccesses):
             self.unsynced_inits = {barrier: maker for barrier, maker in self.unsynced_inits.items() if maker != agent}
         return is_over
 
-    def _arrive_at_thread_barrier(self, agent: int, action: Action) -> bool:
+    def _arrive_at_thread_barrier(self, agent: int, action: ThreadBarrier) -> bool:
         """Arrive at a barrier of threads, and do not wait. If orders are tried one by one, the last warp may be late."""
         barrier = action.barriers[0]
         keys = self._tracked_unsynced(agent)
@@ -95,7 +116,7 @@ class Arrivals(SlotAccesses):
             self._finish_with_arrivals(agent, barrier)
             return self.synchronize(agent, action)
         threads = self.threads_at(barrier, agent)
-        self._issue(PendingOperation("late", barrier, threads, (), agent, None, keys, self._key(agent, 0)))
+        self._issue(PendingOperation("late", barrier, agent, keys, self._key(agent, 0), arrivals=threads))
         return self.synchronize(agent, action, counts=False)
 
     def _finish_with_arrivals(self, agent: int, barrier: int) -> None:
@@ -116,7 +137,7 @@ class Arrivals(SlotAccesses):
         for key in self.unsynced.pop(agent, ()):
             self.ordering.finish_access(key, agent)
 
-    def _initialise(self, agent: int, action: Action) -> None:
+    def _initialise(self, agent: int, action: MbarrierInit) -> None:
         for barrier in action.barriers:
             if self.initialised[barrier]:
                 raise MistakeFoundError("init twice", agent=agent, barrier=barrier)
@@ -124,6 +145,16 @@ class Arrivals(SlotAccesses):
             if self.program.agents[agent].warps > 1:
                 self.unsynced_inits[barrier] = agent
             self.ordering.initialise(barrier, agent)
+
+    def _invalidate(self, agent: int, action: MbarrierInval) -> None:
+        """Stop if something still uses a barrier that an agent invalidates."""
+        for barrier in action.barriers:
+            self._require_initialised(barrier, agent)
+            pending = [operation.agent for operation in self.outstanding.values() if operation.barrier == barrier]
+            user = pending[0] if pending else self.ordering.find_unordered_use(barrier, agent)
+            if user is not None:
+                raise MistakeFoundError("inval", agent=agent, barrier=barrier, agent_before=user)
+            self.invalidated[barrier] = True
 
     def _is_remote(self, barrier: int, agent: int) -> bool:
         return self.program.barriers[barrier].home != self.program.agents[agent].home

@@ -8,13 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 from tilescope.sync.all_orders.mistake import BlockedAgent, MistakeFoundError
 from tilescope.sync.all_orders.pending_copies import PendingCopies
 from tilescope.sync.all_orders.slots import exit_mistake
 from tilescope.sync.happens_before import NONE
+from tilescope.sync.proxies import PROXY_ASYNC
 from tilescope.sync.role_clocks import RoleClocks
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import (
+    Action,
+    BulkStoreIssued,
+    ClusterWait,
+    CopyIssued,
+    CpAsyncArriveIssued,
+    CpAsyncIssued,
+    FlagAdd,
+    FlagPoll,
+    GridDependency,
+    GroupCommit,
+    GroupWait,
+    Load,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInitFence,
+    MbarrierInval,
+    MbarrierWait,
+    ProxyFence,
+    RegisterRequest,
+    Store,
+    ThreadBarrier,
+    TmemCommit,
+    TmemFence,
+    TmemWork,
+    WgmmaIssued,
+)
 
 
 class Interpreter(PendingCopies):
@@ -27,23 +56,28 @@ class Interpreter(PendingCopies):
             return not self.exited[agent] and not self._delayed_arrivals(agent)
         if self.starts_late(agent):
             return False
-        if action.op == "poll":
-            return self.tx[action.barriers[0]] >= action.number
-        if action.op == "griddepcontrol":
-            is_earlier = self.program.agents[agent].is_earlier
-            return action.choice == "launch" or is_earlier or self._has_grid_before_ended()
-        if action.is_wait:
-            return self.phase[action.barriers[0]] & 1 != action.number
-        if action.is_thread_wait and action.choice != "wait" and self._delayed_arrivals(agent):
-            return False
-        if action.is_thread_wait:
-            arrival = self.thread_arrivals.get((agent, action.barriers[0]))
-            if arrival is None or (action.choice != "wait" and arrival.place != self.pc[agent]):
-                return True  # it has not arrived yet
-            return self.phase[action.barriers[0]] > arrival.phase
-        if action.op == "registers":
-            return self.register_need(agent, action) <= self.pool[self.program.agents[agent].home]
+        match action:
+            case MbarrierWait(parity=parity):
+                return self.phase[action.barriers[0]] & 1 != parity
+            case ThreadBarrier(waits=True):
+                return self._can_synchronize(agent, action)
+            case FlagPoll(value=value):
+                return self.tx[action.barriers[0]] >= value
+            case GridDependency(waits=True):
+                return self.program.agents[agent].is_earlier or self._has_grid_before_ended()
+            case RegisterRequest():
+                return self.register_need(agent, action) <= self.pool[self.program.agents[agent].home]
         return True
+
+    def _can_synchronize(self, agent: int, action: ThreadBarrier) -> bool:
+        """Whether an agent can arrive at a barrier of threads at which it waits, or pass it."""
+        is_wait_alone = isinstance(action, ClusterWait)
+        if not is_wait_alone and self._delayed_arrivals(agent):
+            return False
+        arrival = self.thread_arrivals.get((agent, action.barriers[0]))
+        if arrival is None or (not is_wait_alone and arrival.place != self.pc[agent]):
+            return True  # it has not arrived yet
+        return self.phase[action.barriers[0]] > arrival.phase
 
     def find_blocked(self) -> list[BlockedAgent]:
         """Agents that cannot act, with the action that each waits to perform."""
@@ -79,7 +113,7 @@ class Interpreter(PendingCopies):
             self._check_work_left(agent)
             self.exit(agent)
             self._check_memory_left(self.program.agents[agent].home)
-        elif action.mask:
+        elif action.mask_beyond:
             raise self._mask_mistake(agent, action)
         elif self._execute(agent, action):
             self.pc[agent] += 1
@@ -87,66 +121,69 @@ class Interpreter(PendingCopies):
 
     def _execute(self, agent: int, action: Action) -> bool:
         """Change the state as an action says; whether it is over: waiting at a barrier of threads takes two."""
-        if action.op in _THREAD_BARRIER_OPS:
+        if isinstance(action, ThreadBarrier):
             return self._synchronize_threads(agent, action)
-        _HANDLERS[action.op](self, agent, action)
+        _HANDLERS[type(action)](self, agent, action)
         return True
 
-    def _wait(self, agent: int, action: Action) -> None:
+    def _wait(self, agent: int, action: MbarrierWait) -> None:
         self.pass_wait(action.barriers[0], agent)
 
-    def _close_group(self, agent: int, action: Action) -> None:
-        """Close the open group; a commit of tcgen05 names a barrier instead."""
-        if not action.choice:
-            self._commit(agent, action)
-            return
-        self.groups[agent, action.choice] = (*self._groups(agent, action.choice), ())
+    def _close_group(self, agent: int, action: GroupCommit) -> None:
+        self.groups[agent, action.unit] = (*self._groups(agent, action.unit), ())
 
-    def _fence(self, agent: int, action: Action) -> None:
-        if action.choice == "mbarrier_init":
-            self.ordering.fence_inits(agent)
-            return
+    def _fence_inits(self, agent: int, _: MbarrierInitFence) -> None:
+        self.ordering.fence_inits(agent)
+
+    def _fence_proxies(self, agent: int, _: ProxyFence) -> None:
+        self._fence_accesses(agent, PROXY_ASYNC.kind)
+
+    def _fence_tensor_memory(self, agent: int, action: TmemFence) -> None:
+        self._fence_accesses(agent, action.kind)
+
+    def _fence_accesses(self, agent: int, kind: str) -> None:
         own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
-        self.ordering.fence(agent, action.choice, chain(*self.accesses), own)
+        self.ordering.fence(agent, kind, chain(*self.accesses), own)
 
-    def _signal(self, agent: int, action: Action) -> None:
-        self.signal(action.barriers[0], agent, action.times)
+    def _signal(self, agent: int, action: FlagAdd) -> None:
+        self.signal(action.barriers[0], agent, action.amount)
 
-    def _poll(self, agent: int, action: Action) -> None:
+    def _poll(self, agent: int, action: FlagPoll) -> None:
         thresholds = self.program.thresholds.get(action.barriers[0], [])
-        phase = thresholds.index(action.number) if action.number else NONE
+        phase = thresholds.index(action.value) if action.value else NONE
         self.ordering.pass_poll(action.barriers[0], phase, agent)
 
-    def _depend_on_grid(self, agent: int, action: Action) -> None:
-        if action.choice == "wait":
+    def _depend_on_grid(self, agent: int, action: GridDependency) -> None:
+        if action.waits:
             self.ordering.acquire(self.program.grid, agent)
 
-    def register_need(self, agent: int, action: Action) -> int:
+    def register_need(self, agent: int, action: RegisterRequest) -> int:
         """Registers that setmaxnreg takes from the block's pool; negative if it gives some back."""
         threads = self.program.agents[agent].warpgroup_threads
-        return int((action.number - self.registers[agent]) * threads)
+        return (action.registers - self.registers[agent]) * threads
 
-    def _take_registers(self, agent: int, action: Action) -> None:
+    def _take_registers(self, agent: int, action: RegisterRequest) -> None:
         block = self.program.agents[agent].home
         need = self.register_need(agent, action)
         self.pool[block] -= need
-        self.registers[agent] = action.number
+        self.registers[agent] = action.registers
         self.ordering.take_registers(agent, block, need)
         self.ended.append(NONE)
 
     def _mask_mistake(self, agent: int, action: Action) -> MistakeFoundError:
         blocks = self.program.cluster_blocks
         every = (1 << blocks) - 1
-        return MistakeFoundError(
+        error = MistakeFoundError(
             "mask",
-            op=action.op,
             agent=agent,
-            mask=action.mask,
+            mask=action.mask_beyond,
             blocks=blocks,
-            works=action.mask & every or every,
+            works=action.mask_beyond & every or every,
             barriers=action.barriers,
             slots=action.slots,
         )
+        error.action = action
+        return error
 
     def _check_work_left(self, agent: int) -> None:
         """Stop if an agent exits while its own pending work reads or writes its block's memory."""
@@ -189,26 +226,29 @@ class Interpreter(PendingCopies):
             self.warn(error, self.program.barriers[barrier].name, NONE)
 
 
-_THREAD_BARRIER_OPS = ("sync", "bar_arrive", "cluster")
-# what carries out the other operations
-_HANDLERS: dict[str, Callable[[Interpreter, int, Action], None]] = {
-    "init": Interpreter._initialise,
-    "wait": Interpreter._wait,
-    "tail": Interpreter._wait,
-    "expect": Interpreter._arrive,
-    "arrive": Interpreter._arrive,
-    "release": Interpreter._arrive,
-    "copy": Interpreter._copy,
-    "cp_arrive": Interpreter._arrive_after_copies,
-    "read": Interpreter._access_slots,
-    "write": Interpreter._access_slots,
-    "multiply": Interpreter._access_slots,
-    "store": Interpreter._access_slots,
-    "commit": Interpreter._close_group,
-    "wait_group": Interpreter._wait_group,
-    "fence": Interpreter._fence,
-    "signal": Interpreter._signal,
-    "poll": Interpreter._poll,
-    "griddepcontrol": Interpreter._depend_on_grid,
-    "registers": Interpreter._take_registers,
+# what carries out an event; barriers of threads are apart, because waiting there takes two moves
+_HANDLERS: dict[type[Action], Callable[[Interpreter, int, Any], None]] = {
+    MbarrierInit: Interpreter._initialise,
+    MbarrierInval: Interpreter._invalidate,
+    MbarrierWait: Interpreter._wait,
+    MbarrierArrive: Interpreter._arrive,
+    MbarrierExpect: Interpreter._expect,
+    CopyIssued: Interpreter._copy,
+    CpAsyncIssued: Interpreter._copy,
+    CpAsyncArriveIssued: Interpreter._arrive_after_copies,
+    Load: Interpreter._access_slots,
+    Store: Interpreter._access_slots,
+    WgmmaIssued: Interpreter._access_slots,
+    TmemWork: Interpreter._access_slots,
+    BulkStoreIssued: Interpreter._access_slots,
+    TmemCommit: Interpreter._commit,
+    GroupCommit: Interpreter._close_group,
+    GroupWait: Interpreter._wait_group,
+    ProxyFence: Interpreter._fence_proxies,
+    TmemFence: Interpreter._fence_tensor_memory,
+    MbarrierInitFence: Interpreter._fence_inits,
+    FlagAdd: Interpreter._signal,
+    FlagPoll: Interpreter._poll,
+    GridDependency: Interpreter._depend_on_grid,
+    RegisterRequest: Interpreter._take_registers,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import Action
 
 Outcome = Literal["hang", "launch failure", "race", "wrong data", "undefined"]
 Fact: TypeAlias = int | str | Sequence[int] | Sequence[Sequence[int]] | None
@@ -28,6 +28,8 @@ OUTCOME_OF_KIND: dict[str, Outcome] = {
     "init twice": "undefined",
     "init": "undefined",
     "init fence": "undefined",
+    "inval": "undefined",
+    "after inval": "undefined",
     "too many arrivals": "launch failure",
     "piece": "race",
     "outstanding": "launch failure",
@@ -102,6 +104,7 @@ class MistakeFoundError(Exception):
         super().__init__(kind)
         self.kind = kind
         self.facts = facts
+        self.action: Action | None = None  # of a mistake in one action, whatever the order
         # in a circle of waits: the agents in it, and steps that would let one of them go on
         self.blocked: Sequence[BlockedAgent] = ()
         self.earlier_steps: Sequence[EarlierStep] = ()

@@ -11,26 +11,35 @@ from itertools import chain
 from tilescope.sync.all_orders.arrivals import Arrivals
 from tilescope.sync.all_orders.contents import Segment, mark_stale, overwrite
 from tilescope.sync.all_orders.mistake import MistakeFoundError
-from tilescope.sync.all_orders.state import PendingOperation
+from tilescope.sync.all_orders.state import PendingKind, PendingOperation
 from tilescope.sync.happens_before import NONE, Access, Fill, Key
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import (
+    CopyIssued,
+    CpAsyncArriveIssued,
+    CpAsyncIssued,
+    GroupWait,
+    MbarrierWait,
+    Store,
+    ThreadBarrier,
+    TmemCommit,
+)
 
 
 class PendingCopies(Arrivals):
     """The state of a run in which copies and products are pending."""
 
-    def _copy(self, agent: int, action: Action) -> None:
+    def _copy(self, agent: int, action: CopyIssued) -> None:
         barriers = action.barriers or (NONE,) * len(action.slots)
-        if not action.number:
+        if not action.size_bytes:
             return  # no bytes move, and none are counted
         for number, (slot, barrier) in enumerate(zip(action.slots, barriers, strict=True)):
             self._require_memory(agent, slot)
-            is_by_threads = action.choice == "cp.async"
+            is_by_threads = isinstance(action, CpAsyncIssued)
             fill = (barrier, self.phase[barrier], NONE)
             if is_by_threads or barrier == NONE:
                 fill = (NONE, agent, self.groups_made(agent))
             start, end = self._extent(slot, action, agent, fill)
-            access = Access(self._key(agent, number), agent, True, action.choice, start, end, fill, action.tile)
+            access = Access(self._key(agent, number), agent, True, action.how, start, end, fill, action.tile)
             self._begin_access(slot, access, ends_at_once=False)
             contents = mark_stale(self.contents[slot], fill)
             self.contents[slot] = overwrite(contents, Segment(start, end, action.tile, fill))
@@ -41,28 +50,32 @@ class PendingCopies(Arrivals):
             elif barrier != NONE:
                 clock = self.ordering.snapshot(agent)
                 keys = (access.key, *(read.key for read in reads))
-                self._issue(PendingOperation("copy", barrier, action.number, (slot,), agent, clock, keys, access.key))
+                self._issue(
+                    PendingOperation(
+                        "copy", barrier, agent, keys, access.key, clock, size_bytes=action.size_bytes, slots=(slot,)
+                    )
+                )
 
-    def _read_source(self, source: int, agent: int, action: Action, number: int) -> Access:
+    def _read_source(self, source: int, agent: int, action: CopyIssued, number: int) -> Access:
         """Begin the read of a copy's source in global memory, which ends when the copy has landed."""
         size = self.program.slots[source].bytes or 1
-        access = Access(self._key(agent, number), agent, False, action.choice, 0, size)
+        access = Access(self._key(agent, number), agent, False, action.how, 0, size)
         self._begin_access(source, access, ends_at_once=False)
-        self._require_content(source, agent, action)
+        self._require_content(source, agent, action.tile)
         return access
 
-    def _extent(self, slot: int, action: Action, agent: int, fill: Fill) -> tuple[int, int]:
+    def _extent(self, slot: int, action: CopyIssued, agent: int, fill: Fill) -> tuple[int, int]:
         """The bytes of a slot that a copy fills: from its offset on, or after the other copies of the same phase."""
         size = self.program.slots[slot].bytes
         if not size:
             return 0, 1
         last_fill, reached = self.fill_ends.get(slot, (fill, 0))
-        if action.offset is not None:
-            start = action.offset
+        if action.offset_bytes is not None:
+            start = action.offset_bytes
         else:
             start = reached if last_fill == fill else 0
-        end = start + action.number
-        if action.offset is None:
+        end = start + action.size_bytes
+        if action.offset_bytes is None:
             self.fill_ends[slot] = fill, end
             is_mixed = any(
                 access.fill == fill and access.agent != agent and access.tile != action.tile
@@ -74,33 +87,35 @@ class PendingCopies(Arrivals):
             raise self._too_large(slot, action, agent, start)
         return start, end
 
-    def _too_large(self, slot: int, action: Action, agent: int, start: int) -> MistakeFoundError:
+    def _too_large(self, slot: int, action: CopyIssued, agent: int, start: int) -> MistakeFoundError:
         """A copy, alone or with those before it in its phase, does not fit into its slot."""
         size = self.program.slots[slot].bytes
-        end = start + action.number
-        if start and action.offset is None and action.number <= size:
-            return MistakeFoundError("too much", slot=slot, agent=agent, size=size, bytes=action.number, together=end)
+        end = start + action.size_bytes
+        if start and action.offset_bytes is None and action.size_bytes <= size:
+            return MistakeFoundError(
+                "too much", slot=slot, agent=agent, size=size, bytes=action.size_bytes, together=end
+            )
         return MistakeFoundError(
-            "beyond", slot=slot, agent=agent, size=size, bytes=action.number, offset=start, end=end
+            "beyond", slot=slot, agent=agent, size=size, bytes=action.size_bytes, offset=start, end=end
         )
 
-    def _arrive_after_copies(self, agent: int, action: Action) -> None:
+    def _arrive_after_copies(self, agent: int, action: CpAsyncArriveIssued) -> None:
         """cp.async.mbarrier.arrive: an arrival when all cp.async of the agent so far have landed."""
         barrier = action.barriers[0]
-        if action.times >= self.program.agents[agent].warps:
+        if action.arrivals >= self.program.agents[agent].warps:
             self._finish_with_arrivals(agent, barrier)
-        if not action.flag:
-            self.count(barrier, agent, more=action.times)
+        if not action.is_counted:
+            self.count(barrier, agent, more=action.arrivals)
         self.groups_finished[agent] = self.groups_finished.get(agent, 0) + 1
         groups = tuple(tuple(filter(self.ordering.is_tracked, keys)) for keys in self._groups(agent, "cp.async"))
         self.groups[agent, "cp.async"] = groups
         keys = self.signalled_copies[agent] = tuple(chain(*groups))
-        op = "cp_arrive" if action.flag else "cp_drop"  # a cp_drop takes back what was added
+        kind: PendingKind = "cp_arrive" if action.is_counted else "cp_drop"  # a cp_drop takes back what was added
         key = self._key(agent, 0)
         clock = self.ordering.snapshot(agent)
-        self._issue(PendingOperation(op, barrier, action.times, (), agent, clock, keys, key))
+        self._issue(PendingOperation(kind, barrier, agent, keys, key, clock, arrivals=action.arrivals))
 
-    def _commit(self, agent: int, action: Action) -> None:
+    def _commit(self, agent: int, action: TmemCommit) -> None:
         """tcgen05.commit: an arrival when all products of the agent so far are finished."""
         self.uncommitted.pop(agent, None)
         keys = tuple(filter(self.ordering.is_tracked, self._groups(agent, "tcgen05")[-1]))
@@ -108,21 +123,21 @@ class PendingCopies(Arrivals):
         for number, barrier in enumerate(action.barriers):
             self._reach_barrier(barrier, agent)
             clock = self.ordering.snapshot(agent)
-            self._issue(PendingOperation("commit", barrier, 1, (), agent, clock, keys, self._key(agent, number)))
+            self._issue(PendingOperation("commit", barrier, agent, keys, self._key(agent, number), clock, arrivals=1))
 
-    def _wait_group(self, agent: int, action: Action) -> None:
-        groups = self._groups(agent, action.choice)
-        done = max(0, len(groups) - 1 - action.number)
+    def _wait_group(self, agent: int, action: GroupWait) -> None:
+        groups = self._groups(agent, action.unit)
+        done = max(0, len(groups) - 1 - action.newest)
         keys = tuple(chain(*groups[:done]))
-        self.groups[agent, action.choice] = groups[done:]
+        self.groups[agent, action.unit] = groups[done:]
         has_several_warps = self.program.agents[agent].warps > 1
-        if action.choice == "cp.async":
+        if action.unit == "cp.async":
             self.groups_finished[agent] = self.groups_finished.get(agent, 0) + done
             if has_several_warps:  # every warp waits for its own
                 tracked = filter(self.ordering.is_tracked, keys)
                 self.unsynced[agent] = (*self.unsynced.get(agent, ()), *tracked)
                 return
-        if action.choice == "bulk":
+        if action.unit == "bulk":
             keys = self._finished_stores(agent, action, keys)
             if has_several_warps:  # one thread stores and waits
                 self._keep_from_other_warps(agent, keys)
@@ -142,50 +157,52 @@ class PendingCopies(Arrivals):
             slot: access for slot, accesses in enumerate(self.accesses) for access in accesses if access.key in keys
         }
         for action in copy(self.later_actions[agent]):
-            if action.is_thread_wait or (action.is_wait and self.phase[action.barriers[0]] & 1 == action.number):
+            if isinstance(action, ThreadBarrier) and action.waits:
                 return
-            written = [slot for slot in stores if slot in action.slots] if action.op == "write" else []
+            if isinstance(action, MbarrierWait) and self.phase[action.barriers[0]] & 1 == action.parity:
+                return
+            written = [slot for slot in stores if slot in action.slots] if isinstance(action, Store) else []
             if written:
                 store = stores[written[0]]
                 raise self._race_of_warps(written[0], store, store._replace(how="generic", write=True))
 
-    def _finished_stores(self, agent: int, action: Action, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    def _finished_stores(self, agent: int, action: GroupWait, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """The finished accesses of stores that are waited for: with .read only the reads of their sources."""
         written = tuple(key for key in keys if key in self.store_writes)
-        if action.flag:
+        if action.only_read:
             self.unfinished_writes[agent] = (*self.unfinished_writes.get(agent, ()), *written)
             return tuple(key for key in keys if key not in self.store_writes)
-        if action.number:
+        if action.newest:
             return keys
         return (*keys, *self.unfinished_writes.pop(agent, ()))
 
     def land(self, operation: PendingOperation) -> None:
-        """Bytes, or a pending arrival, reach their barrier; of a copy with a smaller `number` only these bytes."""
+        """Bytes, or a pending arrival, reach their barrier; of a copy with fewer bytes only these."""
         whole = self.outstanding.pop(operation.key)
         self.ended, self.issued = [], []
         barrier = operation.barrier
         agent = operation.agent
         issued_at = operation.issued_at
-        if operation.number < whole.number:
-            self.outstanding[operation.key] = whole._replace(number=whole.number - operation.number)
-            phase = self.count(barrier, agent, issued_at, tx=-operation.number)
+        if operation.size_bytes < whole.size_bytes:
+            self.outstanding[operation.key] = whole._replace(size_bytes=whole.size_bytes - operation.size_bytes)
+            phase = self.count(barrier, agent, issued_at, tx=-operation.size_bytes)
             if self.ended:
                 self.torn_copy = MistakeFoundError(
-                    "piece", barrier=barrier, phase=phase, tx=operation.number, bytes=whole.number
+                    "piece", barrier=barrier, phase=phase, tx=operation.size_bytes, bytes=whole.size_bytes
                 )
             return
-        is_copy = operation.op == "copy"
+        is_copy = operation.kind == "copy"
         # a barrier of threads outlives a block
         blocks = {self.program.barriers[barrier].home} if barrier < self.mbarriers else set()
         if is_copy:
             blocks.add(self.program.slots[operation.slots[0]].home)
-            phase = self.count(barrier, agent, issued_at, tx=-operation.number)
+            phase = self.count(barrier, agent, issued_at, tx=-operation.size_bytes)
         else:
-            takes_back = operation.op == "cp_drop"
-            phase = self.count(barrier, agent, issued_at, arrivals=operation.number, takes_back=takes_back)
+            takes_back = operation.kind == "cp_drop"
+            phase = self.count(barrier, agent, issued_at, arrivals=operation.arrivals, takes_back=takes_back)
         for key in operation.keys:
             self.ordering.finish_with_phase(key, barrier, phase)
-        if operation.op == "late":
+        if operation.kind == "late":
             self.unsynced[agent] = tuple(key for key in self.unsynced.get(agent, ()) if key not in operation.keys)
         for block in blocks:
             harmless = not is_copy and block == self.program.agents[agent].home

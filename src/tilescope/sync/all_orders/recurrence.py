@@ -129,7 +129,15 @@ class _StateFromNow:
         state = self._state
         parities = [phase % 2 for phase in state.phase[: state.mbarriers]]
         outstanding = [
-            (self._key(key), pending.op, pending.barrier, pending.number, pending.slots, self._keys(pending.keys))
+            (
+                self._key(key),
+                pending.kind,
+                pending.barrier,
+                pending.arrivals,
+                pending.size_bytes,
+                pending.slots,
+                self._keys(pending.keys),
+            )
             for key, pending in state.outstanding.items()
         ]
         thread_arrivals = [

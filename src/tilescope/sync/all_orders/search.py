@@ -13,7 +13,7 @@ import heapq
 from collections import deque
 from collections.abc import Hashable
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.sync.all_orders.interpreter import Interpreter
 from tilescope.sync.all_orders.mistake import BlockedAgent, MistakeFoundError
@@ -22,7 +22,8 @@ from tilescope.sync.all_orders.stuck_diagnosis import check_deadlock
 from tilescope.sync.happens_before import NONE, Key
 from tilescope.sync.one_order import OneOrder
 from tilescope.sync.role_clocks import RoleClocks
-from tilescope.sync.role_program import Action, RoleProgram
+from tilescope.sync.role_events import Action, Fence, GroupCommit, GroupWait, MbarrierWait, TmemWork, WgmmaIssued
+from tilescope.sync.role_program import RoleProgram
 
 COPY_TICKS = 6
 MULTIPLY_TICKS = 4
@@ -34,13 +35,16 @@ _NO_KEY: Key = (NONE, NONE, NONE)
 Done: TypeAlias = Action | PendingOperation | None  # an action, what landed, or None for an exit
 
 
+MarkKind = Literal["action", "flight", "phase", "stuck"]
+
+
 class Mark(NamedTuple):
     """A piece of a timeline: what an agent did from tick to tick; pending copies name the agent that issued them."""
 
     start: int
     end: int
     agent: int
-    op: str  # that of an action, or flight, phase, stuck
+    kind: MarkKind
     done: Action | PendingOperation
     barrier: int = NONE
     phase: int = NONE
@@ -124,8 +128,8 @@ class Run:
         place = state.pc[agent]
         duration = 1
         barrier, phase = self._running_phase(action)
-        if action is not None and action.is_wait:
-            self.parities.setdefault((barrier, agent), action.number)
+        if isinstance(action, MbarrierWait):
+            self.parities.setdefault((barrier, agent), action.parity)
         if not state.enabled(agent):
             assert action is not None
             waited_for = state.program.grid if state.starts_late(agent) else action.barrier
@@ -136,15 +140,15 @@ class Run:
         for key in state.issued:
             self._schedule(self._ticks(state.outstanding[key]), NONE, key)
         if action is not None:
-            if action.op == "multiply":
+            if isinstance(action, WgmmaIssued | TmemWork):
                 self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
-            elif (action.op, action.choice, action.number) == ("wait_group", "wgmma", 0):
+            elif isinstance(action, GroupWait) and action.unit == "wgmma" and not action.newest:
                 duration = max(1, self.busy_until[agent] - self.tick)
             if state.pc[agent] == place:  # it has arrived at a barrier of threads, and waits there
                 self.waiting.setdefault(agent, self.tick)
             else:
                 since = self.waiting.pop(agent, self.tick)
-                self._add_mark(Mark(since, self.tick + duration, agent, action.op, action, barrier, phase))
+                self._add_mark(Mark(since, self.tick + duration, agent, "action", action, barrier, phase))
         self._wake(agent, action)
         if not state.exited[agent]:
             self._schedule(duration, agent)
@@ -156,7 +160,7 @@ class Run:
 
     def _ticks(self, operation: PendingOperation) -> int:
         """How long an operation is pending."""
-        return self.copy_ticks if operation.op == "copy" else MULTIPLY_TICKS
+        return self.copy_ticks if operation.kind == "copy" else MULTIPLY_TICKS
 
     def _land(self, operation: PendingOperation) -> None:
         start = self.tick - self._ticks(operation)
@@ -260,14 +264,14 @@ def _moves(state: Interpreter) -> list[Move]:
         if action is None:
             changes_nothing = agent not in state.unsynced
         else:
-            changes_nothing = action.op == "fence" or (action.op == "commit" and action.choice != "")
+            changes_nothing = isinstance(action, Fence | GroupCommit)
         if changes_nothing and agent not in _one_order(state).ends_with_step:
             return [Move(agent, action)]
         moves.append(Move(agent, action))
     landings = [*filter(state.can_land, state.outstanding.values())]
     pieces = [  # of copies whose first bytes leave their barrier's count at 0 before the last have come
-        operation._replace(number=state.tx[operation.barrier])
+        operation._replace(size_bytes=state.tx[operation.barrier])
         for operation in landings
-        if operation.op == "copy" and 0 < state.tx[operation.barrier] < operation.number
+        if operation.kind == "copy" and 0 < state.tx[operation.barrier] < operation.size_bytes
     ]
     return moves + [Move(NONE, operation) for operation in (*landings, *pieces)]

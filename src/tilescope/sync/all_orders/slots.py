@@ -14,7 +14,7 @@ from tilescope.sync.all_orders.mistake import Fact, MistakeFoundError
 from tilescope.sync.all_orders.state import Groups, State
 from tilescope.sync.happens_before import NONE, Access, Key
 from tilescope.sync.proxies import find_fence_rule
-from tilescope.sync.role_program import Action
+from tilescope.sync.role_events import SlotAccess, Store
 
 _NO_GROUPS: Groups = ((),)
 
@@ -32,13 +32,10 @@ class SlotAccesses(State):
     def _key(self, agent: int, number: int) -> Key:
         return agent, self.pc[agent], number
 
-    def _access_slots(self, agent: int, action: Action) -> None:
+    def _access_slots(self, agent: int, action: SlotAccess) -> None:
         """Access slots: threads at once, a tensor core or a TMA store until a group or a commit is waited for."""
-        if action.choice in ("wgmma", "tcgen05"):
-            how = action.choice
-        else:
-            how = "store" if action.op == "store" else "generic"
-        writes = action.op == "write"
+        how = action.how
+        writes = isinstance(action, Store)
         accessed = [*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)]
         for number, (slot, write) in enumerate(accessed):
             self._require_memory(agent, slot)
@@ -50,7 +47,7 @@ class SlotAccesses(State):
                 tile = action.tile if writes else None
                 self.contents[slot] = (Segment(0, size, tile, (NONE, agent, NONE)),)
             else:
-                self._require_content(slot, agent, action)
+                self._require_content(slot, agent, action.tile)
             if how == "store" and write:
                 self.store_writes[access.key] = True
             if how != "generic":
@@ -66,7 +63,7 @@ class SlotAccesses(State):
         if access.how == "tcgen05":
             self.uncommitted[access.agent] = (*self.uncommitted.get(access.agent, ()), access.key)
 
-    def _require_content(self, slot: int, agent: int, action: Action) -> None:
+    def _require_content(self, slot: int, agent: int, tile: int | None) -> None:
         """Stop if a slot does not hold what its reader expects."""
         contents = self.contents[slot]
         if not contents:
@@ -79,8 +76,8 @@ class SlotAccesses(State):
                 "partial", agent=agent, slot=slot, size=size, first=first, last=end - 1, bytes=size - (end - first)
             )
         for part in contents:
-            if None not in (action.tile, part.tile) and part.tile != action.tile:
-                raise MistakeFoundError("stale", agent=agent, slot=slot, tile=action.tile, held=part.tile)
+            if None not in (tile, part.tile) and part.tile != tile:
+                raise MistakeFoundError("stale", agent=agent, slot=slot, tile=tile, held=part.tile)
         self.contents[slot] = mark_read(contents)
 
     def _begin_access(self, slot: int, access: Access, *, ends_at_once: bool) -> None:

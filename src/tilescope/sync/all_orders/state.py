@@ -13,30 +13,33 @@ from __future__ import annotations
 from collections.abc import Hashable
 from copy import copy
 from itertools import chain, tee
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from tilescope.arithmetic import ceil_div
 from tilescope.sync.all_orders.contents import Contents
 from tilescope.sync.all_orders.mistake import MistakeFoundError
-from tilescope.sync.happens_before import NONE, Access, Clock, Fill, HappensBefore, Key
+from tilescope.sync.happens_before import Access, Clock, Fill, HappensBefore, Key
 from tilescope.sync.mbarrier import ARRIVALS_END, TX_END_BYTES
-from tilescope.sync.role_program import Action, RoleProgram
+from tilescope.sync.role_events import Action, BarrierArrive, ClusterArrive, ClusterWait, ThreadBarrier
+from tilescope.sync.role_program import RoleProgram
 from tilescope.sync.thread_limits import BARS
 
+PendingKind = Literal["copy", "commit", "cp_arrive", "cp_drop", "late"]
 Groups = tuple[tuple[Key, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 
 
 class PendingOperation(NamedTuple):
     """Something issued and not finished: a copy's bytes, or an arrival that comes when work is done."""
 
-    op: str  # copy, commit, cp_arrive, cp_drop, late
+    kind: PendingKind
     barrier: int
-    number: int  # bytes, or arrivals
-    slots: tuple[int, ...]  # one, of a copy
     agent: int
-    issued_at: Clock | None  # the agent's clock at its issue; None if orders are tried one by one
     keys: tuple[Key, ...]  # of the accesses that are finished when it lands
-    key: Key = (NONE, NONE, NONE)  # its own: that of its access, if it has one
+    key: Key  # its own: that of its access, if it has one
+    issued_at: Clock | None = None  # the agent's clock at its issue; None if orders are tried one by one
+    arrivals: int = 0  # of all but a copy
+    size_bytes: int = 0  # of a copy
+    slots: tuple[int, ...] = ()  # one, of a copy
 
 
 class BarrierOperation(NamedTuple):
@@ -110,6 +113,7 @@ class State:
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
         self.initialised = [False] * counting
+        self.invalidated = [False] * counting
         self.init_seen: dict[
             tuple[int, int], bool
         ] = {}  # (agent, barrier): its init happens-before the agent's actions
@@ -160,7 +164,7 @@ class State:
             tuple(sorted(self.unsynced.items())),
             tuple(sorted(self.thread_arrivals.items())),
             tuple(sorted(self.fill_ends.items())),
-            tuple(sorted((key, operation.number) for key, operation in self.outstanding.items())),
+            tuple(sorted((key, operation.size_bytes) for key, operation in self.outstanding.items())),
         )
 
     def groups_made(self, agent: int) -> int:
@@ -178,7 +182,7 @@ class State:
         more: int = 0,  # arrivals that the phase waits for in addition
         dropped: int = 0,  # arrivals that later phases no longer wait for
         takes_back: bool = False,  # the arrivals are those that `more` added: they say nothing of other counts
-        without_data: bool = False,  # the scope of the arrival is another block
+        without_data: bool = False,  # a relaxed arrival, or one at another block whose scope is its own
     ) -> int:
         """Count an operation on a barrier, and return the phase in which it counted."""
         self._require_initialised(barrier, agent, issued_at)
@@ -270,6 +274,8 @@ class State:
     def _require_initialised(self, barrier: int, agent: int, issued_at: Clock | None = None) -> None:
         """Stop if the init of a barrier does not happen-before its use; for a copy that lands, before its issue."""
         program = self.program
+        if self.invalidated[barrier]:
+            raise MistakeFoundError("after inval", agent=agent, barrier=barrier)
         if not program.initialises or barrier >= self.mbarriers:
             return
         if issued_at is None and (agent, barrier) in self.init_seen:
@@ -309,7 +315,7 @@ class State:
         is_of_cluster = barrier == self.program.cluster_barrier(agent)
         return 1 if is_of_cluster else self.program.agents[agent].warp_threads
 
-    def synchronize(self, agent: int, action: Action, *, counts: bool = True) -> bool:
+    def synchronize(self, agent: int, action: ThreadBarrier, *, counts: bool = True) -> bool:
         """Arrive at a barrier of threads, or pass one whose phase has ended; whether the action is over.
 
         An arrival that does not count comes later by itself.
@@ -317,30 +323,32 @@ class State:
         barrier = action.barriers[0]
         is_of_cluster = barrier == self.program.cluster_barrier(agent)
         arrival = self.thread_arrivals.get((agent, barrier))
-        has_arrived = arrival is not None and (arrival.place == self.pc[agent] or action.choice == "wait")
+        is_wait_alone = isinstance(action, ClusterWait)
+        has_arrived = arrival is not None and (arrival.place == self.pc[agent] or is_wait_alone)
         if not has_arrived:
-            if action.choice == "wait":
+            if is_wait_alone:
                 raise MistakeFoundError("cluster wait", agent=agent)
             if is_of_cluster and arrival is not None:
                 raise MistakeFoundError("cluster again", agent=agent)
-            if not is_of_cluster:
+            if isinstance(action, BarrierArrive):
                 self._expect_threads(agent, action, barrier)
-            if action.is_thread_wait or is_of_cluster:
+            if action.waits or is_of_cluster:
                 self.thread_arrivals[agent, barrier] = ThreadArrival(self.phase[barrier], self.pc[agent])
             if counts:
-                self.count(barrier, agent, arrivals=self.threads_at(barrier, agent))
-        if action.is_thread_wait:
+                is_relaxed = isinstance(action, ClusterArrive) and action.is_relaxed
+                self.count(barrier, agent, arrivals=self.threads_at(barrier, agent), without_data=is_relaxed)
+        if action.waits:
             if self.phase[barrier] <= self.thread_arrivals[agent, barrier].phase:
                 return False
             del self.thread_arrivals[agent, barrier]
             self.ordering.acquire(barrier, agent)
         return True
 
-    def _expect_threads(self, agent: int, action: Action, barrier: int) -> None:
+    def _expect_threads(self, agent: int, action: BarrierArrive, barrier: int) -> None:
         """The first arrival at a bar.sync says how many threads synchronize there; the others must say the same."""
         block = self.program.agents[agent].home
         in_block = (other for other in self.program.agents if other.home == block)
-        asked = action.times or sum(other.warp_threads for other in in_block)
+        asked = action.threads or sum(other.warp_threads for other in in_block)
         has_arrivals = bool(self.operations[barrier])
         expected = self.expected[barrier]
         if has_arrivals and expected != asked:

@@ -9,18 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import chain, islice, takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilescope.sync.all_orders.interpreter import Interpreter
 from tilescope.sync.all_orders.mistake import BlockedAgent, EarlierStep, MistakeFoundError
-from tilescope.sync.role_program import WAITS, Action
-from tilescope.sync.stuck_waits import PhaseProgress
+from tilescope.sync.role_events import (
+    Action,
+    BarrierArrive,
+    CopyIssued,
+    CpAsyncArriveIssued,
+    FlagAdd,
+    FlagPoll,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierInval,
+    MbarrierWait,
+    RegisterRequest,
+    ThreadBarrier,
+    TmemCommit,
+)
+from tilescope.sync.stuck_waits import PhaseProgress, split_waits
 from tilescope.sync.thread_limits import REGISTER_STEP
 
 MAX_WAITS_SHOWN = 4  # of a circle
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
-_ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
-_THREAD_BARRIER_OPS = ("sync", "bar_arrive", "cluster")
 
 
 def check_deadlock(state: Interpreter) -> None:
@@ -31,11 +44,11 @@ def check_deadlock(state: Interpreter) -> None:
     if all(state.exited):
         return
     blocked = state.find_blocked()
-    roots = [stuck for stuck in blocked if not _would_be_ended(state, stuck)]
+    roots = split_waits(blocked, lambda stuck: _would_be_ended(state, stuck)).causes
     for suspects in (roots, blocked):
         for cause in _CAUSES:
             for agent, action in suspects:
-                error = cause.find(state, agent, action, action.barrier) if action.op in cause.ops else None
+                error = cause.find(state, agent, action) if isinstance(action, cause.event) else None
                 if error is not None:
                     raise error
     raise _circle(state, blocked)
@@ -44,9 +57,9 @@ def check_deadlock(state: Interpreter) -> None:
 def _would_be_ended(state: Interpreter, stuck: BlockedAgent) -> bool:
     """Whether some other agent, which is blocked itself, would still do what a wait waits for."""
     others = [agent for agent in range(state.agents) if agent != stuck.agent]
-    if stuck.action.op == "registers":
+    if isinstance(stuck.action, RegisterRequest):
         return any(
-            later.op == "registers" and later.number < state.registers[other]
+            isinstance(later, RegisterRequest) and later.registers < state.registers[other]
             for other in others
             for later in _coming_actions(state, other)
         )
@@ -64,7 +77,7 @@ def _circle(state: Interpreter, blocked: Sequence[BlockedAgent]) -> MistakeFound
         "circle",
         agent=blocked[0].agent,
         agents=[agent for agent, _ in blocked],
-        counts=[(action.number, action.times, *_phase_counts(state, action.barrier)) for _, action in blocked],
+        counts=[_phase_counts(state, action.barrier) for _, action in blocked],
     )
     error.blocked = blocked
     error.earlier_steps = _find_earlier_steps(state, blocked)
@@ -86,12 +99,12 @@ def _find_earlier_steps(state: Interpreter, blocked: Sequence[BlockedAgent]) -> 
                     None,
                 )
                 # nobody synchronizes with itself
-                if needed is None or (agent == waiting and needed.op in _THREAD_BARRIER_OPS):
+                if needed is None or (agent == waiting and isinstance(needed, ThreadBarrier)):
                     continue
                 rank = (
-                    needed.op not in _THREAD_BARRIER_OPS,
+                    not isinstance(needed, ThreadBarrier),
                     state.tx[barrier] != 0,
-                    needed.times < state.pending[barrier],
+                    _counted_by(needed) < state.pending[barrier],
                 )
                 ranked.append((rank, EarlierStep(agent, needed, wait, waiting)))
     return [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
@@ -102,22 +115,23 @@ def _phase_counts(state: Interpreter, barrier: int) -> PhaseProgress:
     return PhaseProgress(state.phase[barrier], expected - state.pending[barrier], expected, state.tx[barrier])
 
 
-def _find_register_shortage(state: Interpreter, agent: int, action: Action, _: int) -> MistakeFoundError | None:
+def _find_register_shortage(state: Interpreter, agent: int, action: RegisterRequest) -> MistakeFoundError | None:
     threads = state.program.agents[agent].warpgroup_threads
     free = state.pool[state.program.agents[agent].home]
     most = state.registers[agent] + free // threads
     return MistakeFoundError(
         "registers",
         agent=agent,
-        registers=action.number,
+        registers=action.registers,
         need=state.register_need(agent, action),
         free=free,
         most=most // REGISTER_STEP * REGISTER_STEP,
     )
 
 
-def _find_missing_threads(state: Interpreter, waiting: int, _: Action, barrier: int) -> MistakeFoundError | None:
+def _find_missing_threads(state: Interpreter, waiting: int, action: ThreadBarrier) -> MistakeFoundError | None:
     """A barrier of threads to which nobody else will come."""
+    barrier = action.barrier
     program = state.program
     arrived = state.total(barrier, "arrive").agents
     absent = [
@@ -134,25 +148,27 @@ def _find_missing_threads(state: Interpreter, waiting: int, _: Action, barrier: 
     return state.arrival_mistake(barrier, "sync")
 
 
-def _find_low_flag(state: Interpreter, agent: int, action: Action, flag: int) -> MistakeFoundError | None:
+def _find_low_flag(state: Interpreter, agent: int, action: FlagPoll) -> MistakeFoundError | None:
     """A flag that never reaches the value for which somebody polls."""
+    flag = action.barrier
     coming = sum(
-        later.times
+        later.amount
         for other in range(state.agents)
         if other != agent
         for later in _coming_actions(state, other)
-        if later.op == "signal" and flag in later.barriers
+        if isinstance(later, FlagAdd) and flag in later.barriers
     )
     reached = state.tx[flag] + coming
-    if reached < action.number:
-        return MistakeFoundError("flag", agent=agent, barrier=flag, value=action.number, reached=reached)
+    if reached < action.value:
+        return MistakeFoundError("flag", agent=agent, barrier=flag, value=action.value, reached=reached)
     return None
 
 
-def _find_wrong_bytes(state: Interpreter, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_bytes(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
     """All arrived, and the bytes do not match."""
-    tx = state.tx[barrier]
-    if tx == 0 or state.pending[barrier] > 0 or _bytes_to_come(state, barrier) == tx:
+    barrier = action.barrier
+    progress = _phase_counts(state, barrier)
+    if progress.lack != "bytes" or _bytes_to_come(state, barrier) == progress.missing_bytes:
         return None
     expected = state.total(barrier, "expect").amount
     landed = state.total(barrier, "bytes").amount
@@ -163,8 +179,9 @@ def _find_wrong_bytes(state: Interpreter, _: int, __: Action, barrier: int) -> M
     return MistakeFoundError(kind, barrier=barrier, phase=state.phase[barrier], expected=expected, brought=landed)
 
 
-def _find_wrong_count(state: Interpreter, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
+    barrier = action.barrier
     agents, came = state.total(barrier, "arrive")
     if not state.pending[barrier] or not agents or _will_arrive(state, barrier, but=agents):
         return None
@@ -173,13 +190,13 @@ def _find_wrong_count(state: Interpreter, _: int, __: Action, barrier: int) -> M
     return state.arrival_mistake(barrier, "too few arrivals" if came else "only empty arrivals")
 
 
-def _find_missing_arrivals(state: Interpreter, agent: int, _: Action, barrier: int) -> MistakeFoundError | None:
+def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """Arrivals are missing and nobody will make them."""
-    pending = state.pending[barrier]
-    if pending == 0 or _will_arrive(state, barrier):
-        return None
+    barrier = action.barrier
     counts = _phase_counts(state, barrier)
-    if counts.missing_bytes < 0:
+    if not counts.missing_arrivals or _will_arrive(state, barrier):
+        return None
+    if counts.has_unexpected_bytes:
         return MistakeFoundError(
             "receiver",
             barrier=barrier,
@@ -200,7 +217,7 @@ def _find_missing_arrivals(state: Interpreter, agent: int, _: Action, barrier: i
         came=counts.arrived,
         expected=counts.expected,
         agent=agent,
-        pending=pending,
+        pending=counts.missing_arrivals,
     )
 
 
@@ -209,8 +226,9 @@ def _phases_behind(state: Interpreter, agent: int, barrier: int) -> int:
     return state.phase[barrier] - state.last_pass.get((agent, barrier), 0)
 
 
-def _find_missed_phase(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+def _find_missed_phase(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """More than one phase ended without the role."""
+    barrier = action.barrier
     behind = _phases_behind(state, agent, barrier)
     if behind < 2:
         return None
@@ -220,26 +238,28 @@ def _find_missed_phase(state: Interpreter, agent: int, action: Action, barrier: 
         return MistakeFoundError(
             "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
         )
-    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
+    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.parity, behind=behind)
 
 
-def _find_wrong_parity(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_parity(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """A phase for which the role has not waited yet has ended; with the other parity its wait would pass."""
+    barrier = action.barrier
     if _phases_behind(state, agent, barrier) < 1:
         return None
     return MistakeFoundError(
         "parity",
         agent=agent,
         barrier=barrier,
-        parity=action.number,
+        parity=action.parity,
         phase=state.phase[barrier] - 1,
-        other=1 - action.number,
+        other=1 - action.parity,
     )
 
 
-def _find_wrong_start(state: Interpreter, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
+def _find_wrong_start(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
-    is_fresh = not state.phase[barrier] and not action.number and (agent, barrier) not in state.last_pass
+    barrier = action.barrier
+    is_fresh = not state.phase[barrier] and not action.parity and (agent, barrier) not in state.last_pass
     has_bytes = any(operation.op in ("expect", "bytes") for operation in state.operations[barrier])
     if state.program.agents[agent].fills_slots and is_fresh and not has_bytes:
         return MistakeFoundError("start", agent=agent, barrier=barrier)
@@ -247,23 +267,23 @@ def _find_wrong_start(state: Interpreter, agent: int, action: Action, barrier: i
 
 
 class _Cause(NamedTuple):
-    """A cause for an agent to be blocked for ever before one of some operations."""
+    """A cause for an agent to be blocked for ever before an action."""
 
-    ops: tuple[str, ...]
-    find: Callable[[Interpreter, int, Action, int], MistakeFoundError | None]  # state, agent, its action, the barrier
+    event: type[Action]
+    find: Callable[[Interpreter, int, Any], MistakeFoundError | None]  # state, agent, its action
 
 
 # the first that holds for a blocked agent is the mistake
 _CAUSES = (
-    _Cause(("registers",), _find_register_shortage),
-    _Cause(_THREAD_BARRIER_OPS, _find_missing_threads),
-    _Cause(("poll",), _find_low_flag),
-    _Cause(WAITS, _find_wrong_bytes),
-    _Cause(WAITS, _find_wrong_count),
-    _Cause(WAITS, _find_missed_phase),
-    _Cause(WAITS, _find_missing_arrivals),
-    _Cause(WAITS, _find_wrong_parity),
-    _Cause(WAITS, _find_wrong_start),
+    _Cause(RegisterRequest, _find_register_shortage),
+    _Cause(ThreadBarrier, _find_missing_threads),
+    _Cause(FlagPoll, _find_low_flag),
+    _Cause(MbarrierWait, _find_wrong_bytes),
+    _Cause(MbarrierWait, _find_wrong_count),
+    _Cause(MbarrierWait, _find_missed_phase),
+    _Cause(MbarrierWait, _find_missing_arrivals),
+    _Cause(MbarrierWait, _find_wrong_parity),
+    _Cause(MbarrierWait, _find_wrong_start),
 )
 
 
@@ -274,13 +294,23 @@ def _coming_actions(state: Interpreter, agent: int) -> Iterator[Action]:
 
 
 def _counts_on(action: Action, barrier: int) -> bool:
-    return barrier in action.barriers and action.op not in (*WAITS, "init")
+    return barrier in action.barriers and not isinstance(action, MbarrierWait | MbarrierInit | MbarrierInval)
+
+
+def _counted_by(action: Action) -> int:
+    """What a barrier counts of an action: arrivals, or the threads that a barrier of threads asks for."""
+    match action:
+        case BarrierArrive(threads=threads):
+            return threads
+        case FlagAdd(amount=amount):
+            return amount
+    return action.arrivals_at_mbarriers or 1
 
 
 def _will_arrive(state: Interpreter, barrier: int, but: list[int] | None = None) -> bool:
     """Whether an agent that is not in `but` would still arrive at a barrier."""
     return any(
-        barrier in action.barriers and (action.op in _ARRIVE_OPS or (action.op == "expect" and action.flag))
+        barrier in action.barriers and isinstance(action, MbarrierArrive | CpAsyncArriveIssued | TmemCommit)
         for agent in range(state.agents)
         if agent not in (but or ())
         for action in _coming_actions(state, agent)
@@ -291,7 +321,16 @@ def _bytes_to_come(state: Interpreter, barrier: int) -> int:
     """Bytes that blocked agents would still copy for the running phase: those agents that have copied none."""
     others = set(range(state.agents)) - {*state.total(barrier, "bytes").agents}
     of_phase = (  # up to where they expect bytes of the next one
-        takewhile(lambda action: action.op != "expect" or barrier not in action.barriers, _coming_actions(state, agent))
-        for agent in others
+        takewhile(lambda action: not _expects_bytes(action, barrier), _coming_actions(state, agent)) for agent in others
     )
-    return sum(action.number * action.barriers.count(barrier) for action in chain(*of_phase) if action.op == "copy")
+    return sum(
+        action.size_bytes * action.barriers.count(barrier)
+        for action in chain(*of_phase)
+        if isinstance(action, CopyIssued)
+    )
+
+
+def _expects_bytes(action: Action, barrier: int) -> bool:
+    """Whether an action expects bytes at a barrier."""
+    expects = isinstance(action, MbarrierExpect) or (isinstance(action, MbarrierArrive) and action.expected_bytes > 0)
+    return expects and barrier in action.barriers
