@@ -59,7 +59,6 @@ class Stuck(NamedTuple):
     phases: tuple[PhaseBytes, ...]
     addresses: tuple[int, ...]  # of the mbarriers
     bars: tuple[StuckBar, ...]
-    is_fault: bool
 
 
 def find_stuck_barriers(launch: Launch, result: GridRun, wrong: WrongBytes) -> Stuck | None:
@@ -93,7 +92,6 @@ def find_stuck_barriers(launch: Launch, result: GridRun, wrong: WrongBytes) -> S
         phases=tuple(dict.fromkeys(phases)),
         addresses=tuple(addresses),
         bars=tuple(dict.fromkeys(bars)),
-        is_fault=is_fault,
     )
 
 
@@ -127,8 +125,7 @@ def _corrections_of_stuck(numbers: _MbarrierNumbers, stuck: Stuck, polls: Sequen
     yield from numbers.count_actual_arrivals(stuck.barriers)
     yield from numbers.change_counts_by_one(stuck.barriers)
     yield from numbers.flip_parities(numbers.polls)
-    if stuck.is_fault:
-        yield from numbers.count_threads(stuck.barriers)
+    yield from numbers.count_threads(stuck.barriers)
 
 
 class _MbarrierNumbers:
@@ -190,7 +187,8 @@ class _MbarrierNumbers:
         return tuple(self._add(pc, difference, "byte") for pc, difference in difference_of_pc.items())
 
     def flip_parities(self, polls: Sequence[int]) -> Iterator[Corrections]:
-        """The other parity in all polls of a source line, then in each poll alone."""
+        """The other parity in all polls of a source line, then in each poll alone; polls by token have none."""
+        polls = [pc for pc in polls if pc in self.polls]
         for pc in polls:
             yield tuple(self._flip_parity(poll) for poll in self._unrolled(pc))
         for pc in polls:

@@ -145,9 +145,15 @@ class ConflictSite:
         pairs = [own]
         for now in self.copies(own.now):
             previous = [pc for pc in earlier if pc < now] or self._later_in_loop(earlier, now)
-            if previous and all(previous[-1] != pair.before for pair in pairs):
+            if previous and not any(self._is_covered(pair, previous[-1], now) for pair in pairs):
                 pairs.append(AccessPair(previous[-1], now))
         return pairs
+
+    def _is_covered(self, pair: AccessPair, before: int, now: int) -> bool:
+        """Whether a place before the later access of a pair is also before another access that follows it straight on."""
+        if pair.now == now:
+            return True
+        return pair.before == before and pair.now < now and not any(map(self._is_jump, range(pair.now, now)))
 
     def _later_in_loop(self, pcs: list[int], now: int) -> list[int]:
         """Those of some instructions that a loop around another one executes after it."""

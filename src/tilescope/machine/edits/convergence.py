@@ -135,9 +135,9 @@ class Convergence:
         return int(self._starts[self.row_of(pc)])
 
     def is_reached_by_block(self, pc: int) -> bool:
-        """Whether all threads of each block execute an instruction equally often, and at least once in some block."""
+        """Whether all threads of each block execute an instruction equally often, or nobody does."""
         blocks = self._by_block(pc)
-        return bool(len(blocks)) and bool((blocks == blocks[:, :1]).all()) and bool(blocks.any())
+        return bool(len(blocks)) and bool((blocks == blocks[:, :1]).all())
 
     def is_reached_before_exit(self, pc: int) -> bool:
         """Whether the threads of a block that never execute an instruction only exit instead, and the others agree."""

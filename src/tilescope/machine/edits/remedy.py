@@ -39,7 +39,6 @@ from tilescope.sync.detector.race import Conflict, Conflicts, Insertion, Mistake
 from tilescope.sync.trials import TrialBudget, Verdict, try_candidates
 
 CANDIDATES_OF_A_FINDING = 24
-_SYMPTOMS: frozenset[Mistake] = frozenset({"unwritten", "unwritten operand", "stale read"})
 _UNWRITTEN: frozenset[Mistake] = frozenset({"unwritten", "unwritten operand"})
 
 Offsets = frozenset[int]  # of the instructions of a conflict in the text: one, or two in either order
@@ -90,7 +89,7 @@ def _fixes(remedy: Remedy, group: ConflictGroup) -> bool:
 def _assign_remedies(
     groups: Sequence[ConflictGroup], tried: Sequence[ConflictGroup], remedies: Sequence[Remedy]
 ) -> None:
-    """Note in each conflict the remedy that fixes it and most others; in reads of unwritten bytes, the one that fixes them too."""
+    """Note in each conflict the remedy that fixes it and most others; in warnings, the one that removes them too."""
     widest = sorted(remedies, key=lambda remedy: -sum(_fixes(remedy, group) for group in tried))
     used: list[Remedy] = []
     for group in tried:
@@ -100,7 +99,7 @@ def _assign_remedies(
         for conflict in group:
             conflict.remedy = remedy
     for group in groups:
-        if group[0].mistake in _SYMPTOMS and group[0].remedy is None:
+        if severity_of(group[0]) == "warning" and group[0].remedy is None:
             for conflict in group:
                 conflict.remedy = next((remedy for remedy in used if _fixes(remedy, group)), None)
 
@@ -160,7 +159,10 @@ class _Trials:
         self.budget = TrialBudget(trial_step_budget(launch))
 
     def find_correction(self, stuck: Stuck | None, block: BlockIndex | None) -> Remedy | None:
-        """The first correction of a barrier's numbers that passes; a cluster that does not finish is run alone."""
+        """The first correction of a barrier's numbers that removes all errors, or the first that lets the kernel finish.
+
+        A cluster that does not finish is run alone.
+        """
         if stuck is None and not self._early_wait_offsets:
             return None
         initial = self._initial if block is None else self._initial._replace(blocks=[block])
@@ -177,11 +179,12 @@ class _Trials:
                     return "fails"
                 finished.append(trial)
             gone[candidate] = self._fixed_conflicts(finished, block)
-            return "cures"
+            return "cures" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
 
         corrections = find_corrections(self._launch, self._text, stuck, self._errors)
-        cure = try_candidates((Candidate(corrections=one) for one in corrections), judge, self.budget).cure
-        return None if cure is None else Remedy(gone[cure], corrections=cure.corrections, block=block)
+        result = try_candidates((Candidate(corrections=one) for one in corrections), judge, self.budget)
+        best = result.cure or result.help
+        return None if best is None else Remedy(gone[best], corrections=best.corrections, block=block)
 
     def find_remedy(self, group: ConflictGroup) -> Remedy | None:
         """The first candidate that passes; those that fix other conflicts are tried first."""

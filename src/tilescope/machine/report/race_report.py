@@ -6,6 +6,7 @@ thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing or
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -200,13 +201,23 @@ def _count_occurrences(launch: Launch, group: FindingGroup) -> dict[str, object]
     if len(group.own) > 1:
         noun = "instructions of this line" if group.own[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group.own)} {noun}"
-    places = [name_line(launch.program, conflict.now.pc) for other in group.others for conflict in other]
+    other_lines = _other_lines(launch, group)
     facts["others_gone"] = len(group.others) or None
-    facts["other_lines"] = tuple(dict.fromkeys(places))
-    facts["also_at"] = _name_some(tuple(dict.fromkeys(places))) if places else None
+    facts["other_lines"] = other_lines
+    facts["also_at"] = _name_some(other_lines) if other_lines else None
     conflicts = [*group.own, *(conflict for other in group.others for conflict in other)]
     pcs = dict.fromkeys(pc for conflict in conflicts for pc in conflict.pcs if pc is not None)
     return facts | line_facts(launch.program, *pcs)
+
+
+def _other_lines(launch: Launch, group: FindingGroup) -> tuple[str, ...]:
+    """The lines of the other conflicts that the same fix removes, without those that the finding names anyway."""
+    own = {name_line(launch.program, pc) for conflict in group.own for pc in conflict.pcs if pc is not None}
+    lines: dict[str, None] = {}
+    for conflict in itertools.chain.from_iterable(group.others):
+        names = [name_line(launch.program, pc) for pc in conflict.pcs if pc is not None]
+        lines.update(dict.fromkeys([name for name in names if name not in own] or names[:1]))
+    return tuple(lines)
 
 
 def _name_some(lines: Sequence[str]) -> str:
