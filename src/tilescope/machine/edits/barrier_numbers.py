@@ -157,15 +157,16 @@ class _MbarrierNumbers:
         return polls
 
     def count_actual_threads(self, bars: Sequence[StuckBar]) -> Iterator[Corrections]:
-        """bar.sync for as many threads as arrived, at all instructions of the same barrier."""
+        """bar.sync for as many threads as arrived in this phase, or in this phase and the one before, or for the whole block."""
         for bar in bars:
             instruction = self._instruction(bar.pc)
             threads = barrier_threads(instruction)
-            if threads is None or bar.arrived == threads or bar.arrived % WARP_LANES:
+            if threads is None:
                 continue
-            yield tuple(
-                self._replace_threads(pc, bar.arrived) for pc in equal_barriers(self._program.instructions, instruction)
-            )
+            pcs = equal_barriers(self._program.instructions, instruction)
+            for count in dict.fromkeys((bar.arrived, threads + bar.arrived, self._block_threads)):
+                if count != threads and count % WARP_LANES == 0 and count <= self._block_threads:
+                    yield tuple(self._replace_threads(pc, count) for pc in pcs)
 
     def _replace_threads(self, pc: int, threads: int) -> Correction:
         edit = self._text.statement(self._instruction(pc)).with_operand(1, str(threads))

@@ -298,6 +298,13 @@ class ConflictSite:
         """Whether an instruction is in a loop."""
         return any(target <= pc <= branch for branch, target in self._branches(self.function_body(pc)))
 
+    def shares_loops(self, pc: int, other: int) -> bool:
+        """Whether all loops around an instruction are also around another one."""
+        loops = [
+            (target, branch) for branch, target in self._branches(self.function_body(pc)) if target <= pc <= branch
+        ]
+        return all(target <= other <= branch for target, branch in loops)
+
     # ---- instructions that exist already
 
     def last_barrier(self) -> int | None:

@@ -97,14 +97,17 @@ def _insert(text: str, *spots: Spot) -> Candidate:
     return Candidate(tuple(Insertion(text, *spot) for spot in spots))
 
 
-def _insert_behind_copies(site: ConflictSite, text: str, pc: int) -> Candidate:
-    """An instruction after another one and its unrolled copies; of copies that follow one another after the last."""
-    last = dict.fromkeys(site.last_unrolled(copy) for copy in site.copies(pc))
-    return _insert(text, *(("behind", copy) for copy in last))
+def _insert_behind(site: ConflictSite, text: str, pc: int) -> Iterator[Candidate]:
+    """An instruction after another one, then after its unrolled copies too; of copies that follow one another after the last."""
+    yield _insert(text, ("behind", site.last_unrolled(pc)))
+    copies = sorted({site.last_unrolled(copy) for copy in site.copies(pc)})
+    yield _insert(text, *(("behind", copy) for copy in copies))
 
 
-def _insert_before_copies(site: ConflictSite, text: str, pc: int) -> Candidate:
-    return _insert(text, *(("before", copy) for copy in site.copies(pc)))
+def _insert_before(site: ConflictSite, text: str, pc: int) -> Iterator[Candidate]:
+    """An instruction before another one, then before its unrolled copies too."""
+    yield _insert(text, ("before", pc))
+    yield _insert(text, *(("before", copy) for copy in site.copies(pc)))
 
 
 def _correct(corrections: Iterable[Corrections]) -> Iterator[Candidate]:
@@ -171,17 +174,17 @@ def _find_waits(site: ConflictSite, finish: _Finish) -> Iterator[Candidate]:
     if not finish.commit:
         barrier = site.last_barrier()
         if barrier is not None:
-            yield _insert_before_copies(site, finish.wait, barrier)
-        yield _insert_before_copies(site, finish.wait, site.now.pc)
-        yield _insert_behind_copies(site, finish.wait, pc)
+            yield from _insert_before(site, finish.wait, barrier)
+        yield from _insert_before(site, finish.wait, site.now.pc)
+        yield from _insert_behind(site, finish.wait, pc)
         return
     commit = site.next_commit(pc, finish.commit)
     last = site.last_unrolled(pc)
     if commit is not None:
-        yield _insert_behind_copies(site, finish.wait, commit)
+        yield from _insert_behind(site, finish.wait, commit)
     else:  # the wait may exist already
-        yield _insert_behind_copies(site, finish.commit, last)
-    yield _insert_behind_copies(site, finish.both, last)
+        yield from _insert_behind(site, finish.commit, last)
+    yield from _insert_behind(site, finish.both, last)
     if last != pc:
         yield _insert(finish.both, ("behind", pc))
 
@@ -192,7 +195,7 @@ def _find_waits_and_barriers(site: ConflictSite, finish: _Finish) -> Iterator[Ca
         if not finish.commit:
             yield from _insert_barriers(site, barrier, f"{finish.wait} {barrier.text}")
             continue
-        wait = _insert_behind_copies(site, finish.both, site.before.pc)
+        *_, wait = _insert_behind(site, finish.both, site.before.pc)
         for candidate in _insert_barriers(site, barrier):
             yield Candidate((*wait.insertions, *candidate.insertions))
 
@@ -212,9 +215,9 @@ def _find_flag_fences(site: ConflictSite, fence: str) -> Iterator[Candidate]:
 def _find_proxy_fences(site: ConflictSite) -> Iterator[Candidate]:
     barrier = site.last_barrier()
     if barrier is not None:
-        yield _insert_before_copies(site, PROXY_FENCE, barrier)
-    yield _insert_behind_copies(site, PROXY_FENCE, site.before.pc)
-    yield _insert_before_copies(site, PROXY_FENCE, site.now.pc)
+        yield from _insert_before(site, PROXY_FENCE, barrier)
+    yield from _insert_behind(site, PROXY_FENCE, site.before.pc)
+    yield from _insert_before(site, PROXY_FENCE, site.now.pc)
 
 
 def _find_copy_waits(site: ConflictSite) -> Iterator[Candidate]:
@@ -228,13 +231,12 @@ def _find_copy_waits(site: ConflictSite) -> Iterator[Candidate]:
 def _find_product_waits(site: ConflictSite) -> Iterator[Candidate]:
     finish = _FINISH["wgmma"]
     yield from _correct(smaller_waits(site, finish.group_wait))
-    yield _insert(finish.wait, ("before", site.now.pc))
-    yield _insert(finish.both, ("before", site.now.pc))
+    yield from _insert_before(site, finish.wait, site.now.pc)
+    yield from _insert_before(site, finish.both, site.now.pc)
 
 
 def _find_product_fences(site: ConflictSite) -> Iterator[Candidate]:
-    yield _insert(PRODUCT_FENCE, ("before", site.now.pc))
-    yield _insert_before_copies(site, PRODUCT_FENCE, site.now.pc)
+    yield from _insert_before(site, PRODUCT_FENCE, site.now.pc)
 
 
 def _find_init_fences(site: ConflictSite) -> Iterator[Candidate]:

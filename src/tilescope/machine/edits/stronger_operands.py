@@ -35,7 +35,10 @@ _ARRIVALS = ("mbarrier.arrive", "cp.async.mbarrier.arrive.noinc")
 
 
 def smaller_waits(site: ConflictSite, opcode: str) -> Iterator[Corrections]:
-    """Existing waits for groups, with fewer groups that stay pending: the nearest wait before the access first."""
+    """Existing waits for groups, with fewer groups that stay pending: the nearest wait before the access first.
+
+    A wait in a loop that the access follows is not changed: the last groups are waited for after the loop.
+    """
     waits: dict[tuple[int, ...], int] = {}
     body = site.function_body(site.now.pc)
     nearest = sorted(body, key=lambda pc: (pc > site.now.pc, abs(site.now.pc - pc)))
@@ -44,7 +47,7 @@ def smaller_waits(site: ConflictSite, opcode: str) -> Iterator[Corrections]:
         if instruction is None or not instruction.opcode.startswith(opcode):
             continue
         groups = instruction.operands[-1]
-        if isinstance(groups, Immediate) and groups.value > 0:
+        if isinstance(groups, Immediate) and groups.value > 0 and site.shares_loops(pc, site.now.pc):
             waits.setdefault(tuple(site.copies(pc)), groups.value)
     for pcs, groups_left in waits.items():
         for fewer in range(groups_left - 1, max(-1, groups_left - 1 - _MAX_GROUPS), -1):
