@@ -482,7 +482,7 @@ UNROLLED = """
 
 
 def test_what_two_source_lines_do_alike_is_told_once(wording):
-    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [])
+    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [], remedies=False)
     races = [finding for finding in run.findings if finding.rule == "run-race"]
     assert [finding.values["source_lines"] for finding in races] == [
         ("turn.cu:7", "turn.cu:5"),
@@ -498,13 +498,19 @@ def test_what_two_source_lines_do_alike_is_told_once(wording):
     assert first.values["times"] == 2
     wording("a race seen by several instructions of a line", first.found)
     assert (first.values["conflicts"], len(first.values["ptx_lines"])) == (2, 4)
-    assert first.values["others_gone"] == 1
     assert second.values["conflicts"] == 1
+
+
+def test_source_lines_that_one_barrier_orders_are_told_once():
+    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [])
+    (race,) = [finding for finding in run.findings if finding.rule == "run-race"]
+    assert race.values["source_lines"] == ("turn.cu:7", "turn.cu:5", "turn.cu:8")
+    assert (race.values["others_gone"], race.values["other_lines"]) == (1, ("turn.cu:8",))
 
 
 def test_without_source_lines_every_pair_is_told():
     text = UNROLLED.replace(".loc 1 5 0", "").replace(".loc 1 7 0", "").replace(".loc 1 8 0", "")
-    run = kernel(text, "").run(1, 64, [])
+    run = kernel(text, "").run(1, 64, [], remedies=False)
     assert len([finding for finding in run.findings if finding.rule == "run-race"]) == 3
 
 

@@ -32,7 +32,7 @@ from tilescope.pipeline.messages import (
     step_of,
 )
 from tilescope.pipeline.parts import Role, Step
-from tilescope.pipeline.pipeline_fixes import propose_fixes
+from tilescope.pipeline.pipeline_fixes import Fix, propose_fixes
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.reading import integer
 from tilescope.sentence import counted
@@ -41,10 +41,11 @@ from tilescope.sync.all_orders.search import COPY_TICKS, Found, Mark, Move, Run,
 from tilescope.sync.all_orders.state import PendingOperation
 from tilescope.sync.happens_before import NONE
 from tilescope.sync.role_events import Action
+from tilescope.sync.trials import TrialBudget, Verdict, try_candidates
 from tilescope.value import Value
 
-Verdict = Literal["proven", "synchronization proven", "mistake", "undecided"]
-PROVEN: tuple[Verdict, ...] = ("proven", "synchronization proven")
+Answer = Literal["proven", "synchronization proven", "mistake", "undecided"]
+PROVEN: tuple[Answer, ...] = ("proven", "synchronization proven")
 MAX_STATES = 20_000
 _SUSPECTS = 8  # roles with ambiguities that are delayed in turn
 _SLOW_ROLES = 16  # among which the others are delayed after them
@@ -54,6 +55,8 @@ _SHORT_ACTIONS = 1_000
 _PATH_STEPS = 16
 _MAX_FIXES = 24
 _FIX_STATES = 2_000
+_FIX_ACTIONS = 100_000  # actions and states that all fixes of a short pipeline may use together
+_ACTIONS_OF_ALL_FIXES = _MAX_FIXES  # times the actions of the pipeline itself
 _NO_FIX = (
     "Follow the steps that lead to it: no single change of a count, of bytes, of a parity or of a step fixes it, "
     "of those that were tried."
@@ -92,7 +95,7 @@ class BarrierFacts(Value):
 class Simulation(Value):
     """What became of a pipeline: proven, a mistake, or undecided after `states` states."""
 
-    verdict: Verdict
+    verdict: Answer
     pipeline: Pipeline
     mistake: Mistake | None
     warnings: tuple[Mistake, ...]
@@ -161,7 +164,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     unrolled = decision.unrolled
     mistake = decision.mistake
     if mistake is not None:
-        verdict: Verdict = "mistake"
+        verdict: Answer = "mistake"
         mistake = _with_fix(decision, mistake)
     else:
         verdict = "undecided"
@@ -186,22 +189,28 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
 def _with_fix(decision: _Decision, mistake: Mistake) -> Mistake:
     """The mistake with a fix that was tried; best is one after which the pipeline is proven."""
     assert decision.error is not None
-    tried = [*islice(propose_fixes(decision.unrolled, decision.error), _MAX_FIXES)]
-    helping = ""
-    for fix in tried:
+    budget = TrialBudget(_FIX_ACTIONS + _ACTIONS_OF_ALL_FIXES * decision.run.state.actions_done)
+    other_mistakes: dict[str, Mistake] = {}
+
+    def judge(fix: Fix) -> Verdict:
         try:
             fixed = _decide(fix.pipeline, _FIX_STATES)
         except RuleError:
-            continue
-        if fixed.mistake is None and fixed.is_complete:
-            return replace(mistake, fix=fix.sentence)
-        if not helping and fixed.mistake is not None and not _is_same(fixed.mistake, mistake):
-            helping = f"{fix.sentence} Then another mistake shows: {fixed.mistake.found} ({fixed.mistake.rule})."
-    if helping:
-        return replace(mistake, fix=helping)
-    if tried:
-        return replace(mistake, fix=_NO_FIX)
-    return mistake
+            return "fails"
+        budget.spend(fixed.run.state.actions_done + fixed.states)
+        if fixed.mistake is None:
+            return "cures" if fixed.is_complete else "fails"
+        other_mistakes.setdefault(fix.sentence, fixed.mistake)
+        return "fails" if _is_same(fixed.mistake, mistake) else "helps"
+
+    fixes = islice(propose_fixes(decision.unrolled, decision.error), _MAX_FIXES)
+    result = try_candidates(fixes, judge, budget)
+    if result.cure is not None:
+        return replace(mistake, fix=result.cure.sentence)
+    if result.help is not None:
+        other = other_mistakes[result.help.sentence]
+        return replace(mistake, fix=f"{result.help.sentence} Then another mistake shows: {other.found} ({other.rule}).")
+    return replace(mistake, fix=_NO_FIX) if result.tried else mistake
 
 
 def _is_same(mistake: Mistake, other: Mistake) -> bool:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tilescope.errors import Violation
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial
+from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.instructions.barriers import BlockBarrierTurn
 from tilescope.machine.instructions.control import Branch
@@ -35,8 +35,12 @@ from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import Turn
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import counted, listed
+from tilescope.sync.trials import TrialBudget
 
 BARRIERS_TRIED = 100  # the most executed ones
+STEPS_OF_A_TRIAL = 4  # times the steps of the run
+STEPS_OF_ALL_TRIALS = 100  # times the steps of the run; short runs have SHORT_STEPS
+SHORT_STEPS = 100_000
 _LINES_NAMED = 8
 
 IDLE_BARRIER = rule(
@@ -153,6 +157,7 @@ class _Trials:
     def __init__(self, launch: Launch, initial: InitialState) -> None:
         self._launch = launch
         self._initial = initial
+        self.budget = TrialBudget(max(SHORT_STEPS, STEPS_OF_ALL_TRIALS * used_steps(launch)))
         self._known_conflicts = frozenset() if launch.detector is None else frozenset(launch.detector.conflicts.found)
 
     def find_idle(self, barriers: Sequence[int]) -> list[int]:
@@ -177,12 +182,16 @@ class _Trials:
 
     def _is_unchanged_without(self, skipped: dict[int, _SkippedBarrier], seed: int | None) -> bool:
         """Whether a run without some barriers finishes without a new conflict, and with the run's own seed leaves the same bytes."""
-        if self._launch.is_late():
+        if self.budget.left <= 0:
+            self.budget.is_exhausted = True
             return False
         turns: list[Turn | None] = [skipped.get(pc, turn) for pc, turn in enumerate(self._launch.program.turns)]
-        trial = make_trial(self._launch, replace(self._launch.program, turns=turns), self._initial, seed)
+        program = replace(self._launch.program, turns=turns)
+        max_steps = min(self.budget.left, STEPS_OF_A_TRIAL * used_steps(self._launch))
+        trial = make_trial(self._launch, program, self._initial, seed, max_steps)
         with np.errstate(all="ignore"):
             result = run_grid(trial, cluster_starts(trial, self._initial.blocks))
+        self.budget.spend(used_steps(trial))
         if result.outcome != "finished" or trial.detector is None:
             return False
         has_no_new_conflict = self._known_conflicts.issuperset(trial.detector.conflicts.found)

@@ -1,8 +1,9 @@
-"""Corrections of mbarrier operands that may let a hanging or faulting kernel finish: what `remedy` tries, the likeliest first.
+"""Corrections of barrier operands that may let a hanging or faulting kernel finish: what `remedy` tries, the likeliest first.
 
 mbarrier.arrive.expect_tx.shared.b64 _, [full], 4112;      4096 bytes, as many as the copies delivered
 mbarrier.try_wait.parity.shared.b64 p, [empty], 0;         the other parity
 mbarrier.init.shared.b64 [empty], 129;                     128 arrivals, as many as there were
+bar.sync 1, 128;                                           64 threads, as many as arrived
 
 A compiler unrolls a source line to several instructions, which are corrected together.
 """
@@ -17,10 +18,11 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.operand_changes import add_to_last_operand, flip_parity
 from tilescope.machine.edits.slot_stride import RegisterDefinitions
+from tilescope.machine.edits.stronger_operands import barrier_threads, equal_barriers
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
-from tilescope.machine.report.hang import stuck_polls
+from tilescope.machine.report.hang import stuck_bars, stuck_polls
 from tilescope.machine.report.places import find_function
 from tilescope.machine.report.race_report import WrongBytes
 from tilescope.ptx.editing import Edit
@@ -42,31 +44,40 @@ class StuckBarrier(NamedTuple):
     init: int
 
 
+class StuckBar(NamedTuple):
+    """A bar.sync that some threads cannot pass, by its pc, and how many threads arrived."""
+
+    pc: int
+    arrived: int
+
+
 class Stuck(NamedTuple):
-    """The mbarriers that a run hangs or faults at: the polls that do not pass, and phases with wrong byte counts."""
+    """The barriers that a run hangs or faults at: the polls that do not pass, phases with wrong byte counts, and bar.sync."""
 
     polls: tuple[int, ...]
     barriers: tuple[StuckBarrier, ...]
     phases: tuple[PhaseBytes, ...]
     addresses: tuple[int, ...]  # of the mbarriers
-    is_fault: bool
+    bars: tuple[StuckBar, ...]
 
 
-def find_stuck_mbarriers(launch: Launch, result: GridRun, wrong: WrongBytes) -> Stuck | None:
-    """The mbarriers that a run hangs or faults at, and those that counted wrong bytes; None if there are none."""
+def find_stuck_barriers(launch: Launch, result: GridRun, wrong: WrongBytes) -> Stuck | None:
+    """The barriers that a run hangs or faults at, and mbarriers that counted wrong bytes; None if there are none."""
     phases = [barrier.bytes for barrier in (*wrong.spilled, *wrong.stuck)]
     polls: list[int] = []
     addresses: list[int] = []
+    bars: list[StuckBar] = []
     is_fault = result.fault is not None and result.fault.missing_bytes is not None
     if result.outcome == "hang":
         for poll in stuck_polls(result.waiting[0]):
             polls.append(poll.pc)
             addresses.append(poll.address)
+        bars = [StuckBar(*bar) for bar in stuck_bars(result.waiting[0])]
     elif is_fault:
         assert result.fault is not None
         assert result.fault.address is not None  # the mbarrier that got too many arrivals
         addresses.append(result.fault.address)
-    if not (addresses or phases):
+    if not (addresses or phases or bars):
         return None
     barriers: list[StuckBarrier] = []
     if addresses:
@@ -80,7 +91,7 @@ def find_stuck_mbarriers(launch: Launch, result: GridRun, wrong: WrongBytes) -> 
         barriers=tuple(dict.fromkeys(barriers)),
         phases=tuple(dict.fromkeys(phases)),
         addresses=tuple(addresses),
-        is_fault=is_fault,
+        bars=tuple(dict.fromkeys(bars)),
     )
 
 
@@ -107,14 +118,14 @@ def find_corrections(
 
 
 def _corrections_of_stuck(numbers: _MbarrierNumbers, stuck: Stuck, polls: Sequence[int]) -> Iterator[Corrections]:
+    yield from numbers.count_actual_threads(stuck.bars)
     yield from numbers.expect_delivered_bytes(stuck.phases)
     yield from numbers.flip_parities(stuck.polls)
     yield from numbers.flip_parities(polls)
     yield from numbers.count_actual_arrivals(stuck.barriers)
     yield from numbers.change_counts_by_one(stuck.barriers)
     yield from numbers.flip_parities(numbers.polls)
-    if stuck.is_fault:
-        yield from numbers.count_threads(stuck.barriers)
+    yield from numbers.count_threads(stuck.barriers)
 
 
 class _MbarrierNumbers:
@@ -145,6 +156,22 @@ class _MbarrierNumbers:
             polls += [poll for poll in self.polls if start <= poll <= pc][-1:]
         return polls
 
+    def count_actual_threads(self, bars: Sequence[StuckBar]) -> Iterator[Corrections]:
+        """bar.sync for as many threads as arrived in this phase, or in this phase and the one before, or for the whole block."""
+        for bar in bars:
+            instruction = self._instruction(bar.pc)
+            threads = barrier_threads(instruction)
+            if threads is None:
+                continue
+            pcs = equal_barriers(self._program.instructions, instruction)
+            for count in dict.fromkeys((bar.arrived, threads + bar.arrived, self._block_threads)):
+                if count != threads and count % WARP_LANES == 0 and count <= self._block_threads:
+                    yield tuple(self._replace_threads(pc, count) for pc in pcs)
+
+    def _replace_threads(self, pc: int, threads: int) -> Correction:
+        edit = self._text.statement(self._instruction(pc)).with_operand(1, str(threads))
+        return _make_correction(counted(threads, "thread"), pc, edit)
+
     def expect_delivered_bytes(self, phases: Sequence[PhaseBytes]) -> Iterator[Corrections]:
         """expect_tx with the bytes that the copies delivered: one source line at a time, then all of them."""
         difference_of_pc: dict[int, int] = {}
@@ -161,7 +188,8 @@ class _MbarrierNumbers:
         return tuple(self._add(pc, difference, "byte") for pc, difference in difference_of_pc.items())
 
     def flip_parities(self, polls: Sequence[int]) -> Iterator[Corrections]:
-        """The other parity in all polls of a source line, then in each poll alone."""
+        """The other parity in all polls of a source line, then in each poll alone; polls by token have none."""
+        polls = [pc for pc in polls if pc in self.polls]
         for pc in polls:
             yield tuple(self._flip_parity(poll) for poll in self._unrolled(pc))
         for pc in polls:

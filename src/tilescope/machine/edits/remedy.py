@@ -3,34 +3,42 @@
 Put `bar.sync 0;` (__syncthreads) before softmax.py:12, PTX line 240 (ld.shared.b32 %r1, [%r2]): tried, and this finding is gone.
 Use the other parity at ring.cu:17, PTX line 75 (mbarrier.try_wait.parity…): tried, and the kernel finishes.
 
-A trial runs on a copy of the initial memory, so the arrays keep the results of the run itself. An insertion passes if the
+A trial runs on a copy of the initial memory, so the arrays keep the results of the run itself. An edit passes if the
 edited kernel finishes, if the two accesses are ordered, and if no other data race appears. A correction of an mbarrier operand
 passes if the kernel finishes with the bytes that it expects, if no wait passes too early, and if no other data race appears.
-Both must pass with the seed of the run and with two other seeds.
+Both must pass with the seed of the run and with other seeds. A trial ends as soon as it fails.
+
+If no block waits for another one, the block of the conflict is run alone at first, which saves steps in large grids.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.edits.barrier_numbers import WAIT_MISTAKES, Stuck, find_corrections, find_stuck_mbarriers
+from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.edits.barrier_numbers import WAIT_MISTAKES, Stuck, find_corrections, find_stuck_barriers
+from tilescope.machine.edits.convergence import Convergence, VisitCounter
 from tilescope.machine.edits.kernel_text import Edits, KernelText
 from tilescope.machine.edits.remedy_candidates import Candidate, find_candidates
 from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial, trial_step_budget, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
+from tilescope.machine.report.conflict_groups import ConflictGroup, group_conflicts, is_in_one_warp
 from tilescope.machine.report.race_report import find_wrong_bytes
 from tilescope.machine.report.race_rules import severity_of
 from tilescope.ptx.editing import Edit
 from tilescope.sync.cluster_shape import BlockIndex
-from tilescope.sync.detector.race import Conflict, Insertion, Mistake, Pcs, Remedy, Side
+from tilescope.sync.detector.race import Conflict, Conflicts, Insertion, Mistake, Pcs, Remedy, Side
+from tilescope.sync.trials import TrialBudget, Verdict, try_candidates
 
-CANDIDATES_OF_A_FINDING = 16
+CANDIDATES_OF_A_FINDING = 24
 _UNWRITTEN: frozenset[Mistake] = frozenset({"unwritten", "unwritten operand"})
 
 Offsets = frozenset[int]  # of the instructions of a conflict in the text: one, or two in either order
@@ -41,24 +49,59 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
     if launch.detector is None or result.outcome == "stopped":
         return
     conflicts = launch.detector.reported_conflicts()
-    errors = [conflict for conflict in conflicts if severity_of(conflict) == "error"]
+    groups = group_conflicts(launch.program, conflicts)
+    tried = [group for group in groups if _is_tried(group[0])]
     wrong = find_wrong_bytes(launch, result)
     stuck = None
     if result.outcome != "finished" or any(wrong):
-        stuck = find_stuck_mbarriers(launch, result, wrong)
-    if not errors and stuck is None:
+        stuck = find_stuck_barriers(launch, result, wrong)
+    if not tried and stuck is None:
         return
-    trials = _Trials(text, launch, initial, errors, _select_serious(conflicts))
+    errors = [conflict for group in tried for conflict in group]
+    trials = _Trials(text, launch, initial, conflicts, errors)
     correction = trials.find_correction(stuck, _first_stuck_block(launch, result))
-    result.is_remedy_untried = trials.is_exhausted
-    for conflict in errors:
-        if correction is not None and conflict.pcs in correction.gone:
-            conflict.remedy = correction
-        else:
-            conflict.remedy = trials.reuse_remedy(conflict) or trials.find_remedy(conflict)
-            conflict.is_untried = trials.is_exhausted
+    result.is_remedy_untried = trials.budget.is_exhausted
+    remedies = [] if correction is None else [correction]
+    for group in sorted(tried, key=lambda group: is_in_one_warp(group[0])):  # a barrier of the block may fix both
+        if any(_fixes(remedy, group) for remedy in remedies):
+            continue
+        remedy = trials.find_remedy(group)
+        if remedy is not None:
+            remedies.append(remedy)
+        for conflict in group:
+            conflict.is_untried = remedy is None and trials.budget.is_exhausted
+    _assign_remedies(groups, tried, remedies)
     if stuck is not None:
         result.remedy = correction or next((error.remedy for error in errors if error.remedy is not None), None)
+
+
+def _is_tried(conflict: Conflict) -> bool:
+    """Errors, and stale reads between lanes of a warp, which a bar.warp.sync may fix."""
+    if severity_of(conflict) == "error":
+        return True
+    return conflict.mistake == "stale read" and is_in_one_warp(conflict)
+
+
+def _fixes(remedy: Remedy, group: ConflictGroup) -> bool:
+    return remedy.gone.issuperset(conflict.pcs for conflict in group)
+
+
+def _assign_remedies(
+    groups: Sequence[ConflictGroup], tried: Sequence[ConflictGroup], remedies: Sequence[Remedy]
+) -> None:
+    """Note in each conflict the remedy that fixes it and most others; in warnings, the one that removes them too."""
+    widest = sorted(remedies, key=lambda remedy: -sum(_fixes(remedy, group) for group in tried))
+    used: list[Remedy] = []
+    for group in tried:
+        remedy = next((remedy for remedy in widest if _fixes(remedy, group)), None)
+        if remedy is not None:
+            used.append(remedy)
+        for conflict in group:
+            conflict.remedy = remedy
+    for group in groups:
+        if severity_of(group[0]) == "warning" and group[0].remedy is None:
+            for conflict in group:
+                conflict.remedy = next((remedy for remedy in used if _fixes(remedy, group)), None)
 
 
 def _first_stuck_block(launch: Launch, result: GridRun) -> BlockIndex | None:
@@ -75,120 +118,219 @@ class _Finished(NamedTuple):
     completed: frozenset[int]
 
 
+@dataclass(slots=True)
+class _WatchedConflicts(Conflicts):
+    """The conflicts of a trial, which ends at the first one that shows that the edit does not help."""
+
+    is_failure: Callable[[Conflict], bool] = field(kw_only=True)
+    stop: Callable[[], None] = field(kw_only=True)
+    has_failed: bool = False
+
+    def add(self, conflict: Conflict) -> None:
+        """Keep a conflict, or count it."""
+        Conflicts.add(self, conflict)
+        if not self.has_failed and self.is_failure(conflict):
+            self.has_failed = True
+            self.stop()
+
+
 class _Trials:
-    """Runs of edited kernels; each edit is tested once with each seed."""
+    """Runs of edited kernels within the budget of a run."""
 
     def __init__(
         self,
         text: KernelText,
         launch: Launch,
         initial: InitialState,
+        conflicts: Sequence[Conflict],
         errors: Sequence[Conflict],
-        serious: Sequence[Conflict],
     ) -> None:
         program = launch.program
         self._text = text
         self._launch = launch
         self._initial = initial
+        self._conflicts = conflicts
         self._errors = errors
-        self._error_offsets = [_conflict_offsets(program, conflict) for conflict in errors]
-        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in serious}
+        assert launch.detector is not None
+        found = launch.detector.conflicts.found.values()
+        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in found if _is_serious(conflict)}
         early_waits = [conflict for conflict in errors if conflict.mistake in WAIT_MISTAKES]
-        self._early_wait_offsets = {_conflict_offsets(program, conflict) for conflict in early_waits}
-        self._seeds = (initial.seed, *OTHER_SEEDS)
+        self._early_wait_offsets = frozenset(_conflict_offsets(program, conflict) for conflict in early_waits)
         self._passing: list[Candidate] = []
         self._assembled: set[Edits] = set()
-        self._steps_left = trial_step_budget(launch)
-        self.is_exhausted = False  # a trial was left out, because no steps or no time were left
-        self._finished: dict[tuple[Edits, int | None], _Finished | None] = {}  # None: the run did not finish
+        self.budget = TrialBudget(trial_step_budget(launch))
 
     def find_correction(self, stuck: Stuck | None, block: BlockIndex | None) -> Remedy | None:
-        """The first correction of an mbarrier operand that passes; a cluster that does not finish is run alone."""
+        """The first correction of a barrier's numbers that removes all errors, or the first that lets the kernel finish.
+
+        A cluster that does not finish is run alone.
+        """
         if stuck is None and not self._early_wait_offsets:
             return None
-        initial = self._initial
-        if block is not None:
-            initial = initial._replace(blocks=[block])
+        initial = self._initial if block is None else self._initial._replace(blocks=[block])
         stuck_addresses: tuple[int, ...] = () if stuck is None else stuck.addresses
-        for corrections in find_corrections(self._launch, self._text, stuck, self._errors):
-            edits = tuple(sorted(Edit(correction.start, correction.end, correction.text) for correction in corrections))
-            if all(self._corrects(edits, initial, seed, stuck_addresses) for seed in self._seeds):
-                return Remedy(self._fixed_errors(edits), corrections=corrections, block=block)
-        return None
+        gone: dict[Candidate, frozenset[Pcs]] = {}
 
-    def _corrects(self, edits: Edits, initial: InitialState, seed: int | None, stuck_addresses: Sequence[int]) -> bool:
-        """Whether a run finishes in which no wait passes too early, and no new conflict appears.
+        def judge(candidate: Candidate) -> Verdict:
+            edits = self._edits_of(candidate)
+            finished = []
+            for seed in self._seeds(initial):
+                trial = self._run(edits, initial, seed, self._early_wait_offsets)
+                # With the other parity, a wait for a phase that never completes would pass too.
+                if trial is None or not trial.completed.issuperset(stuck_addresses):
+                    return "fails"
+                finished.append(trial)
+            gone[candidate] = self._fixed_conflicts(finished, block)
+            return "cures" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
 
-        With the other parity, a wait for a phase that never completes would pass too. So the stuck mbarriers must complete a
-        phase.
-        """
-        trial = self._run_once(edits, initial, seed)
-        if trial is None or not trial.completed.issuperset(stuck_addresses):
-            return False
-        return trial.remaining.isdisjoint(self._early_wait_offsets) and trial.remaining.issubset(self._known_offsets)
+        corrections = find_corrections(self._launch, self._text, stuck, self._errors)
+        result = try_candidates((Candidate(corrections=one) for one in corrections), judge, self.budget)
+        best = result.cure or result.help
+        return None if best is None else Remedy(gone[best], corrections=best.corrections, block=block)
 
-    def reuse_remedy(self, conflict: Conflict) -> Remedy | None:
-        """The remedy of another conflict, if it fixes this one too; that needs no further run."""
-        return self._first_passing(self._passing, conflict)
+    def find_remedy(self, group: ConflictGroup) -> Remedy | None:
+        """The first candidate that passes; those that fix other conflicts are tried first."""
+        conflict = group[0]
+        targets = frozenset(_conflict_offsets(self._launch.program, other) for other in group)
+        remedies: dict[Candidate, Remedy] = {}
 
-    def find_remedy(self, conflict: Conflict) -> Remedy | None:
-        """The first candidate that passes."""
-        candidates = find_candidates(self._launch, self._text, conflict)
-        return self._first_passing(itertools.islice(candidates, CANDIDATES_OF_A_FINDING), conflict)
+        def judge(candidate: Candidate) -> Verdict:
+            remedy = self._test(candidate, conflict, targets)
+            if remedy is None:
+                return "fails"
+            remedies[candidate] = remedy
+            return "cures"
 
-    def _first_passing(self, candidates: Iterable[Candidate], conflict: Conflict) -> Remedy | None:
-        offsets = _conflict_offsets(self._launch.program, conflict)
-        for candidate in candidates:
-            edits = tuple(sorted(self._make_edit(insertion) for insertion in candidate))
-            if all(self._orders(edits, offsets, seed) for seed in self._seeds):
-                if candidate not in self._passing:
-                    self._passing.append(candidate)
-                placed = tuple(insertion._replace(offset=self._make_edit(insertion).start) for insertion in candidate)
-                return Remedy(self._fixed_errors(edits), insertions=placed)
-        return None
+        found = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
+        candidates = itertools.chain(self._passing, itertools.islice(found, CANDIDATES_OF_A_FINDING))
+        cure = try_candidates(candidates, judge, self.budget).cure
+        if cure is None:
+            return None
+        if cure not in self._passing:
+            self._passing.append(cure)
+        return remedies[cure]
 
-    def _fixed_errors(self, edits: Edits) -> frozenset[Pcs]:
-        """The errors that do not remain after edits that pass."""
-        trial = self._finished[edits, self._initial.seed]
-        assert trial is not None  # they pass
-        errors = zip(self._errors, self._error_offsets, strict=True)
-        return frozenset(error.pcs for error, offsets in errors if offsets not in trial.remaining)
-
-    def _orders(self, edits: Edits, offsets: Offsets, seed: int | None) -> bool:
-        """Whether a run finishes in which a conflict does not remain, and no new one appears."""
-        trial = self._run_once(edits, self._initial, seed)
-        return trial is not None and offsets not in trial.remaining and trial.remaining.issubset(self._known_offsets)
-
-    def _run_once(self, edits: Edits, initial: InitialState, seed: int | None) -> _Finished | None:
-        """The trial after edits; None if it does not finish, or the budget is exhausted."""
-        if (edits, seed) not in self._finished:
-            if self._steps_left <= 0 or self._launch.is_late():
-                self.is_exhausted = True
+    def _test(self, candidate: Candidate, conflict: Conflict, targets: frozenset[Offsets]) -> Remedy | None:
+        """The remedy that a candidate makes, if runs finish in which a conflict does not remain and no new one appears."""
+        edits = self._edits_of(candidate)
+        block = self._single_block(conflict)
+        initial = self._initial if block is None else self._initial._replace(blocks=[block])
+        finished = []
+        for seed in self._seeds(initial):
+            trial = self._run(edits, initial, seed, targets)
+            if trial is None:
                 return None
-            self._finished[edits, seed] = self._run(edits, initial, seed)
-        return self._finished[edits, seed]
+            finished.append(trial)
+        if block is not None and self.budget.left > used_steps(self._launch):
+            trial = self._run(edits, self._initial, self._initial.seed, targets)
+            if trial is None:
+                return None
+            finished = [trial]
+            block = None
+        insertions = tuple(self._place(insertion) for insertion in candidate.insertions)
+        gone = self._fixed_conflicts(finished, block)
+        return Remedy(gone, insertions, candidate.corrections, block)
 
-    def _run(self, edits: Edits, initial: InitialState, seed: int | None) -> _Finished | None:
+    def _seeds(self, initial: InitialState) -> tuple[int | None, ...]:
+        """The seed of the run, and other ones: fewer for long runs, so that several candidates have their turn."""
+        steps = used_steps(self._launch)
+        if initial.blocks is not None and len(initial.blocks) == 1:
+            steps = steps * self._launch.cluster_blocks // max(1, self._blocks_run)
+        others = len(OTHER_SEEDS) if (len(OTHER_SEEDS) + 2) * steps <= self.budget.total else 1
+        return initial.seed, *OTHER_SEEDS[:others]
+
+    @property
+    def _blocks_run(self) -> int:
+        if self._initial.blocks is not None:
+            return len(self._initial.blocks)
+        width, height, depth = self._launch.grid
+        return width * height * depth
+
+    def _single_block(self, conflict: Conflict) -> BlockIndex | None:
+        """The block that can be run alone to judge a conflict; None if others must run too."""
+        is_alone = self._blocks_run <= self._launch.cluster_blocks
+        if is_alone or conflict.is_between_clusters or self._launch.program.fact(_has_global_flags):
+            return None
+        return conflict.block
+
+    def _fixed_conflicts(self, finished: Sequence[_Finished], block: BlockIndex | None) -> frozenset[Pcs]:
+        """The conflicts that remain in none of some trials; of other clusters than the one that ran nothing is known."""
+        fixed = []
+        for conflict in self._conflicts:
+            has_run = block is None or self._first_block(conflict.block) == self._first_block(block)
+            offsets = _conflict_offsets(self._launch.program, conflict)
+            if has_run and not any(offsets in trial.remaining for trial in finished):
+                fixed.append(conflict.pcs)
+        return frozenset(fixed)
+
+    def _first_block(self, block: BlockIndex) -> tuple[int, ...]:
+        """The first block of the cluster of a block."""
+        return tuple(index - index % extent for index, extent in zip(block, self._launch.cluster, strict=True))
+
+    @cached_property
+    def _convergence(self) -> Convergence:
+        """Which threads reach which places, from one more run of the kernel as it is."""
+        counter = VisitCounter(self._launch.program)
+        launch = make_trial(
+            self._launch,
+            counter.counting_program(),
+            self._initial,
+            self._initial.seed,
+            self.budget.left,
+            is_judged=False,
+        )
+        with np.errstate(all="ignore"):
+            run_grid(launch, cluster_starts(launch, self._initial.blocks))
+        self.budget.spend(used_steps(launch))
+        return Convergence(counter)
+
+    def _run(
+        self, edits: Edits, initial: InitialState, seed: int | None, targets: frozenset[Offsets]
+    ) -> _Finished | None:
+        """The trial after edits; None if it does not finish, if a target remains, or if a new error appears."""
         if edits not in self._assembled:  # counts even if an earlier run of this kernel has assembled it
             self._assembled.add(edits)
-            self._steps_left -= len(self._launch.program.instructions)
+            self.budget.spend(len(self._launch.program.instructions))
         program = self._text.program_after(edits)
         if program is None:
             return None
-        launch = make_trial(self._launch, program, initial, seed, self._steps_left)
+        if self.budget.left <= 0:
+            self.budget.is_exhausted = True
+            return None
+        launch = make_trial(self._launch, program, initial, seed, self.budget.left)
+        assert launch.detector is not None
+
+        def original_offsets(conflict: Conflict) -> Offsets:
+            return frozenset(_original_offset(offset, edits) for offset in _conflict_offsets(program, conflict))
+
+        def is_failure(conflict: Conflict) -> bool:
+            offsets = original_offsets(conflict)
+            return offsets in targets or (_is_serious(conflict) and offsets not in self._known_offsets)
+
+        def stop() -> None:
+            launch.steps_left = min(launch.steps_left, 0)
+
+        conflicts = _WatchedConflicts(is_failure=is_failure, stop=stop)
+        launch.detector.conflicts = conflicts
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, initial.blocks))
-        self._steps_left -= used_steps(launch)
-        if result.outcome == "stopped":
-            self.is_exhausted = True
-        if result.outcome != "finished" or launch.detector is None or any(find_wrong_bytes(launch, result)):
+        self.budget.spend(launch.steps if conflicts.has_failed else used_steps(launch))
+        if conflicts.has_failed:
             return None
-        serious = _select_serious(launch.detector.reported_conflicts())
-        remaining = {
-            frozenset(_original_offset(offset, edits) for offset in _conflict_offsets(program, conflict))
-            for conflict in serious
-        }
-        return _Finished(frozenset(remaining), frozenset(phase.address for phase in launch.phases))
+        if result.outcome == "stopped":
+            self.budget.is_exhausted = True
+        if result.outcome != "finished" or any(find_wrong_bytes(launch, result)):
+            return None
+        remaining = frozenset(original_offsets(conflict) for conflict in launch.detector.reported_conflicts())
+        return _Finished(remaining, frozenset(phase.address for phase in launch.phases))
+
+    def _edits_of(self, candidate: Candidate) -> Edits:
+        insertions = (self._make_edit(insertion) for insertion in candidate.insertions)
+        corrections = (Edit(one.start, one.end, one.text) for one in candidate.corrections)
+        return tuple(sorted([*insertions, *corrections]))
+
+    def _place(self, insertion: Insertion) -> Insertion:
+        return insertion._replace(offset=self._make_edit(insertion).start)
 
     def _make_edit(self, insertion: Insertion) -> Edit:
         instruction = self._launch.program.instructions[insertion.pc]
@@ -199,9 +341,21 @@ class _Trials:
         return Edit(end, end, f" {insertion.text}")
 
 
-def _select_serious(conflicts: Iterable[Conflict]) -> list[Conflict]:
+def _has_global_flags(program: Program) -> bool:
+    """Whether blocks may wait for each other: the program has atomics, or strong accesses, outside of shared memory."""
+    accesses = zip(program.fact(decode_accesses), program.instructions, strict=True)
+    return any(
+        access is not None
+        and access.is_strong
+        and instruction is not None
+        and not any(word.startswith("shared") for word in instruction.modifiers)
+        for access, instruction in accesses
+    )
+
+
+def _is_serious(conflict: Conflict) -> bool:
     """Errors, and reads of uninitialised bytes: an edit that introduces one of these is not a remedy."""
-    return [conflict for conflict in conflicts if severity_of(conflict) == "error" or conflict.mistake in _UNWRITTEN]
+    return severity_of(conflict) == "error" or conflict.mistake in _UNWRITTEN
 
 
 def _conflict_offsets(program: Program, conflict: Conflict) -> Offsets:

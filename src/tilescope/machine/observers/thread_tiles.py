@@ -113,6 +113,7 @@ class ThreadTiles:
 
     operands: OperandReads
     misfits: dict[_MisfitKey, Misfit] = field(default_factory=dict)
+    written: dict[tuple[int, str], int] = field(default_factory=dict)  # modes under which threads wrote an operand
     _stores: list[Access] = field(default_factory=list)  # mark n is that of _stores[n - 1]
     _places: list[Places] = field(default_factory=list)  # where the lanes of each store last wrote, in their block
     _marks: dict[Access, int] = field(default_factory=dict)
@@ -205,6 +206,8 @@ class ThreadTiles:
                 span = max(span, shape.rows // _GROUP_ROWS * descriptor.stride_bytes // WORD_BYTES)
             around = _marks_in(marks.store_marks[first : first + span])
             pattern = _narrow(pattern, self._pattern_of(around)) if around else pattern
+        read = (marks.pc, shape.operand)
+        self.written[read] = self.written.get(read, pattern.straight) & pattern.straight
         self._judge(
             Misfit(
                 "operand",

@@ -192,6 +192,14 @@ def waited_barriers(schedule: Schedule) -> Iterator[int]:
             yield address
 
 
+def stuck_bars(schedule: Schedule) -> Iterator[tuple[int, int]]:
+    """(pc, threads that arrived) of each barrier of a block that threads of a cluster cannot pass."""
+    for wait in find_waits(schedule):
+        arrived = wait.facts.get("arrived")
+        if wait.wording is BARRIER and isinstance(arrived, int):
+            yield wait.pc, arrived
+
+
 class _LanePositions:
     """The instruction at which each lane of a cluster waits."""
 

@@ -6,14 +6,20 @@ thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing or
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.program import Program
+from tilescope.machine.report.conflict_groups import (
+    FindingGroup,
+    group_conflicts,
+    is_in_one_warp,
+    is_lost_update,
+    merge_fixed_together,
+)
 from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
@@ -26,7 +32,7 @@ from tilescope.machine.report.places import (
     shared_variable,
     thread_index,
 )
-from tilescope.machine.report.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, severity_of, wording_of
+from tilescope.machine.report.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, wording_of
 from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
 from tilescope.machine.report.tmem_report import (
     BY_WARP,
@@ -39,13 +45,14 @@ from tilescope.machine.report.tmem_report import (
     name_columns,
     name_tensor_cell,
 )
-from tilescope.sentence import Facts
+from tilescope.sentence import Facts, counted, listed
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import block_index
 from tilescope.sync.detector.context import BarrierBytes, PhaseBytes
 from tilescope.sync.detector.race import Conflict, How, Side
 
 _RACE = RACE.wording
+_LINES_NAMED = 6
 _VERB: dict[How, str] = {
     "read": "reads",
     "write": "writes",
@@ -157,30 +164,8 @@ def report_races(launch: Launch) -> tuple[Violation, ...]:
     """The data races of a run and its missing waits and fences, in the order of detection; equal ones make one finding."""
     if launch.detector is None:
         return ()
-    equal: dict[tuple[object, ...], list[Conflict]] = {}
-    for conflict in launch.detector.reported_conflicts():
-        equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
-    groups = [*equal.values()]
-    return tuple(_report_group(launch, group, groups) for group in groups)
-
-
-def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
-    """Equal for conflicts that make one finding: the same source lines, the same accesses, the same remedy.
-
-    A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
-    """
-    if conflict.mistake == "dead barrier":  # whichever instruction uses it, the init is what is missing
-        return conflict.mistake, conflict.address, None if conflict.before is None else conflict.before.pc
-    instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
-    sources = [None if instruction is None else instruction.source_line for instruction in instructions]
-    if None in sources:
-        return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
-    before = None if conflict.before is None else conflict.before.how
-    edits = None if conflict.remedy is None else (conflict.remedy.insertions, conflict.remedy.corrections)
-    is_one_store = conflict.before is conflict.now
-    is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
-    accesses = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
-    return *accesses, *sources, edits
+    groups = merge_fixed_together(group_conflicts(launch.program, launch.detector.reported_conflicts()))
+    return tuple(_report_group(launch, group) for group in groups)
 
 
 class _SideText(NamedTuple):
@@ -190,37 +175,64 @@ class _SideText(NamedTuple):
     verb: str
 
 
-def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
+def _report_group(launch: Launch, group: FindingGroup) -> Violation:
     """A finding about equal conflicts: the first one as the example, and the number of occurrences of all."""
-    conflict = group[0]
+    conflict = group.own[0]
     facts: Facts = _describe_conflict(launch, conflict) | _count_occurrences(launch, group)
     wording = wording_of(conflict)
     if wording is _RACE and is_lost_update(launch.program, conflict):
         wording = LOST_UPDATE
+    if conflict.mistake == "stale read" and is_in_one_warp(conflict):
+        wording = wording.worded(limit=_RACE.limit, fix=_RACE.fix)
     if conflict.remedy is not None:
-        others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
-        others_gone = sum(conflict.remedy.gone.issuperset(gone.pcs for gone in other) for other in others)
-        return report_remedy(wording, launch, conflict.remedy, FINDING_GONE, {**facts, "others_gone": others_gone})
+        return report_remedy(wording, launch, conflict.remedy, FINDING_GONE, facts)
     return report_untried(wording, launch, facts) if conflict.is_untried else wording.violation(**facts)
 
 
-def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
-    """The number of occurrences of equal conflicts, as a number and as text, and the lines of all."""
-    times = sum(conflict.times for conflict in group)
-    pcs = dict.fromkeys(
-        pc for conflict in group for pc in (*conflict.pcs, *_synchronizing_pcs(conflict)) if pc is not None
-    )
-    facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
-    if len(group) > 1:
-        noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
-        if group[0].mistake == "dead barrier":
+def _count_occurrences(launch: Launch, group: FindingGroup) -> dict[str, object]:
+    """The number of occurrences of equal conflicts, as a number and as text, and the lines of all.
+
+    Conflicts at other places that the same fix removes are named by their lines.
+    """
+    times = sum(conflict.times for conflict in group.own)
+    facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None}
+    facts["conflicts"] = len(group.own)
+    if len(group.own) > 1:
+        noun = "instructions of this line" if group.own[0].before is None else "pairs of instructions of these lines"
+        if group.own[0].mistake == "dead barrier":
             noun = "instructions"
-        facts["met"] = f"{times} times by {len(group)} {noun}"
-    poll_pc = group[0].facts.get("poll_pc")
+        facts["met"] = f"{times} times by {len(group.own)} {noun}"
+    poll_pc = group.own[0].facts.get("poll_pc")
     if poll_pc is not None:
         poll = f"where the poll at {name_line(launch.program, poll_pc)} passes at once"
         facts["met"] = poll if facts["met"] is None else f"{facts['met']}, {poll}"
+    other_lines = _other_lines(launch, group)
+    facts["others_gone"] = len(group.others) or None
+    facts["other_lines"] = other_lines
+    facts["also_at"] = _name_some(other_lines) if other_lines else None
+    conflicts = [*group.own, *(conflict for other in group.others for conflict in other)]
+    pcs = dict.fromkeys(
+        pc for conflict in conflicts for pc in (*conflict.pcs, *_synchronizing_pcs(conflict)) if pc is not None
+    )
     return facts | line_facts(launch.program, *pcs)
+
+
+def _other_lines(launch: Launch, group: FindingGroup) -> tuple[str, ...]:
+    """The lines of the other conflicts that the same fix removes, without those that the finding names anyway."""
+    own = {name_line(launch.program, pc) for conflict in group.own for pc in conflict.pcs if pc is not None}
+    lines: dict[str, None] = {}
+    for conflict in itertools.chain.from_iterable(group.others):
+        names = [name_line(launch.program, pc) for pc in conflict.pcs if pc is not None]
+        lines.update(dict.fromkeys([name for name in names if name not in own] or names[:1]))
+    return tuple(lines)
+
+
+def _name_some(lines: Sequence[str]) -> str:
+    """The first of some lines, and the number of the others."""
+    names = list(lines[:_LINES_NAMED])
+    if len(lines) > _LINES_NAMED:
+        names.append(counted(len(lines) - _LINES_NAMED, "other line"))
+    return listed(names)
 
 
 def _synchronizing_pcs(conflict: Conflict) -> list[int]:
@@ -363,44 +375,8 @@ def _choose_barrier(launch: Launch, conflict: Conflict, before: Side) -> str:
         return "a release by one block and an acquire by the other (a flag with st.release and ld.acquire)"
     if before.lane is None or conflict.now.lane is None:
         return "a barrier"
-    if before.lane // WARP_LANES == conflict.now.lane // WARP_LANES:
+    if is_in_one_warp(conflict):
         return "bar.warp.sync (__syncwarp)"
     if before.lane // launch.block_lanes == conflict.now.lane // launch.block_lanes:
         return "bar.sync (__syncthreads)"
     return "barrier.cluster.arrive and barrier.cluster.wait"
-
-
-def is_lost_update(program: Program, conflict: Conflict) -> bool:
-    """Whether both sides of a conflict belong to an update of a word: its load and its store, or its store twice.
-
-        ld.shared.u32 x, [bin];
-        add.u32       x, x, 1;        two threads load 7, both store 8
-        st.shared.u32 [bin], x;
-
-    A barrier would order the accesses, and still lose an update.
-    """
-    before = conflict.before
-    if before is None or conflict.space == "registers" or "has_equal_stores" in conflict.facts:
-        return False
-    first, store = sorted((before.pc, conflict.now.pc))
-    if first < store:
-        return _is_update(program, first, store)
-    return any(_is_update(program, load, store) for load in range(store))
-
-
-def _is_update(program: Program, load: int, store: int) -> bool:
-    """Whether one instruction loads a word, and another stores something made from it to the same address."""
-    loaded = program.instructions[load]
-    stored = program.instructions[store]
-    if loaded is None or stored is None:  # the end of a body accesses nothing
-        return False
-    if (loaded.name, stored.name) != ("ld", "st") or loaded.operands[1] != stored.operands[0]:
-        return False
-    changed = set(program.targets[load])
-    address = program.registers_named[load] - changed
-    for pc in range(load + 1, store):
-        if not address.isdisjoint(program.targets[pc]):
-            return False  # it is stored elsewhere
-        if not changed.isdisjoint(program.registers_named[pc]):
-            changed.update(program.targets[pc])
-    return not changed.isdisjoint(program.registers_named[store])

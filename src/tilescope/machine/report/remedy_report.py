@@ -1,6 +1,6 @@
 """Findings with a remedy that was tested: what was inserted or replaced, where, and the result, as a message and as data.
 
-Put `bar.sync 0;` (__syncthreads()) before mm.py:12, PTX line 240 (ld.shared…): tried, and this finding is gone.
+Put `__syncthreads()` (`bar.sync 0;`) before mm.cu:12, PTX line 240 (ld.shared…): tried, and this finding is gone.
 Use the other parity at ring.cu:34, PTX lines 147 and 204: tried with block (0, 0, 0), and the kernel finishes.
 """
 
@@ -15,23 +15,17 @@ from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import name_instruction
+from tilescope.machine.report.source_spelling import find_language, spell
 from tilescope.sentence import Facts, counted, listed
 from tilescope.sync.detector.race import Correction, Insertion, Remedy
 
-FINDING_GONE = "this finding is gone[[, and {others_gone:other} with it]]"
+FINDING_GONE = "this finding is gone[[, and {others_gone:other} with it, at {also_at}]]"
 KERNEL_FINISHES = "the kernel finishes"
 _PUT = "Put {insertions:and}: tried[[ with block {tried_block}]], and "
 _USE = "Use {corrections:and}: tried[[ with block {tried_block}]], and "
-_UNTRIED = "Not all remedies were tried: their runs end after {trial_steps:step}[[, or when the whole takes {max_seconds} seconds]]."
+_UNTRIED = "Not all remedies were tried: their runs end after {trial_steps:step}."
 _LINES_NAMED = 6
-_PREPOSITIONS: dict[str | int, str] = {"before": "before", "behind": "after"}  # by the place of an insertion
-_IN_CUDA: dict[str | int, str] = {
-    "bar.sync 0;": "__syncthreads()",
-    "bar.warp.sync 0xffffffff;": "__syncwarp()",
-    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
-    "fence.acq_rel.gpu;": "__threadfence()",
-    "fence.acq_rel.cta;": "__threadfence_block()",
-}
+_PREPOSITIONS = {"before": "before", "behind": "after"}  # by the place of an insertion
 
 
 def report_ending(wording: Wording, launch: Launch, result: GridRun, facts: Facts) -> Violation:
@@ -52,16 +46,14 @@ def report_remedy(wording: Wording, launch: Launch, remedy: Remedy, effect: str,
         change = {"replace_ptx": [_correction_data(program, correction) for correction in remedy.corrections]}
     else:
         fix = _PUT
-        places = [_insertion_data(program, insertion) for insertion in remedy.insertions]
-        trial_facts["insertions"] = _describe_insertions(places)
-        change = {"insert_ptx": places}
+        trial_facts["insertions"] = _describe_insertions(program, remedy.insertions)
+        change = {"insert_ptx": [_insertion_data(program, insertion) for insertion in remedy.insertions]}
     return wording.worded(fix=f"{fix}{effect}.").violation(change=change, **facts, **trial_facts)
 
 
 def report_untried(wording: Wording, launch: Launch, facts: Facts) -> Violation:
     """A finding for which the budget did not allow all trials."""
-    limits: dict[str, Any] = {"trial_steps": trial_step_budget(launch), "max_seconds": launch.max_seconds}
-    return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, **limits)
+    return wording.worded(fix=f"{wording.fix} {_UNTRIED}").violation(**facts, trial_steps=trial_step_budget(launch))
 
 
 def _correction_data(program: Program, correction: Correction) -> dict[str, str | int]:
@@ -79,10 +71,15 @@ def _correction_data(program: Program, correction: Correction) -> dict[str, str 
 
 def _describe_corrections(program: Program, corrections: Sequence[Correction]) -> list[str]:
     """Describe corrections; a number at several instructions appears once."""
-    by_number: dict[str, list[int]] = {}
+    by_number: dict[str, list[Correction]] = {}
     for correction in corrections:
-        by_number.setdefault(correction.number, []).append(correction.pc)
-    return [f"{number} at {_name_places(program, pcs)}" for number, pcs in by_number.items()]
+        by_number.setdefault(correction.number, []).append(correction)
+    phrases = []
+    for number, equal in by_number.items():
+        spelled = spell(number.strip("`"), find_language(program, equal[0].pc))
+        name = number if spelled is None else f"`{spelled}` ({number})"
+        phrases.append(f"{name} at {_name_places(program, [correction.pc for correction in equal])}")
+    return phrases
 
 
 def _name_places(program: Program, pcs: Sequence[int]) -> str:
@@ -110,15 +107,16 @@ def _insertion_data(program: Program, insertion: Insertion) -> dict[str, str | i
     }
 
 
-def _describe_insertions(places: list[dict[str, str | int]]) -> list[str]:
+def _describe_insertions(program: Program, insertions: Sequence[Insertion]) -> list[str]:
     """Describe insertions; a text at several places appears once."""
-    by_text: dict[str | int, list[str]] = {}
-    for insertion in places:
-        spot = f"{_PREPOSITIONS[insertion['place']]} {insertion['where']}"
-        by_text.setdefault(insertion["text"], []).append(spot)
+    by_text: dict[str, dict[str, list[int]]] = {}
+    for insertion in insertions:
+        by_text.setdefault(insertion.text, {}).setdefault(insertion.place, []).append(insertion.pc)
     phrases = []
-    for text, spots in by_text.items():
-        in_cuda = _IN_CUDA.get(text)
-        name = f"`{text}`" if in_cuda is None else f"`{text}` ({in_cuda})"
-        phrases.append(f"{name} {listed(spots)}")
+    for text, pcs_of_place in by_text.items():
+        first = next(iter(pcs_of_place.values()))[0]
+        spelled = spell(text, find_language(program, first))
+        name = f"`{text}`" if spelled is None else f"`{spelled}` (`{text}`)"
+        places = [f"{_PREPOSITIONS[place]} {_name_places(program, pcs)}" for place, pcs in pcs_of_place.items()]
+        phrases.append(f"{name} {listed(places)}")
     return phrases

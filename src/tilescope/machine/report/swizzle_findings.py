@@ -9,10 +9,14 @@ The addresses of threads reveal the swizzle that they assume for a tile (thread_
 
 The strides of a descriptor are wrong if two elements of an operand get the same address with its swizzle, and no two elements do
 with another swizzle.
+
+A swizzle is only advised if the same checks pass with it. Plain rows of 128 bytes fit no descriptor: without a swizzle it reads core
+matrices, 8 rows of 16 bytes one after another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +51,14 @@ WRITTEN_OPERAND = SWIZZLE_MISMATCH.worded(
     found=f"{{where}}{_OTHERS}: operand {{operand}} of block {{block}} at {{start:#x}} is read with swizzle {{said}}, "
     f"and {_THREADS} wrote it with swizzle {{lies}}",
     fix="Use swizzle {lies} in the descriptor (code {code} in bits {code_bits}), or write the tile with swizzle {said}.",
+)
+_CORE_MATRICES = "without a swizzle a descriptor reads core matrices, 8 rows of 16 bytes one after another"
+PLAIN_OPERAND = WRITTEN_OPERAND.worded(
+    limit=f"with these strides the tile has rows of {{row_bytes}} bytes, and {_CORE_MATRICES}: no descriptor reads rows in plain order",
+    fix="Write the tile with swizzle {said}, or write core matrices and use their strides without a swizzle.",
+)
+OTHER_DESCRIPTOR = WRITTEN_OPERAND.worded(
+    fix="Use swizzle {lies} in the descriptor (code {code} in bits {code_bits}): its strides do not fit swizzle {said}.",
 )
 STORED_TILE = SWIZZLE_MISMATCH.worded(
     found=f"{{where}}{_OTHERS}: the box of block {{block}} at {{start:#x}} is stored through a map of swizzle {{said}}, "
@@ -110,6 +122,12 @@ SWAPPED_STRIDES = OVERLAP.worded(
     limit="with leading dimension and stride exchanged, every element has a place of its own",
     fix="Exchange them: leading dimension {stride_bytes} bytes (bits 16-29), stride {leading_bytes} bytes (bits 32-45).",
 )
+PLAIN_ROWS = OVERLAP.worded(
+    limit=f"with these strides the tile has rows of {{row_bytes}} bytes, which threads wrote in plain order; {_CORE_MATRICES},"
+    " and with a swizzle it reads other bytes",
+    fix="Write the tile with swizzle {fitting} and use it in the descriptor too (code {code} in bits {code_bits}), or write core matrices.",
+)
+_ROWS_OF_A_GROUP = 8  # rows from one stride of a descriptor to the next
 _MATRIX_NAMES = ("ldmatrix", "stmatrix", "wmma")
 _PRODUCT_NAMES = ("mma", "wgmma", "wmma")
 
@@ -136,11 +154,16 @@ def report_swizzles(launch: Launch) -> tuple[Violation, ...]:
         key = (misfit.kind, misfit.operand, misfit.said, misfit.pattern.straight, other, verdict)
         groups.setdefault(key, []).append(misfit)
     misfits = [_report_misfits(launch, equal, _judge(launch.program, equal[0], products)) for equal in groups.values()]
-    mismatched = {(mismatch.read.pc, mismatch.read.shape.operand) for mismatch in costs.operands.mismatches.values()}
+    mismatched: set[tuple[int, str]] = {
+        (mismatch.read.pc, mismatch.read.shape.operand) for mismatch in costs.operands.mismatches.values()
+    }
+    for misfit in costs.tiles.misfits.values():
+        if _judge(launch.program, misfit, products).is_certain:  # its own finding says which swizzle to use
+            mismatched.add((misfit.pc, misfit.operand))
     other_reads = {
         key: tally for key, tally in costs.operands.reads.items() if (key.pc, key.shape.operand) not in mismatched
     }
-    return (*misfits, *_report_overlaps(launch, other_reads))
+    return (*misfits, *_report_overlaps(launch, other_reads, costs.tiles.written))
 
 
 def _judge(program: Program, misfit: Misfit, products: frozenset[int]) -> Verdict:
@@ -190,6 +213,11 @@ def _report_misfits(launch: Launch, equal: list[Misfit], verdict: Verdict) -> Vi
     pcs = list(dict.fromkeys(access.pc for other in equal for access in other.accesses if access.pc != other.pc))
     copy = None if misfit.copy is None or misfit.kind == "store" else misfit.copy
     wording = _CERTAIN[misfit.kind] if verdict.is_certain else _DOUBTFUL[misfit.kind]
+    read = _find_read(launch, misfit)
+    if read is not None and misfit.pattern.straight & PLAIN and _overlaps_with(read, "none"):
+        wording = wording.worded(limit=PLAIN_OPERAND.limit, fix=PLAIN_OPERAND.fix)
+    elif read is not None and _overlaps_with(read, misfit.said):
+        wording = wording.worded(fix=OTHER_DESCRIPTOR.fix)
     others = len({other.pc for other in equal}) - 1
     line_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
     instruction = program.instructions[misfit.pc]
@@ -211,7 +239,21 @@ def _report_misfits(launch: Launch, equal: list[Misfit], verdict: Verdict) -> Vi
         copy=None if copy is None else name_instruction(program, copy.pc),
         map_number=None if misfit.copy is None else misfit.copy.map_number,
         excuse=verdict.excuse,
+        row_bytes=None if read is None else read.descriptor.stride_bytes // _ROWS_OF_A_GROUP,
     )
+
+
+def _find_read(launch: Launch, misfit: Misfit) -> ReadKey | None:
+    """How the operand of a misfit is read; None if the misfit is of another kind."""
+    if misfit.kind != "operand" or launch.costs is None:
+        return None
+    reads = launch.costs.operands.reads
+    return next((key for key in reads if (key.pc, key.shape.operand) == (misfit.pc, misfit.operand)), None)
+
+
+def _overlaps_with(read: ReadKey, swizzle: str) -> bool:
+    """Whether elements of an operand share an address if its descriptor has a swizzle, with the strides that it has."""
+    return bool(_count_shared_places(read.shape, _with_swizzle(read.descriptor, Swizzle.named(swizzle))))
 
 
 class _Overlap(NamedTuple):
@@ -223,7 +265,9 @@ class _Overlap(NamedTuple):
     fitting: list[str]  # swizzles with which each element has its own address; empty: leading and stride are exchanged
 
 
-def _report_overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Violation]:
+def _report_overlaps(
+    launch: Launch, reads: dict[ReadKey, ReadTally], written: Mapping[tuple[int, str], int]
+) -> list[Violation]:
     """Findings about operands in which elements share an address with their own swizzle, but not with another one."""
     pcs: dict[tuple[ReadShape, int], list[int]] = {}
     for key in sorted(reads):
@@ -232,7 +276,8 @@ def _report_overlaps(launch: Launch, reads: dict[ReadKey, ReadTally]) -> list[Vi
     for (shape, word), own_pcs in pcs.items():
         overlap = _find_overlap(shape, shape.descriptor(word))
         if overlap is not None:
-            violations.append(_report_overlap(launch, own_pcs, overlap))
+            modes = written.get((own_pcs[0], shape.operand))
+            violations.append(_report_overlap(launch, own_pcs, overlap, modes))
     return violations
 
 
@@ -284,11 +329,20 @@ def _count_shared_places(shape: ReadShape, descriptor: OperandDescriptor) -> int
     return (places.size - len(np.unique(places))) * step
 
 
-def _report_overlap(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violation:
+def _report_overlap(launch: Launch, pcs: list[int], overlap: _Overlap, written: int | None) -> Violation:
+    """A finding about an operand; `written` are the modes under which threads wrote it, None if they are not known."""
     shape = overlap.shape
     descriptor = overlap.descriptor
     form = descriptor.form
+    row_bytes = descriptor.stride_bytes // _ROWS_OF_A_GROUP
     wording = OVERLAP.wording if overlap.fitting else SWAPPED_STRIDES
+    fitting = overlap.fitting
+    if fitting and written is not None:
+        as_written = [name for name in fitting if written & BIT_OF_MODE[name]]
+        of_rows = [name for name in fitting if Swizzle.named(name).span_bytes == row_bytes]
+        fitting = as_written or of_rows or fitting
+        if not as_written:
+            wording = PLAIN_ROWS
     return wording.violation(
         where=name_instruction(launch.program, pcs[0]),
         **line_facts(launch.program, *pcs),
@@ -301,7 +355,8 @@ def _report_overlap(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violat
         said=descriptor.swizzle.name,
         leading_bytes=descriptor.leading_bytes,
         stride_bytes=descriptor.stride_bytes,
-        fitting=listed(overlap.fitting, "or"),
-        code=form.codes[overlap.fitting[0]] if overlap.fitting else None,
+        fitting=listed(fitting, "or"),
+        code=form.codes[fitting[0]] if fitting else None,
         code_bits=form.swizzle_bits,
+        row_bytes=row_bytes,
     )
