@@ -4,7 +4,7 @@
 
 The file must belong to the installed Triton: 3.7.1 has 82 tests. torch may be its build for the CPU. The file is imported as it is. A
 launch inside a test is compiled to PTX, for sm_90 or for the architecture that the test requires, and runs on tilescope's machine with
-the test's own arguments; ConSan's instrumentation stays off. The test's assertions are then asked twice: do they accept a report of
+the test's own arguments, three times: in the default order and with two seeds. ConSan's instrumentation stays off. The test's assertions are then asked twice: do they accept a report of
 ConSan, do they accept silence? That is what ConSan says. A verdict agrees if an error of the same kind is reported, or none.
 """
 
@@ -21,9 +21,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 import tilescope as ts
 
 ARCHITECTURES = {"sm_90": (9, 0), "sm_100": (10, 0)}  # a test runs for the first one that it does not skip
+
+SEGMENT_BYTES = 2 << 20  # of torch's allocator on a card: five tests read beyond their tensors, and stay inside
+SEEDS = (None, 1, 2)  # asynchronous work as late as it may be done, and two random orders
 
 # What ConSan prints, and the rules that say the same of a PTX kernel. An unfinished copy or product is known at PTX by how it must be
 # awaited; ConSan names it by the buffer.
@@ -35,8 +40,8 @@ SAME_KIND = {
     "async_copy_shared_to_global": {"run-race", "run-store-source"},
     "warpgroup_mma operand read": {"run-race", "run-refill"},
     "Deadlock detected": {"run-hang"},
-    "arrive underflow": {"run-hang", "run-phase-parity", "run-barrier-count"},
-    "device-side assert": {"run-race", "run-cp-async"},  # test_cache_miss: the message itself is not looked at
+    "arrive underflow": {"run-launch-failure"},
+    "device-side assert": {"run-race", "run-cp-async", "run-refill"},  # the test looks at no message of ConSan's
 }
 
 
@@ -96,8 +101,9 @@ class Environment:
 class Launches:
     """Runs each launch of a Triton kernel on tilescope's machine, and collects the findings."""
 
-    def __init__(self, arch):
+    def __init__(self, arch, seeds):
         self.arch = arch
+        self.seeds = seeds
         self.runs = []
 
     def launch(self, kernel, *arguments, grid, warmup, **options):
@@ -118,8 +124,23 @@ class Launches:
         for name in signature.keys() | constants.keys():
             options.pop(name, None)
         compiled = ts.Kernel.from_triton(kernel, signature, constants, arch=self.arch, **options)
-        extents = grid(bound) if callable(grid) else grid
-        self.runs.append(compiled.run(tuple(extents), args=given, remedies=False))
+        extents = tuple(grid(bound) if callable(grid) else grid)
+        for seed in self.seeds:
+            memory = ts.Memory()
+            args = [place_as_torch_does(value, memory) for value in given]
+            self.runs.append(compiled.run(extents, args=args, memory=memory, seed=seed, remedies=False))
+
+
+def place_as_torch_does(value, memory):
+    """An argument of a launch; a tensor begins a segment of 2 MiB, as in torch's allocator, so that reads beyond it find memory."""
+    if not hasattr(value, "data_ptr"):
+        return value
+    array = value.numpy()
+    segment = np.zeros(-(-array.nbytes // SEGMENT_BYTES) * SEGMENT_BYTES, np.uint8)
+    memory.place(segment)
+    placed = segment[: array.nbytes].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed
 
 
 def written_type(type_name, hint, value):
@@ -240,9 +261,9 @@ def ask_consan(case):
     return (failure.messages or ["device-side assert"]) if accepts_failure and not accepts_silence else []
 
 
-def run_case(case):
-    """The runs of the kernels that a test launches."""
-    launches = Launches(case.arch)
+def run_case(case, seeds=SEEDS):
+    """The runs of the kernels that a test launches, one for each seed."""
+    launches = Launches(case.arch, seeds)
 
     def run_here(function, arguments=(), _keywords=None):
         function(*arguments)
