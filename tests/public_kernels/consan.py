@@ -4,8 +4,9 @@
 
 The file must belong to the installed Triton: 3.7.1 has 82 tests. torch may be its build for the CPU. The file is imported as it is. A
 launch inside a test is compiled to PTX, for sm_90 or for the architecture that the test requires, and runs on tilescope's machine with
-the test's own arguments, three times: in the default order and with two seeds. ConSan's instrumentation stays off. The test's assertions are then asked twice: do they accept a report of
-ConSan, do they accept silence? That is what ConSan says. A verdict agrees if an error of the same kind is reported, or none.
+the test's own arguments, three times: in the default order and with two seeds. ConSan's instrumentation stays off. The test's
+assertions are then asked twice: do they accept a report of ConSan, do they accept silence? That is what ConSan says. A verdict agrees
+if an error of the same kind is reported, or none.
 """
 
 # ruff: noqa: T201  a report is printed
@@ -194,7 +195,11 @@ def without_a_card(arch, launches=None):
     torch.cuda.get_device_capability = lambda *_: ARCHITECTURES[arch]
     triton.runtime.driver.set_active(Driver())
     if launches is not None:
-        jit_function.run = lambda kernel, *arguments, **options: launches.launch(kernel, *arguments, **options)
+
+        def run(kernel, *arguments, **options):  # a function, so that Triton binds the kernel to it
+            launches.launch(kernel, *arguments, **options)
+
+        jit_function.run = run
     try:
         with OnCpu():
             yield
