@@ -183,7 +183,7 @@ def _compile(path, folder, arch, options):
     environment = os.environ | {"PATH": f"{nvcc.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     process = subprocess.run(
         command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
-    )  # noqa: S603
+    )
     if process.returncode:
         errors = [line for line in f"{process.stdout}\n{process.stderr}".splitlines() if "error" in line]
         raise BuildError("\n".join(errors[:12]))

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -122,7 +123,7 @@ def _total():
 def _segment_totals():
     values, sums = _integers(1000, np.float32), _zeros(5, np.float32)
     offsets = aligned(np.array([0, 10, 10, 400, 999, 1000], np.int32))
-    expected = [values[start:end].sum() for start, end in zip(offsets, offsets[1:], strict=False)]
+    expected = [values[start:end].sum() for start, end in itertools.pairwise(offsets)]
     return [values, sums, offsets, aligned(STORAGE), 5], [Result(sums, expected)]
 
 

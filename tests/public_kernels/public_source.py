@@ -111,7 +111,7 @@ def _execute_branches(node, path, namespace):
     """Run the branch of an `if` that its condition selects; of a `try`, its handler if the body fails."""
     if isinstance(node, ast.If):
         condition = compile(ast.Expression(node.test), str(path), "eval")
-        branch = node.body if eval(condition, namespace) else node.orelse  # noqa: S307  the file's own condition
+        branch = node.body if eval(condition, namespace) else node.orelse
         for statement in branch:
             _execute(statement, path, namespace)
         return
