@@ -236,7 +236,7 @@ def printed_json(*, is_page=True):
         for arguments, kind, beside in printed_table():
             shown = (name_of_command(arguments), kind)
             data = {"kind": kind, EXTRA: dict.fromkeys(beside)}
-            if is_page and kind in _TIMED_KINDS:
+            if is_page and kind in _TIMED_KINDS and shown not in seen:
                 data = samples_of_this_version()[kind]
             elif not is_page or shown not in seen:
                 data = json.loads(printed_by(arguments))

@@ -299,6 +299,7 @@ def test_options_that_a_page_names_exist(page):
     named = set(re.findall(r"(?<![-\w[])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*", page.read_text("utf-8")))
     of_others = {
         "--tilescope-seeds",
+        "--tilescope-lenient",
         "--time",
         "--cublas",
         "--nproc-per-node",

@@ -9,6 +9,7 @@ import pytest
 
 import tilescope as ts
 from tilescope import testing
+from tilescope.machine.report.outcome import outcome_sentence
 from tilescope.machine.report.run import InstructionCount
 
 pytest_plugins = ["pytester"]
@@ -51,7 +52,8 @@ def test_a_hang_is_not_clean_and_says_why():
     run = HANG.run(1, 32)
     with pytest.raises(AssertionError, match="k hangs") as failure:
         testing.assert_clean(run)
-    assert str(run.findings[0]) in str(failure.value)
+    assert "run-hang: PTX line 2: a thread cannot pass the mbarrier" in str(failure.value)
+    assert run.findings[0].fix in str(failure.value)
 
 
 def finding(severity):
@@ -64,8 +66,81 @@ def test_only_errors_among_findings_count(severity, is_clean):
     if is_clean:
         testing.assert_clean(run)
     else:
-        with pytest.raises(AssertionError, match=r"with 1 error:\n  run-race: two writes"):
+        with pytest.raises(AssertionError, match=r"with 1 error:\n  run-race: Two writes"):
             testing.assert_clean(run)
+
+
+@pytest.mark.parametrize(("severity", "is_clean"), [("error", False), ("warning", False), ("note", True)])
+def test_warnings_count_if_somebody_asks_for_it(severity, is_clean):
+    run = replace(added()[0], findings=(finding(severity),))
+    if is_clean:
+        testing.assert_clean(run, warnings=True)
+    else:
+        with pytest.raises(AssertionError, match=rf"with 1 {severity}:\n  run-race: Two writes"):
+            testing.assert_clean(run, warnings=True)
+
+
+PLACED = ts.Violation(
+    "run-race",
+    "error",
+    "line 3",
+    "two writes",
+    "no order",
+    "Use bar.sync.",
+    values={"ptx_lines": (12, 40), "source_lines": ("kernels/mm.py:12",)},
+)
+
+
+@pytest.mark.parametrize("entry", ["run-race", "run-race@12", "run-race@40", "run-race@mm.py:12"])
+def test_an_accepted_finding_does_not_count(entry):
+    run = replace(added()[0], findings=(PLACED,))
+    testing.assert_clean(run, allow=[entry])
+    testing.assert_clean(run, warnings=True, allow=[entry])
+
+
+@pytest.mark.parametrize("entry", ["run-hang", "run-race@1", "run-race@mm.py:1", "run-race@m.py:12"])
+def test_an_entry_for_another_finding_accepts_nothing_and_is_reported(entry):
+    run = replace(added()[0], findings=(PLACED,))
+    with pytest.warns(UserWarning, match=entry), pytest.raises(AssertionError, match="with 1 error"):
+        testing.assert_clean(run, allow=[entry])
+
+
+def test_the_accepted_finding_is_left_out_of_the_message():
+    run = replace(added()[0], findings=(PLACED, replace(PLACED, rule="run-refill")))
+    with pytest.raises(AssertionError, match="with 1 error") as failure:
+        testing.assert_clean(run, allow=["run-race"])
+    assert "run-race:" not in str(failure.value)
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_name():
+    with pytest.raises(ts.RuleError, match=r"Did you mean run-race\?"):
+        testing.assert_clean(added()[0], allow=["run-rase"])
+
+
+def test_a_line_that_is_none_is_refused():
+    with pytest.raises(ts.RuleError, match="the line 'twelve'"):
+        testing.assert_clean(added()[0], allow=["run-race@twelve"])
+
+
+def test_a_hang_stays_a_failure_if_its_finding_is_accepted():
+    with pytest.raises(AssertionError, match="k hangs"):
+        testing.assert_clean(HANG.run(1, 32), allow=["run-hang"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "severity", "is_exact"),
+    [
+        ("run-race", "error", False),
+        ("run-unwritten", "warning", False),
+        ("run-bank-conflict", "warning", True),
+        ("run-sectors", "note", True),
+    ],
+)
+def test_a_result_is_exact_only_without_findings_about_it(rule, severity, is_exact):
+    run = replace(added()[0], findings=(replace(PLACED, rule=rule, severity=severity),))
+    assert run.exact == is_exact
+    assert ("is not certain" in outcome_sentence(run)) != is_exact
+    assert ("Every bit of the result is the card's" in outcome_sentence(run)) == is_exact
 
 
 def row(line, source, text, wavefronts=None, least=None):
@@ -234,6 +309,37 @@ def test_the_fixture_fails_on_a_fault_and_says_why(project):
     result = project(PROJECT.replace("OFFSET", "4"))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E * k ends with a fault*", "*run-out-of-bounds: *"])
+
+
+UNWRITTEN = PROJECT.replace("ld.global.u32 %r, [%d+OFFSET];", ".shared .b32 s; ld.shared.u32 %r, [s];")
+
+
+def test_the_fixture_fails_on_a_warning_about_the_result(project):
+    result = project(UNWRITTEN)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*with 1 warning:", "*run-unwritten: *"])
+
+
+def test_warnings_pass_where_the_project_or_the_command_line_says_so(project, pytester):
+    project(UNWRITTEN, "--tilescope-lenient").assert_outcomes(passed=1)
+    pytester.makeini("[pytest]\ntilescope_strict = false")
+    project(UNWRITTEN).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("option", ["warnings=False", "allow=['run-unwritten']", "allow=['run-unwritten@5']"])
+def test_a_warning_passes_where_the_test_says_so(project, option):
+    project(UNWRITTEN.replace("args=[a]", f"args=[a], {option}")).assert_outcomes(passed=1)
+
+
+CONFLICT_PROJECT = PROJECT.replace(
+    "ld.global.u32 %r, [%d+OFFSET];",
+    ".shared .b32 s[1024]; mov.u32 %r, %tid.x; mul.lo.u32 %r, %r, 128; st.shared.u32 [%r+1024], %r;",
+).replace("block=1", "block=32")
+
+
+def test_bank_conflicts_pass_unless_the_test_asks_for_every_warning(project):
+    project(CONFLICT_PROJECT).assert_outcomes(passed=1)
+    project(CONFLICT_PROJECT.replace("args=[a]", "args=[a], warnings=True")).assert_outcomes(failed=1)
 
 
 def test_seeds_run_a_test_again(project):

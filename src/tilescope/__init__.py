@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.machine.approx_function import approx
     from tilescope.machine.kernel import Kernel
     from tilescope.machine.launch.packing import pack
     from tilescope.machine.memory import Memory
@@ -117,6 +118,7 @@ _NAMES_IN = {
         "trace",
     ),
     "emitter": ("emit", "snippet"),
+    "machine.approx_function": ("approx",),
     "machine.kernel": ("Kernel",),
     "machine.memory": ("Memory",),
     "machine.launch.packing": ("pack",),
@@ -185,6 +187,7 @@ __all__ = [
     "Value",
     "Violation",
     "WgmmaDescriptor",
+    "approx",
     "bank_report",
     "bulk_load",
     "bulk_store",

@@ -156,11 +156,24 @@ class Wording:
     fix: str
     code: int | None = None  # CUDA's error number for what the chip answers; None: it is refused before, or executed
 
-    def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
-        """The violation that these facts make; `change` holds the arguments that cure it."""
+    def violation(
+        self, *, change: Change | None = None, short: Mapping[str, object] | None = None, **facts: Any
+    ) -> Violation:
+        """The violation that these facts make; `change` holds the arguments that cure it.
+
+        `short` replaces facts that a report prints on lines of their own, such as the thread and the instruction. With it,
+        the values get a `headline`: the same sentence about what was found, without those details.
+
+        >>> wording = Wording("run-race", "error", "", "{where}: {who} reads {what}", "nothing orders it", "Use bar.sync.")
+        >>> facts = {"where": "PTX line 4 (ld.shared.u32 %r1, [s])", "who": "thread (0, 0, 0)", "what": "s"}
+        >>> wording.violation(**facts, short={"where": "PTX line 4", "who": "a thread"}).values["headline"]
+        'PTX line 4: a thread reads s'
+        """
         values = facts
         if not _TEXTS.isdisjoint(facts):
             values = {name: fact for name, fact in facts.items() if name not in _TEXTS}
+        if short is not None:
+            values = {**values, "headline": filled(self.found, {**facts, **short})}
         return Violation(
             self.rule,
             self.severity,
@@ -178,9 +191,15 @@ class Wording:
         return kind([self.violation(change=change, **facts)])
 
     def worded(
-        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+        self,
+        *,
+        argument: str | None = None,
+        found: str | None = None,
+        limit: str | None = None,
+        fix: str | None = None,
+        severity: Severity | None = None,
     ) -> Wording:
-        """The same rule told otherwise, for a case of its own; what is not said stays.
+        """The same rule told otherwise, for a case of its own, which may be less severe; what is not said stays.
 
         >>> told = Wording("rank", "error", "dims", "{rank} dimensions", "1 to 5", "Use 5.")
         >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
@@ -192,6 +211,7 @@ class Wording:
             found=self.found if found is None else found,
             limit=self.limit if limit is None else limit,
             fix=self.fix if fix is None else fix,
+            severity=self.severity if severity is None else severity,
         )
 
 

@@ -150,10 +150,16 @@ class Rule(Row):
         return self.wording.error(change=change, **facts)
 
     def worded(
-        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+        self,
+        *,
+        argument: str | None = None,
+        found: str | None = None,
+        limit: str | None = None,
+        fix: str | None = None,
+        severity: Severity | None = None,
     ) -> Wording:
-        """This rule told otherwise, for a case of its own; what is not said stays."""
-        return self.wording.worded(argument=argument, found=found, limit=limit, fix=fix)
+        """This rule told otherwise, for a case of its own, which may be less severe; what is not said stays."""
+        return self.wording.worded(argument=argument, found=found, limit=limit, fix=fix, severity=severity)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:

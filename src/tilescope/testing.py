@@ -1,7 +1,8 @@
 """Assertions about runs of kernels, for tests that need no GPU.
 
     run = kernel.run(grid=4, block=128, args=[out, a, 1000])
-    assert_clean(run)                             it finished, and nothing in it was left to chance
+    assert_clean(run)                             it finished, and no finding is an error
+    assert_clean(run, warnings=True)              nor a warning
     assert_conflict_free(run, "mm.py:12")         the accesses of that line cost as little as they can
     assert_equal_to(run, 0, reference)            argument 0 holds the reference
 
@@ -10,38 +11,51 @@ The pytest plugin (`tilescope.pytest_plugin`) has the fixture `tilescope_run`, w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from warnings import warn
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.observers.last_writer import LastWriter
+from tilescope.machine.report.finding_text import format_finding
 from tilescope.machine.report.outcome import outcome_sentence
 from tilescope.machine.report.run import ArgumentArray, InstructionCount, KernelRun
+from tilescope.machine.report.verdict import judge_run, names_line
 from tilescope.ptx.syntax import place_in_words
-from tilescope.sentence import counted
+from tilescope.sentence import counted, listed
 
 Array = npt.NDArray[Any]
 _ROWS_TOLD = 8
 
 
-def assert_clean(run: KernelRun) -> None:
+def assert_clean(run: KernelRun, *, warnings: bool = False, allow: Sequence[str] = ()) -> None:
     """The run finished, and no finding is an error; else an AssertionError lists what is wrong.
+
+    With `warnings`, warnings fail too; notes never do. `allow` accepts findings that somebody has judged: a rule
+    ("run-race"), or a rule at a line of the PTX text ("run-race@12") or of the source ("run-race@mm.py:12"). An entry
+    that accepts nothing raises a Python warning.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }")
     >>> assert_clean(kernel.run(grid=2, block=64))
     """
     __tracebackhide__ = True
-    errors = [finding for finding in run.findings if finding.severity == "error"]
-    if run.outcome == "finished" and not errors:
+    verdict = judge_run(run, allow)
+    for line in verdict.describe_unmatched():
+        warn(line, stacklevel=2)
+    if verdict.is_clean(strict=warnings):
         return
-    headline = outcome_sentence(run)
+    failures = [*verdict.errors, *(verdict.warnings if warnings else ())]
+    headline = outcome_sentence(run, accepted=verdict.accepted_findings)
     if run.outcome == "finished":
-        headline = f"{run.entry} finished, with {counted(len(errors), 'error')}:"
-    raise AssertionError("\n".join([headline, *(f"  {finding}" for finding in errors)]))
+        counts = [counted(len(verdict.errors), "error")] if verdict.errors else []
+        if warnings and verdict.warnings:
+            counts.append(counted(len(verdict.warnings), "warning"))
+        headline = f"{run.entry} finished, with {listed(counts)}:"
+    lines = [line for finding in failures for line in format_finding(finding)]
+    raise AssertionError("\n".join([headline, *(f"  {line}" for line in lines)]))
 
 
 def assert_conflict_free(run: KernelRun, place: int | str | None = None) -> None:
@@ -130,8 +144,7 @@ def _is_at(row: InstructionCount, place: int | str | None) -> bool:
         return True
     if isinstance(place, int):
         return row.ptx_line == place
-    source = row.source_line or ""
-    return place in row.ptx_text or re.search(rf"{re.escape(place)}(?!\d)", source) is not None
+    return place in row.ptx_text or names_line(place, row.source_line or "")
 
 
 def _cut_lines(lines: Sequence[str]) -> list[str]:

@@ -44,6 +44,11 @@ PRINTED = [
     (["pipeline", "128x64", "128x64", "bf16", "--cluster", "2x1", "--steps", "2"], "simulation", []),
     (["pipeline", "128x64", "bf16", "--direction", "store", "--describe"], "pipeline", []),
     (["run", "double.ptx", *LAUNCH], "kernel_run", ["seconds", "exact", "outputs", "lines"]),
+    (
+        ["run", "double.ptx", *LAUNCH, "--allow", "run-race"],
+        "kernel_run",
+        ["seconds", "exact", "outputs", "lines", "accepted", "unmatched"],
+    ),
     (["run", "double.ptx", "--template"], "launch_description", []),
     (["check", *MAP], "map_report", []),
     (["check", "--type", "bf16", "--dims", "256,256", "--box", "128,64", "--swizzle", "128B"], "map_report", []),

@@ -52,7 +52,7 @@ def printed(capsys, *words):
     return status, shown.out, shown.err
 
 
-def test_a_run_says_its_outcome_first_then_arrays_and_lines(capsys):
+def test_a_run_says_its_outcome_first_then_arrays_and_no_more(capsys):
     status, out, _ = printed(capsys, *LAUNCH[:-4], "--arg", "f32:40:ones", "--arg", "40")
     assert status == 0
     first, *rest = out.splitlines()
@@ -65,6 +65,13 @@ def test_a_run_says_its_outcome_first_then_arrays_and_lines(capsys):
         "Arrays that changed",
         "argument  array   changed  first changed  least  most  NaN",
         "0 a       f32 40       40  2, 2, 2, 2         2     2    0",
+    ]
+
+
+def test_the_lines_that_ran_come_with_draw_lines(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "--draw", "lines")
+    assert status == 0
+    assert out.splitlines()[-7:] == [
         "",
         "What ran, by source line",
         "line         instructions  warp executions  share",
@@ -174,10 +181,78 @@ def test_a_spin_that_nobody_ends_is_a_hang(capsys):
     status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:zeros")
     assert status == 1
     first, _, rest = out.partition("\n\n")
-    assert first.startswith("spin hangs: PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31")
+    assert first.startswith("spin hangs: PTX line 11: a thread cannot leave a loop")
+    assert first.endswith("(run-hang).")
     assert rest.startswith("0 blocks of 32 threads had finished, ")
-    assert "\nWhat is wrong\nrun-hang  PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in out
+    assert "\nWhat is wrong\nrun-hang     PTX line 11: a thread cannot leave" in out
+    assert "\ninstruction  PTX line 11 (ld.volatile.global.u32 %r, [%rd])\n" in out
+    assert "\nthread       threads 0-31 of block (0, 0, 0)\n" in out
     assert printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:ones")[0] == 0
+
+
+UNWRITTEN = """.version 8.0
+.target sm_90
+.address_size 64
+.entry k() {
+    .shared .b32 s;
+    .reg .b32 %r;
+    ld.shared.u32 %r, [s];
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def unwritten():
+    Path("unwritten.ptx").write_text(UNWRITTEN)
+    return ["unwritten.ptx", "--grid", "1", "--block", "32"]
+
+
+def test_a_warning_about_the_result_denies_certainty_and_fails_only_strictly(capsys, unwritten):
+    status, out, _ = printed(capsys, *unwritten)
+    assert status == 0
+    first = out.splitlines()[0]
+    assert "with 1 warning (run-unwritten)" in first
+    assert "not certain" in first
+    assert "card's" not in first
+    status, strict_out, _ = printed(capsys, *unwritten, "--strict")
+    assert status == 1
+    assert "Worth a look\nrun-unwritten" in strict_out
+
+
+@pytest.mark.parametrize("entry", ["run-unwritten", "run-unwritten@7"])
+def test_an_accepted_finding_is_listed_and_does_not_count(capsys, unwritten, entry):
+    status, out, _ = printed(capsys, *unwritten, "--strict", "--allow", entry)
+    assert status == 0
+    assert "with 1 accepted finding (run-unwritten)" in out.splitlines()[0]
+    assert "not certain" in out.splitlines()[0]
+    assert "\nAccepted\nrun-unwritten" in out
+    assert "Worth a look" not in out
+
+
+def test_an_entry_that_matches_nothing_is_reported(capsys, unwritten):
+    status, out, _ = printed(capsys, *unwritten, "--allow", "run-unwritten@8")
+    assert status == 0
+    assert "\nwarning: --allow run-unwritten@8 matched no finding of this run.\n" in out
+    assert printed(capsys, *unwritten, "--strict", "--allow", "run-unwritten@8")[0] == 1
+
+
+def test_json_says_what_was_accepted(capsys, unwritten):
+    options = ["--strict", "--allow", "run-unwritten@7", "--allow", "run-race", "--json"]
+    status, out, _ = printed(capsys, *unwritten, *options)
+    assert status == 0
+    extra = json.loads(out)["extra"]
+    assert [(row["allow"], row["finding"]["rule"]) for row in extra["accepted"]] == [
+        ("run-unwritten@7", "run-unwritten")
+    ]
+    assert extra["unmatched"] == ["run-race"]
+    assert extra["exact"] is False
+
+
+def test_a_rule_that_does_not_exist_is_refused_before_the_run(capsys, unwritten):
+    status, out, err = printed(capsys, *unwritten, "--allow", "run-unwriten")
+    assert (status, out) == (2, "")
+    assert "Did you mean run-unwritten?" in err
 
 
 def test_what_printf_wrote_follows_the_outcome_as_it_is(capsys):
@@ -248,7 +323,8 @@ def test_at_most_20_lines_are_listed_unless_all_are_asked_for(capsys):
     head = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "long.cu"\n.entry k() {\n.reg .b32 %r;\n'
     Path("long.ptx").write_text(f"{head}{body}\nret;\n}}\n")
     words = ["long.ptx", "--grid", "1", "--block", "32"]
-    short = printed(capsys, *words)[1]
+    assert "long.cu:" not in printed(capsys, *words)[1]
+    short = printed(capsys, *words, "--by", "line")[1]
     assert short.count("long.cu:") == 20
     assert "The first 20 of 30 lines." in short
     assert printed(capsys, *words, "--all-lines")[1].count("long.cu:") == 30
@@ -393,7 +469,7 @@ def test_quiet_prints_the_outcome_and_the_fix_alone(capsys):
     status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "u32:1:zeros", "-q")
     assert status == 1
     sentence, fix = out.splitlines()
-    assert sentence.startswith("spin hangs: PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31")
+    assert sentence.startswith("spin hangs: PTX line 11: a thread cannot leave a loop")
     assert fix
 
 
@@ -444,7 +520,6 @@ def test_a_block_that_did_not_run_is_named(capsys, shared_kernel):
     status, out, _ = printed(capsys, *shared_kernel, "--draw-block", "1", "--blocks", "0")
     assert status == 0
     assert "Block (1,) did not run" in out
-    assert "What ran" in out
 
 
 @pytest.mark.parametrize("words", [["--at", "10"], ["--draw-block", "0"]])

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from kernel_arrays import element_type, filled
+from kernel_arrays import filled
 
 import tilescope as ts
 
@@ -22,7 +22,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = (GOLDEN / "kernels", GOLDEN / "kernels_own")
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.npz"))}
 NAMES = list(PATHS)
-APPROXIMATE_TOLERANCE = 2e-3  # of .approx functions, relative and absolute
 
 
 @dataclass(frozen=True)
@@ -40,20 +39,10 @@ class Recording:
             if described.get("is_scratch"):
                 continue
             found, expected = arrays[number], self.after[number]
-            if not self.launch["exact"] and element_type(described["type"]).kind == "f":
-                is_wrong = _far(found, expected, described["type"])
-            else:
-                is_wrong = found != expected
+            is_wrong = found != expected
             if is_wrong.any():
                 at = int(is_wrong.argmax())
                 yield f"array {number}: {np.count_nonzero(is_wrong)} of {is_wrong.size} differ, first at {at}"
-
-
-def _far(found, expected, type_name):
-    """Which floats are further apart than .approx functions allow."""
-    dtype = element_type(type_name)
-    pair = found.view(dtype).astype(np.float64), expected.view(dtype).astype(np.float64)
-    return ~np.isclose(*pair, rtol=APPROXIMATE_TOLERANCE, atol=APPROXIMATE_TOLERANCE, equal_nan=True)
 
 
 @cache

@@ -29,6 +29,7 @@ COPY_OF_OTHERS = CP_ASYNC | RACE | REFILL  # likewise, where cp.async copies
 BARRIER_INIT = Finding(frozenset({"run-barrier-init"}))
 MAP_FENCE = Finding(frozenset({"run-map-fence"}))
 BLOCK_END = Finding(frozenset({"run-block-end"}))
+COPY_LEFT = Finding(frozenset({"run-block-end"}), "note")  # of the block itself, from or to global memory
 EXPECTED_BYTES = Finding(frozenset({"run-expected-bytes"}))
 HANG = Finding(frozenset({"run-hang"}))
 ARRIVALS = Finding(frozenset({"run-launch-failure"}))  # more than an mbarrier has room for

@@ -174,88 +174,16 @@ def test_a_borrow_is_a_carry_that_is_not_set():
     assert np.array_equal(operation("addc", ("u32",)).compute(zero, zero, carry), subtract_then_add.results[0])
 
 
-# PTX ISA, the section of each instruction: errors in units of the last place, relative or absolute. The ISA has none for the
-# f64 forms (20 bits of fraction; rsqrt.approx.f64 is a program) and for sin and cos beyond 100 pi, where the card still keeps it.
-MAX_ULPS = {"rcp.f32": 1, "div.f32": 2, "ex2.f32": 2, "rsqrt.f64": 1}
-MAX_RELATIVE = {
-    "sqrt.f32": 2.0**-23,
-    "rsqrt.f32": 2.0**-22.9,
-    "lg2.f32": 2.0**-22,
-    "tanh.f32": 2.0**-11,
-    "ex2.f16": 2.0**-9.9,
-    "ex2.bf16": 2.0**-7,
-    "rcp.ftz.f64": 2.0**-20,
-    "rsqrt.ftz.f64": 2.0**-20,
-}
-MAX_ABSOLUTE = {
-    "sin.f32": 2.0**-20.5,
-    "cos.f32": 2.0**-20.5,
-    "lg2.f32": 2.0**-22,
-    "tanh.f16": 2.0**-10.987,
-    "tanh.bf16": 2.0**-8,
-}
-
-
-def numbers(words, type_name):
-    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
-        if type_name == "bf16":
-            return (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-        return words.view(f"f{words.itemsize}").astype(np.float64)
-
-
-def parts(words, type_name):
-    return words.view(np.uint16) if type_name.endswith("x2") else words
-
-
-def is_within_bounds(form, ours, card):
-    """Lanes whose result lies within the ISA's bound of the card's; two neighbours in the format always do."""
-    type_name = form.modifiers[-1].removesuffix("x2")
-    is_coarse = type_name == "f64" and "ftz" in form.modifiers
-    key = f"{form.name}.ftz.f64" if is_coarse else f"{form.name}.{type_name}"
-    ulps = np.abs(ours.astype(np.int64) - card.astype(np.int64))
-    our_numbers, card_numbers = numbers(ours, type_name), numbers(card, type_name)
-    with np.errstate(all="ignore"):
-        error = np.abs(our_numbers - card_numbers)
-        inside = ulps <= MAX_ULPS.get(key, 1)
-        inside |= error <= MAX_RELATIVE.get(key, 0) * np.abs(our_numbers)
-        inside |= error <= MAX_ABSOLUTE.get(key, 0)
-    return inside & (np.isnan(our_numbers) == np.isnan(card_numbers))
-
-
 @pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_functions_keep_the_bounds_of_the_isa(name):
-    outside = []
+def test_approximate_functions_are_the_cards(name):
+    """Bit for bit; rsqrt.approx.f64, a program that nobody has taken apart, is within one unit of the last place."""
     for form in forms_of(name):
         if not is_approximate(form):
             continue
-        found, operands, results = computed(form)
-        assert not found.is_exact
-        type_name = form.modifiers[-1]
-        ours, card = parts(results[0], type_name), parts(form.results[0], type_name)
-        inside = is_within_bounds(form, ours, card)
-        outside += [
-            (
-                form.opcode,
-                [hex(parts(operand, type_name)[lane]) for operand in operands],
-                hex(ours[lane]),
-                hex(card[lane]),
-            )
-            for lane in np.flatnonzero(~inside)
-        ]
-    assert outside == []
-
-
-@pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_functions_of_special_values_are_those_of_the_card(name):
-    for form in forms_of(name):
-        if not is_approximate(form):
-            continue
-        _, operands, results = computed(form)
-        type_name = form.modifiers[-1]
-        ours, card = parts(results[0], type_name), parts(form.results[0], type_name)
-        is_special = np.ones(len(ours), bool)
-        for operand in operands:
-            values = numbers(parts(operand, type_name), type_name.removesuffix("x2"))
-            is_special &= (values == 0) | ~np.isfinite(values)
-        assert is_special.sum() > 10
-        assert np.array_equal(ours[is_special], card[is_special]), form.opcode
+        found, _, results = computed(form)
+        if form.opcode != "rsqrt.approx.f64":
+            assert found.exactness == "special unit"
+            np.testing.assert_array_equal(results[0], form.results[0], err_msg=form.opcode)
+        else:
+            assert found.exactness == "unknown"
+            assert np.abs(results[0].astype(np.int64) - form.results[0].astype(np.int64)).max() <= 1

@@ -253,3 +253,44 @@ def test_an_entry_that_does_nothing_need_not_be_told_apart():
     assert ts.Kernel(text, "empty").entry == "empty"
     with pytest.raises(ts.RuleError, match="no entry is named"):
         ts.Kernel(text + " .visible .entry other(.param .u64 a) { ret; }")
+
+
+DYNAMIC = f"""{HEADER}
+.extern .shared .align 16 .b8 smem[];
+.visible .entry k()
+{{
+    .reg .b32 %r<4>;
+    mov.u32 %r1, %tid.x;
+    shl.b32 %r2, %r1, 2;
+    mov.u32 %r3, smem;
+    add.u32 %r2, %r2, %r3;
+    st.shared.u32 [%r2], %r1;
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("smem_bytes", [0, 64])
+def test_dynamic_shared_memory_that_is_missing_is_named_with_its_size(smem_bytes):
+    run = Kernel(DYNAMIC).run(1, 128, smem_bytes=smem_bytes)
+    (finding,) = run.findings
+    assert finding.rule == "run-out-of-bounds"
+    assert (finding.values["smem_bytes"], finding.values["needed_bytes"]) == (smem_bytes, 512)
+    assert f"{smem_bytes} bytes of dynamic shared memory" in finding.limit
+    assert "--smem 512" in finding.fix
+    assert Kernel(DYNAMIC).run(1, 128, smem_bytes=512).findings == ()
+
+
+def test_a_wild_address_is_not_blamed_on_the_launch():
+    wild = DYNAMIC.replace("shl.b32 %r2, %r1, 2", "or.b32 %r2, %r1, 0xf00000")
+    (finding,) = Kernel(wild.replace("st.shared.u32", "st.shared.u8")).run(1, 32, smem_bytes=512).findings
+    assert "--smem" not in finding.fix
+    (finding,) = Kernel(wild.replace("st.shared.u32", "st.shared.u8")).run(1, 32).findings
+    assert finding.values["needed_bytes"] is None
+    assert "--smem N" in finding.fix
+
+
+def test_static_shared_memory_is_not_blamed_on_the_launch():
+    text = DYNAMIC.replace(".extern .shared .align 16 .b8 smem[];", ".shared .align 16 .b8 smem[64];")
+    (finding,) = Kernel(text).run(1, 128).findings
+    assert "--smem" not in finding.fix

@@ -125,3 +125,41 @@ def test_another_size_is_told_with_both_numbers_and_where_the_fields_lie(wording
         kernel.run(1, 32, [b"abc"])
     values = refused.value.violations[0].values
     assert (values["given_bytes"], values["wanted_bytes"], values["layout"]) == (3, 192, None)
+
+
+# struct Params { unsigned n; CUtensorMap map; float* a; }: the map lies at 64 before CUDA 13, and at 128 from then on
+BEHIND_A_NUMBER = """
+.version VERSION .target sm_90 .address_size 64
+.visible .entry read(.param .align ALIGN .b8 params[SIZE], .param .u64 out) {
+    .reg .b32 %r1;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [params+END];
+    ld.param.u32 %r1, [params];
+    ld.param.u64 %rd2, [out];
+    st.global.u64 [%rd2], %rd1;
+    st.global.u32 [%rd2+8], %r1;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "map_at", "size_bytes"),
+    [("8.0", 64, 256), ("8.8", 64, 256), ("9.0", 128, 384), ("9.1", 128, 384), ("10.0", 128, 384), ("9.0", 64, 256)],
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_map_lies_where_the_headers_of_the_kernel_put_it(version, map_at, size_bytes, is_nested):
+    text = BEHIND_A_NUMBER.replace("VERSION", version).replace("ALIGN", str(map_at))
+    kernel = ts.Kernel(text.replace("SIZE", str(size_bytes)).replace("END", str(map_at + 128)))
+    memory = ts.Memory()
+    tile = np.zeros((64, 64), np.float16)
+    pointed = np.zeros(4, np.float32)
+    tensor_map = memory.map(tile, (64, 64))
+    if is_nested:
+        params = ts.pack(memory, n=7, inner=ts.pack(memory, map=tensor_map, a=pointed))
+    else:
+        params = ts.pack(memory, n=7, map=tensor_map, a=pointed)
+    out = np.zeros(2, np.uint64)
+    run = kernel.run(1, 1, [params, out], memory=memory)
+    assert run.outcome == "finished"
+    assert out.tolist() == [memory.place(pointed), 7]

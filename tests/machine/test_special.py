@@ -32,7 +32,6 @@ def test_a_register_holds_what_the_card_gave(register):
         ("add.u32 %r1, %envreg3, 1;", "%envreg3"),
         ("add.u32 %r1, %clock, 1;", "%clock changes"),
         ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r5}];", "textures, surfaces and samplers"),
-        ("alloca.u64 %d1, 16;", "stack frame"),
     ],
 )
 def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason, wording):
@@ -40,6 +39,30 @@ def test_what_the_machine_does_not_have_is_refused_with_its_reason(body, reason,
         kernel(body)
     assert reason in caught.value.violations[0].limit
     wording(f"not in the machine: {body}", caught.value.violations[0].limit)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "reason"),
+    [
+        ("tex.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];", "textures"),
+        ("tld4.r.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%d1, {%r5, %r6}];", "textures"),
+        ("txq.width.b32 %r1, [%d1];", "textures"),
+        ("suld.b.1d.b32.trap %r1, [%d1, {%r2}];", "surfaces"),
+        ("sust.b.1d.b32.trap [%d1, {%r2}], %r3;", "surfaces"),
+        ("sured.b.add.1d.u32.trap [%d1, {%r2}], %r3;", "surfaces"),
+        ("multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%d1];", "multimem"),
+        ("multimem.st.relaxed.sys.global.u32 [%d1], %r1;", "multimem"),
+        ("multimem.red.relaxed.sys.global.add.u32 [%d1], %r1;", "multimem"),
+    ],
+)
+def test_objects_of_the_driver_and_of_several_cards_are_refused_by_name(instruction, reason):
+    with pytest.raises(ts.RuleError) as caught:
+        kernel(instruction)
+    (violation,) = caught.value.violations
+    assert violation.rule == "ptx-unsupported"
+    assert instruction.partition(" ")[0] in violation.found
+    assert reason in violation.limit
+    assert violation.fix
 
 
 def test_grid_sync_of_cooperative_groups_has_its_word():

@@ -47,11 +47,11 @@ def test_narrow_elements_are_spread_to_bytes(source, bits, lowest):
     assert result.after[0, 77, :4].view(np.uint8).tolist() == expected
 
 
-def test_a_shift_moves_31_lanes_of_8_columns():
+def test_a_shift_moves_31_lanes_of_8_columns_to_the_lane_before():
     before = RANDOM.integers(0, 1 << 32, (128, COLUMNS)).astype(np.uint32)
     result = ran("add.u32 %r9, %r1, 0x200008; tcgen05.shift.cta_group::1.down [%r9];", before, ROWS[:0])
     expected = before.copy()
-    expected[33:64, 8:16] = before[32:63, 8:16]
+    expected[32:63, 8:16] = before[33:64, 8:16]
     assert (result.after[0] == expected).all()
 
 

@@ -108,10 +108,11 @@ def test_columns_that_others_still_load_are_not_freed():
     assert rule == "pipeline-race"
 
 
-def test_a_fence_that_is_missing_is_found_where_the_kernel_has_others():
-    rule, words = mistake(without("tcgen05.fence::after_thread_sync;"))
-    assert rule == "pipeline-fence"
-    assert "tcgen05.fence::after_thread_sync" in words
+def test_a_fence_that_is_missing_is_worth_a_look_where_the_kernel_has_others():
+    found = ts.simulate(pipeline_of(without("tcgen05.fence::after_thread_sync;")))
+    assert found.verdict == "proven"
+    assert {warning.rule for warning in found.warnings} == {"pipeline-fence"}
+    assert "tcgen05.fence::after_thread_sync" in str(found)
 
 
 def test_a_kernel_without_any_fence_of_tcgen05_needs_none():

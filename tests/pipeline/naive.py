@@ -16,7 +16,8 @@ that was met before is not continued again. What it calls bad it has seen happen
     undefined   a barrier is used before its init or initialised twice, threads meet in wrong numbers
     exit        a role leaves while its stores or its multiplications are under way
 
-Left out: the scope of an arrival, dependent launches, flags in global memory.
+Left out: fences whose absence is a note (those of tensor memory, and after cp.async or a read by threads), the scope of an
+arrival, dependent launches, flags in global memory.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ TX_END_BYTES = 1 << 20
 GROUPS = ("wgmma", "bulk", "cp.async")
 BARRIER_OPS = ("wait", "tail", "expect", "arrive", "release", "cp_arrive", "commit")
 BY_ASYNC_PROXY = ("tma", "bulk", "wgmma", "tcgen05", "store")
+TENSOR_CORES = ("wgmma", "tcgen05")
 CLUSTER = (-1, 0)  # where all blocks meet; bar.sync n of block r is (r, n)
 
 
@@ -117,22 +119,7 @@ class Unfenced(NamedTuple):
     agent: int
     begin: int
     end: int
-
-
-class InTensorMemory(NamedTuple):
-    """Threads of a role touched tensor memory, and no tcgen05.fence::before_thread_sync since."""
-
-    slot: int
-    agent: int
-    writes: bool
-
-
-class FromTensorCore(NamedTuple):
-    """A tensor core touched tensor memory, and this role had no tcgen05.fence::after_thread_sync since."""
-
-    slot: int
-    agent: int
-    writes: bool
+    by_copy: bool  # by cp.async, after which tensor cores need no fence
 
 
 def number(given, names):
@@ -374,8 +361,8 @@ class Naive:
     def is_unseen(self, world, agent):
         """Whether an agent's next step ends no access that others could meet, and does nothing but this:
 
-        commit a group; wait for groups of nothing; a fence that clears no mark now, and could clear one later; a
-        tcgen05.after, of which only the agent's own accesses take notice; leave, after which others can do all that they could.
+        commit a group; wait for groups of nothing; a fence that clears no mark now, and could clear one later; leave,
+        after which others can do all that they could.
         """
         if world.standing[agent] or self.left(world, agent):
             return False
@@ -389,9 +376,7 @@ class Naive:
         if op == "wait_group":
             return not self.over(world, agent, *rest)
         if op == "fence":
-            if rest[0] in ("proxy.async", "tcgen05.before"):
-                return not self.cleared(world, agent, rest[0])
-            return rest[0] == "tcgen05.after"
+            return rest[0] != "mbarrier_init" and not self.cleared(world, agent, rest[0])
         return True
 
     # ---- agents ----
@@ -727,47 +712,32 @@ class Naive:
         return not same_fill and not in_order
 
     def lacks_fence(self, access, mark):
-        if isinstance(mark, Unfenced):
-            return access.how in BY_ASYNC_PROXY and mark.begin < access.end and access.begin < mark.end
-        if not (access.writes or mark.writes):
+        if access.how not in BY_ASYNC_PROXY or (mark.by_copy and access.how in TENSOR_CORES):
             return False
-        if isinstance(mark, InTensorMemory):
-            return access.how == "tcgen05" and mark.agent != access.agent
-        return access.how == "generic" and mark.agent == access.agent
+        return mark.begin < access.end and access.begin < mark.end
 
     def leave_marks(self, world, access):
         """Which fences are missing once an access has begun; what was overwritten as a whole needs none any more."""
         slot, agent = access.slot, access.agent
         if access.writes and not access.fill:
             world.marks = frozenset(mark for mark in world.marks if mark.slot != slot)
-        if access.how == "generic":
-            if self.spaces[slot] == "tmem":
-                world.marks |= {InTensorMemory(slot, agent, access.writes)}
-            elif access.writes:
-                world.marks |= {Unfenced(slot, agent, access.begin, access.end)}
+        if access.how == "generic" and access.writes and self.spaces[slot] != "tmem":
+            world.marks |= {Unfenced(slot, agent, access.begin, access.end, by_copy=False)}
 
     def end(self, world, accesses):
         """Asynchronous accesses are over."""
         for access in accesses:
             world.accesses -= {access}
             if access.how == "cp.async":
-                world.marks |= {Unfenced(access.slot, access.agent, access.begin, access.end)}
-            if access.how == "tcgen05" and self.spaces[access.slot] == "tmem":
-                others = (agent for agent in self.agents if agent != access.agent)
-                world.marks |= {FromTensorCore(access.slot, agent, access.writes) for agent in others}
+                world.marks |= {Unfenced(access.slot, access.agent, access.begin, access.end, by_copy=True)}
 
     def cleared(self, world, agent, fence):
         """The marks that a fence clears. What another role's warps are still writing, it does not."""
-        if fence == "proxy.async":
-            by_threads = [each for each in world.accesses if each.how in ("generic", "waited")]
-            writing = {(each.slot, each.agent) for each in by_threads if each.writes}
-            return {
-                mark
-                for mark in world.marks
-                if isinstance(mark, Unfenced) and (mark.agent == agent or (mark.slot, mark.agent) not in writing)
-            }
-        kind = {"tcgen05.before": InTensorMemory, "tcgen05.after": FromTensorCore}[fence]
-        return {mark for mark in world.marks if isinstance(mark, kind) and mark.agent == agent}
+        if fence != "proxy.async":
+            return set()
+        by_threads = [each for each in world.accesses if each.how in ("generic", "waited")]
+        writing = {(each.slot, each.agent) for each in by_threads if each.writes}
+        return {mark for mark in world.marks if mark.agent == agent or (mark.slot, mark.agent) not in writing}
 
     def do_fence(self, world, agent, fence):
         if fence == "mbarrier_init":

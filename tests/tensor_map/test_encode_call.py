@@ -186,3 +186,25 @@ def test_pieces_of_calls_give_maps_or_a_reason(pieces):
 def test_a_megabyte_around_a_call_gives_a_reason(text):
     with pytest.raises(ts.RuleError):
         MapSource.read(text.encode()).tensor_map()
+
+
+@pytest.mark.parametrize("cast", ["(cuuint64_t[])", "(cuuint64_t[2])", "(const uint64_t[])", "(cuuint64_t [])"])
+def test_compound_literals_are_lists(cast):
+    literals = WRITTEN_OUT.replace("{4096", f"{cast}{{4096").replace("{8192", "(cuuint64_t[1]) {8192")
+    literals = literals.replace("{64", "(cuuint32_t[]){64").replace("{1,", "(uint32_t[]){1,")
+    (asked,) = encode_calls(literals)
+    assert asked.tensor_map() == WANTED
+
+
+def test_all_names_that_the_text_does_not_define_are_reported_at_once():
+    call = CALL.replace("dim,", "{K, M},").replace("stride,", "{K * sizeof(half)},").replace("box,", "{64, BOX + PAD},")
+    with pytest.raises(ts.RuleError) as refused:
+        encode_calls(call)
+    assert {one.rule for one in refused.value.violations} == {"encode-call"}
+    assert sorted(one.values["name"] for one in refused.value.violations) == ["BOX", "K", "M", "PAD", "step"]
+
+
+def test_a_name_behind_a_definition_is_reported_too():
+    with pytest.raises(ts.RuleError) as refused:
+        encode_calls("cuuint64_t dim[2] = {K, M};" + CALL)
+    assert [one.values["name"] for one in refused.value.violations] == ["K", "M", "stride", "box", "step"]

@@ -24,6 +24,7 @@ from tilescope.machine.execution.pending import Pending
 from tilescope.machine.execution.records import RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
+from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.step import EVERYONE
@@ -72,6 +73,7 @@ class Cluster:
         self.accesses: Sequence[AccessSemantics | None] = ()  # by instruction; filled in when somebody listens
         self.pc = 0  # of the step that runs now
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
+        self.has_exits = False  # whether a thread has exited
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
@@ -81,7 +83,19 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.undefined: UndefinedValues | None = None  # while there are undefined values
+        self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+
+    @cached_property
+    def undefined_values(self) -> UndefinedValues:
+        """Where undefined values are; kernels without an undefined value never make it."""
+        return UndefinedValues(self)
+
+    def follow_undefined(self, values: UndefinedValues | None) -> None:
+        """Follow undefined values from now on; None: there are none any more."""
+        self.undefined = values
+        self.steps = self.program.steps if values is None else values.steps
 
     def _register(self, number: int) -> Words:
         dtype = self.program.register_dtypes[number]
@@ -255,7 +269,7 @@ class Cluster:
         rank = address >> SHARED_RANK_SHIFT
         offset = address & SHARED_OFFSET_MASK
         if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
-            raise _outside_shared(address, self, None)
+            raise _outside_shared(address, self, None, offset + 1)
         return rank, offset
 
     def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
@@ -306,7 +320,8 @@ class Cluster:
             is_outside = (rank < 0) | (rank >= self.blocks) | (offset + size_bytes > self.launch.shared_end)
             if is_outside.any():
                 first = int(np.argmax(is_outside))
-                raise _outside_shared(int(addresses[first]), self, int(self.lanes(at)[first]))
+                end = int(offset.max()) + size_bytes
+                raise _outside_shared(int(addresses[first]), self, int(self.lanes(at)[first]), end)
             return self.shared, rank * self.shared_stride + offset
         if space == "local":
             self._require_inside(at, addresses, size_bytes, self.program.local_bytes, "local memory")
@@ -380,8 +395,11 @@ def _bytes_of_lane(values: Words) -> int:
     return values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
 
 
-def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
-    """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200)."""
+def _outside_shared(address: int, cluster: Cluster, lane: int | None, end: int) -> KernelFaultError:
+    """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200).
+
+    `end` is the first offset behind all bytes of the access.
+    """
     rank = address >> SHARED_RANK_SHIFT
     if not 0 <= rank < cluster.blocks:
         reason = (
@@ -390,4 +408,4 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelF
         return KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane, address)
     held = cluster.launch.shared_end
     reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
-    return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+    return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, shared_end=end)

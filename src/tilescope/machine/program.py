@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
+from tilescope.machine.arithmetic.compute import Exactness
 from tilescope.machine.execution.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
@@ -46,6 +47,8 @@ DTYPE_OF_BITS = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
+STACK_BYTES = 8192  # of a thread, for alloca; a card has 1024 unless the program asks for more
+STACK_ALIGNMENT_BYTES = 16
 
 
 Fact = TypeVar("Fact")
@@ -63,6 +66,13 @@ class Constant(NamedTuple):
 
     bits: int
     dtype: np.dtype[np.generic]
+
+
+class Stack(NamedTuple):
+    """The stack of a thread: where it ends in local memory, and the register that counts its bytes in use."""
+
+    end: int
+    used: int
 
 
 ReadOnly = Constant | SpecialRegister | VariableAddress
@@ -103,10 +113,11 @@ class Program:
     param_bytes: int = 0
     local_offsets: dict[int, int] = field(default_factory=dict)  # of .local variables and parameters of functions
     local_bytes: int = 0
+    stack_end: int | None = None  # in local memory; None: no instruction uses the stack
     shared_offsets: dict[int, int] = field(default_factory=dict)  # in a block's window
     static_shared_end: int = SHARED_RESERVED_BYTES
     dynamic_shared_offset: int = SHARED_RESERVED_BYTES
-    approximate: dict[int, str] = field(default_factory=dict)  # instructions whose bits no document fixes: opcode
+    approximate: dict[int, Exactness] = field(default_factory=dict)  # instructions whose bits no document fixes
     _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
     _facts: dict[Callable[[Program], Any], Any] = field(default_factory=dict)
 
@@ -222,6 +233,17 @@ class Assembler:
         number = self._numbers[key]
         self.targets_now.append(number)
         return number
+
+    def stack(self) -> Stack:
+        """The stack of a thread, which the first instruction that needs it puts behind its local variables."""
+        program = self.program
+        key = ("", -1)
+        if program.stack_end is None:
+            program.local_bytes = rounded_up(program.local_bytes, STACK_ALIGNMENT_BYTES) + STACK_BYTES
+            program.stack_end = program.local_bytes
+            self._numbers[key] = self._new(np.dtype(np.int64))
+        self.targets_now.append(self._numbers[key])
+        return Stack(program.stack_end, self._numbers[key])
 
     def kept(self, instruction: Instruction, index: int, dtype: np.dtype[np.generic]) -> int:
         """The number of a register without a name, in which an instruction keeps a value for a later one."""

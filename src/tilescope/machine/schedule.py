@@ -2,7 +2,7 @@
 
     front        lanes that stand at one instruction. A branch splits one, a label where two meet joins them.
     ready        fronts that can run: those at the smallest instruction first, so that the others catch up
-    gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, mma.sync, wgmma …)
+    gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, bar.sync, mma.sync, wgmma …)
     barriers     lanes at bar.sync or barrier.cluster.wait
     spinning     fronts that went round a loop without seeing anything new: they run again when something changes,
                  or, where the loop reads a clock, when time has passed
@@ -26,7 +26,7 @@ from tilescope.machine.execution.pending import IN_ORDER, Work
 from tilescope.machine.launch.launch import Versions
 from tilescope.machine.step import Turn
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.events import BlockEnd, ClusterEnd, InstructionReached, WarpSync
+from tilescope.sync.events import BlockEnd, BranchTaken, ClusterEnd, InstructionReached, WarpSync
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
 IDLE_STEPS = 8 * QUANTUM_STEPS  # without a change of global memory: then another cluster may have its turn
@@ -63,6 +63,14 @@ class Rendezvous(Turn, Protocol):
 
     def complete(self, cluster: Cluster, lanes: LaneNumbers, present: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For each lane whether everyone it waits for is among those present."""
+
+
+@runtime_checkable
+class Gathering(Turn, Protocol):
+    """An instruction that waits for the rest of a warp, and that a card executes without it if it never comes."""
+
+    def take_without_rest(self, schedule: Schedule, front: Front) -> None:
+        """Execute it by the lanes that are here."""
 
 
 @dataclass(slots=True)
@@ -161,7 +169,7 @@ class Schedule:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
         program = cluster.program
-        steps = program.steps
+        steps = cluster.steps
         turns = program.turns
         ends = program.straight_end
         limit = min((other.pc for other in self.ready), default=len(steps))
@@ -189,6 +197,7 @@ class Schedule:
                 if front.at(cluster) is not at:
                     at = front.at(cluster)
                 pc = front.pc
+                steps = cluster.steps
             if front.steps > QUANTUM_STEPS or cluster.launch.steps_left <= 0:
                 front.steps = 0
                 front.rounds += 1
@@ -208,10 +217,16 @@ class Schedule:
         if guard is not None:
             number, is_negated = guard
             holds = cluster.registers[number][front.lanes].astype(np.bool_) ^ is_negated
-            if not holds.any():
+            if cluster.undefined is not None:
+                cluster.undefined.branch(pc, number, front.lanes)
+            holds_for_any = bool(holds.any())
+            holds_for_all = holds_for_any and bool(holds.all())
+            if cluster.bus.is_heard and (holds_for_any != holds_for_all or len(holds) < cluster.lane_count):
+                cluster.emit(BranchTaken(pc, front.lanes, holds))
+            if not holds_for_any:
                 front.pc = pc + 1
                 return True
-            if not holds.all():
+            if not holds_for_all:
                 self.add(Front(pc + 1, front.lanes[~holds], front.rounds, front.steps))
                 front.lanes = front.lanes[holds]
         self._continues = False
@@ -283,6 +298,21 @@ class Schedule:
             self.cluster.emit(WarpSync(None, np.concatenate(met)))
         return moved
 
+    def find_gatherings(self) -> list[int]:
+        """The instructions at which lanes wait for the rest of their warp, in the order of the program."""
+        return sorted(pc for pc in self.gathering if isinstance(self.cluster.program.turns[pc], Gathering))
+
+    def diverge(self, pc: int) -> None:
+        """Let the lanes that gather at an instruction execute it without the rest of their warp, which cannot come."""
+        turn = self.cluster.program.turns[pc]
+        assert isinstance(turn, Gathering)
+        front = Front(pc, self.gathering.pop(pc))
+        self.cluster.pc = pc
+        self._continues = False
+        turn.take_without_rest(self, front)
+        if self._continues:
+            self.add(front)
+
     def spin(self, front: Front, *, reads_clock: bool) -> None:
         """Park a front until memory, a barrier or asynchronous work changes, or time passes."""
         self.spinning.append(Spinning(front, self.versions(), reads_clock))
@@ -294,6 +324,7 @@ class Schedule:
     def exit(self, lanes: LaneNumbers) -> None:
         """End threads, and let those go on that waited for nobody else."""
         self.cluster.live[lanes] = False
+        self.cluster.has_exits = True
         self._end_blocks(lanes)
         for released in self.barriers.after_exit(lanes):
             self.add(released)

@@ -167,8 +167,8 @@ TMEM_UNCONFIRMED = rule(
     argument="instruction",
     found="tcgen05.shift.down",
     limit=(
-        "unconfirmed: PTX moves {rows} rows (.31x256b) and calls the direction down. Lane l goes to lane l + 1 here; "
-        "a public read-back on a B200 saw lane l + 1 go to lane l, in all four quarters"
+        "PTX moves {rows} rows (.31x256b) and calls the direction down. Lane l + 1 goes to lane l here, "
+        "as a public read-back on a B200 saw in all four quarters"
     ),
     fix="Try it on a card before you rely on it.",
     source="PTX ISA, tcgen05.shift and tcgen05.st",
@@ -424,8 +424,8 @@ class TensorMemory(Documented, Value):
         """tcgen05.shift.down: 32 bytes of 31 lanes of a quarter move by one lane.
 
         That is .31x256b in PTX's table of data movement shapes. PTX says "downwards across all the rows, except the
-        last, by one row". Here lane l goes to lane l + 1, and what the last lane held is lost; which way "down" is,
-        is unconfirmed.
+        last, by one row": lane l + 1 goes to lane l, as read back on a B200. What the first lane held is lost, and the
+        last lane keeps what it has.
         """
         place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
@@ -435,7 +435,7 @@ class TensorMemory(Documented, Value):
         cells = self.cells.copy()
         columns = slice(place.column, place.column + SHIFT_COLUMNS)
         end = place.lane + SHIFT_ROWS
-        cells[place.lane + 1 : end + 1, columns] = self.cells[place.lane : end, columns]
+        cells[place.lane : end, columns] = self.cells[place.lane + 1 : end + 1, columns]
         return self._next(cells, [TMEM_UNCONFIRMED.violation(rows=SHIFT_ROWS)])
 
     def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:

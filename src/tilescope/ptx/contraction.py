@@ -1,12 +1,13 @@
-"""mul and add without a rounding modifier, which ptxas makes one fma: the product is then not rounded.
+"""mul and add without a rounding modifier, which ptxas combines into one fma: the product is then not rounded.
 
     mul.f32 %f3, %f1, %f2;
     add.f32 %f5, %f3, %f4;         runs as  fma.rn.f32 %f5, %f1, %f2, %f4
 
 PTX allows it, and ptxas does it wherever every use of the product is such an add or sub in the same basic block, moves and
 negations on the way included, and both flush subnormals or neither does. Where two products are added, the first one is
-not rounded, the second is. Seen on an H200 (ptxas 13.0): 33 patterns of f32, f64, f16, f16x2 and bf16, no exception;
-bf16x2 is taken to be the same.
+not rounded, the second is. div.approx and div.full end in a product, of the dividend and a reciprocal, which is treated likewise.
+Seen on an H200 (ptxas 13.0): 33 patterns of f32, f64, f16, f16x2 and bf16 and 24 of quotients, no exception; bf16x2 is taken to
+be the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from tilescope.ptx.syntax import BranchTable, Instruction, Label, Operand, Register, nested_operands
 
 _TYPES = frozenset({"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"})
+_QUOTIENTS = frozenset({"approx", "full"})  # kinds of div
 _OPERANDS = 3  # of a mul, add or sub
 _ENDS_OF_BLOCKS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -116,14 +118,21 @@ def _products(instructions: Sequence[Instruction], block: range, read_elsewhere:
         target = instruction.operands[0] if instruction.operands else None
         if passed_on is not None and isinstance(target, Register):
             held[target] = passed_on
-        elif _is_plain(instruction, "mul") and instruction.guard is None and isinstance(target, Register):
-            product = _Product(number, instruction.modifiers)
+        elif _is_product(instruction) and instruction.guard is None and isinstance(target, Register):
+            product = _Product(number, tuple(word for word in instruction.modifiers if word not in _QUOTIENTS))
             products.append(product)
             held[target] = _Held(product, is_negated=False)
     for register, value in held.items():
         if register in read_elsewhere:
             value.product.is_rounded = True
     return products
+
+
+def _is_product(instruction: Instruction) -> bool:
+    """Whether it ends in a product that an fma may take in."""
+    if instruction.name == "div":
+        return bool(_QUOTIENTS.intersection(instruction.modifiers))
+    return _is_plain(instruction, "mul")
 
 
 def _is_plain(instruction: Instruction, *names: str) -> bool:

@@ -25,6 +25,7 @@ from tilescope.ptx.syntax import (
     Negated,
     Operand,
     Pair,
+    Part,
     Register,
     Sink,
     SpecialRegister,
@@ -42,6 +43,7 @@ _QUICK = re.compile(
     """,
     re.VERBOSE,
 )
+_SELECTOR = re.compile(r"\.[bh][0-7]{1,4}")
 _PART = re.compile(r"\s*(?:\{([^{}]*)\}|(\[[^][{}]*\]|[^][,{}()]+))\s*(?:,(?!\s*\Z)|\Z)")
 
 
@@ -55,7 +57,8 @@ class Problems:
     def add(self, wording: Wording, position: int, **facts: object) -> None:
         """Note a problem, and stop at the last one that is listed: more are not worth reading."""
         place = self.text.place(position)
-        self.violations.append(wording.violation(change=None, line=place.line, column=place.column, **facts))
+        violation = wording.violation(change=None, short=None, line=place.line, column=place.column, **facts)
+        self.violations.append(violation)
         if len(self.violations) >= MAX_PROBLEMS:
             count = len(self.violations)
             last = MANY_NAMES.violation(line=place.line, column=place.column, count=count)
@@ -217,7 +220,7 @@ class OperandReader:
         return tuple(elements)
 
     def _named(self, number: int | None) -> Operand:
-        """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`."""
+        """A register, a variable, a special register or `_`; perhaps a pair of them, `%p1|%p2`, or a part, `%r1.b0`."""
         cursor = self.cursor
         token = cursor.token
         if token.text == WARP_SIZE:
@@ -228,6 +231,8 @@ class OperandReader:
         if isinstance(first, Register | Sink) and cursor.takes("|"):
             token = cursor.expect_kind("name", "the register after `|`")
             return Pair(first, self._meaning(token, None))
+        if isinstance(first, Register) and _SELECTOR.fullmatch(cursor.token.text):
+            return Part(first, cursor.take().text[1:])
         return first
 
     def _warp_size(self) -> Operand:

@@ -167,6 +167,18 @@ class Negated(NamedTuple):
     register: Register
 
 
+class Part(NamedTuple):
+    """`%r1.b0`, `%r1.h10`: bytes or half-words of a register, in a video instruction."""
+
+    register: Register
+    selector: str  # without its dot
+
+    @property
+    def name(self) -> str:
+        """The register with its selector."""
+        return f"{self.register.name}.{self.selector}"
+
+
 class Vector(NamedTuple):
     """`{%r1, %r2}`: a vector of an ld or st, the parts of a mov, the registers of an mma, the coordinates of a copy."""
 
@@ -206,6 +218,7 @@ Operand: TypeAlias = (
     | AddressOf
     | Sink
     | Negated
+    | Part
     | Vector
     | Pair
     | Address
@@ -225,7 +238,7 @@ def nested_operands(operand: Operand) -> Iterator[Operand]:
         inner = operand.elements
     elif isinstance(operand, Pair):
         inner = (operand.first, operand.second)
-    elif isinstance(operand, Negated):
+    elif isinstance(operand, Negated | Part):
         inner = (operand.register,)
     elif isinstance(operand, Address):
         inner = (operand.base, *operand.coordinates)

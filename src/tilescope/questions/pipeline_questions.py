@@ -9,6 +9,7 @@ from itertools import chain, islice
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
+from tilescope.pipeline.pipeline_rules import PIPELINE_FENCE
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.pipeline.toml_text import template_names, template_text, toml_text
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline, agent_names, loop_values
@@ -130,7 +131,10 @@ def _simulate(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
     )
     options = asked.options([SEARCHED_STATES])
     simulation = Call(simulate, (pipeline,), options).run()
-    warnings = [warning.violation("warning") for warning in simulation.warnings]
+    warnings = [
+        warning.violation("note" if warning.rule == PIPELINE_FENCE.name else "warning")
+        for warning in simulation.warnings
+    ]
     return Answer(
         simulation,
         Call(simulate, (described,), options, "simulation"),

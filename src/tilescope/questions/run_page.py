@@ -20,6 +20,7 @@ from tilescope.machine.launch.described_launch import run_launch
 from tilescope.machine.launch.launch_description import ALL, LaunchDescription, own_array
 from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.report.verdict import judge_run
 from tilescope.questions.call import Call
 from tilescope.questions.page import ListedLine, PageForm
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
@@ -125,8 +126,7 @@ def _answer(asked: Asked) -> Answer:
         fix="Use fewer blocks; the command line takes more.",
     )
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
-    errors = [finding for finding in run.findings if finding.severity == "error"]
-    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, errors, None))
+    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, judge_run(run), None))
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:

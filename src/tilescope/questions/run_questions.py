@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError, Violation
+from tilescope.errors import RuleError
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch.argument_text import parse_arguments
 from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
@@ -23,6 +23,7 @@ from tilescope.machine.program import Program
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import describe_work, error_sentence, outcome_sentence
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.report.verdict import Verdict, judge_run, read_acceptance
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
@@ -54,15 +55,16 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
-def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+def first_line(run: KernelRun, seconds: float | None, verdict: Verdict, proof: _Proof | None) -> FirstLine:
     """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
-    outcome = outcome_sentence(run, seconds)
-    if not errors and proof is not None:
-        mistake = proof.simulation.mistake if proof.simulation is not None else None
-        return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
-    if not errors:
+    accepted = verdict.accepted_findings
+    if verdict.errors:
+        return FirstLine(error_sentence(run, verdict.errors, accepted), verdict.errors[0].fix)
+    outcome = outcome_sentence(run, seconds, accepted)
+    if proof is None:
         return FirstLine(outcome)
-    return FirstLine(error_sentence(run, errors[0]), errors[0].fix)
+    mistake = proof.simulation.mistake if proof.simulation is not None else None
+    return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
 
 
 def answer(asked: Asked) -> Answer:
@@ -75,6 +77,9 @@ def answer(asked: Asked) -> Answer:
     if asked.get("template"):
         return _template_answer(asked, kernel)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
+    allow: tuple[str, ...] = asked.get("allow", ())
+    for entry in allow:  # refused before the kernel runs, which may take long
+        read_acceptance(entry)
     launch = launch_of(said, asked)
     picture = picture_options(asked)
     start = time.perf_counter()
@@ -90,32 +95,37 @@ def answer(asked: Asked) -> Answer:
     seconds = time.perf_counter() - start
     run = done.run
     texts: dict[str, str] | None = None
-    if asked.get("by") == BY_LINE:  # a web page has only the text of the kernel, and reads no source files
+    if asked.get("by") == BY_LINE or asked.get(
+        "all_lines"
+    ):  # a web page has only the text of the kernel, and reads no source files
         texts = read_source_lines(kernel.program, asked["read_source"]) if "read_source" in asked else {}
-    errors = [finding for finding in run.findings if finding.severity == "error"]
+    verdict = judge_run(run, allow)
     proof = _proof(asked, run)
     told_of = (
-        describe_work(run, seconds) if errors else "",
+        describe_work(run, seconds) if verdict.errors else "",
+        "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
         run.printed.rstrip(),
         _describe_replay(done),
-        "" if proof is None else proof.told(is_verdict_said=not errors),
+        "" if proof is None else proof.told(is_verdict_said=not verdict.errors),
         _undrawn(picture, run),
     )
     printed = [text for text in told_of if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=first_line(run, seconds, errors, proof),
+        first=first_line(run, seconds, verdict, proof),
         shown={
             "outputs": done.outputs,
+            "lines": asked.get("draw") == LINES,
             "all_lines": asked.get("all_lines"),
             "texts": texts,
+            "accepted": verdict.accepted_findings,
             "timeline": timeline,
             "smem": run.smem,
         },
-        extra={"seconds": round(seconds, 6), **_facts(asked, done, proof)},
-        is_yes=_is_as_hoped(asked, done, proof),
+        extra={"seconds": round(seconds, 6), **_facts(asked, done, verdict, proof)},
+        is_yes=_is_as_hoped(asked, done, verdict, proof),
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
@@ -155,7 +165,7 @@ def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
     return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 
-def _facts(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> dict[str, object]:
+def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: _Proof | None) -> dict[str, object]:
     """What --json has beside the run's own data."""
     run = done.run
     facts: dict[str, object] = {
@@ -163,6 +173,9 @@ def _facts(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> dict[str,
         "outputs": [output.to_dict() for output in done.outputs],
         "lines": [count.to_dict() for count in line_counts(run)],
     }
+    if "allow" in asked:
+        facts["accepted"] = [accepted.to_dict() for accepted in verdict.accepted]
+        facts["unmatched"] = list(verdict.unmatched)
     if "compiled" in asked:
         facts["compiled"] = asked["compiled"]
     if done.memory:
@@ -174,14 +187,13 @@ def _facts(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> dict[str,
     return facts
 
 
-def _is_as_hoped(asked: Asked, done: LaunchOutcome, proof: _Proof | None) -> bool:
-    """Whether the run finished without an error, is proven where that was asked for, and left what the card left."""
-    run = done.run
-    if run.outcome != "finished" or any(finding.severity == "error" for finding in run.findings):
+def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: _Proof | None) -> bool:
+    """Whether the run is clean, is proven where that was asked for, and left what the card left."""
+    if not verdict.is_clean(strict=asked.get("strict", False)):
         return False
     if asked.get("prove") and not _is_proven(proof):
         return False
-    return not (run.exact and _find_differences(done))
+    return bool(done.run.inexact) or not _find_differences(done)
 
 
 def _find_differences(done: LaunchOutcome) -> list[MemoryOutcome]:
@@ -203,9 +215,9 @@ def _describe_replay(done: LaunchOutcome) -> str:
             f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
             f"the first at {one.first_difference:#x}."
         )
-    if _find_differences(done) and not done.run.exact:
+    if _find_differences(done) and done.run.inexact:
         lines.append(
-            f"The run used {', '.join(done.run.inexact)}, whose bits are not known: small differences are expected."
+            f"The run used {', '.join((*done.run.inexact, *done.run.assumed))}, whose bits are not known: small differences are expected."
         )
     missing_bytes = sum(one.missing_bytes for one in done.memory)
     if missing_bytes:
@@ -431,7 +443,15 @@ RUN = Question(
             choices=(BY_LINE,),
             is_strict=True,
         ),
-        Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input("all_lines", "--all-lines", "Print them for every line that ran, not only for the first 20", read=flag),
+        Input("strict", "--strict", "Warnings fail too: exit status 1", read=flag),
+        Input(
+            "allow",
+            "--allow",
+            "Accept the findings of a rule, at one PTX line (12) or source line (mm.py:12) or everywhere",
+            is_many=True,
+            shown_as="RULE[@LINE]",
+        ),
         Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
         Input(
             "advice",
@@ -452,7 +472,6 @@ RUN = Question(
             "or the shared memory of a block and who wrote it",
             choices=(LINES, TIMELINE, SMEM_PICTURE),
             is_strict=True,
-            unsaid=LINES,
         ),
         SMEM_BLOCK,
         SMEM_AT,

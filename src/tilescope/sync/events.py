@@ -30,6 +30,7 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 MemorySpace = Literal["shared", "global"]
 AccessCost: TypeAlias = Any  # how the load/store unit serves an instruction: a row of the machine's table
 CopyUnit = Literal["cp.async", "bulk", "wgmma"]  # whose groups a thread commits and waits for
+UsedBy = Literal["store", "address", "branch"]
 TmemPlaces: TypeAlias = npt.NDArray[np.int64]  # of tensor memory: lane * 512 + column
 
 
@@ -365,6 +366,7 @@ class BarrierComplete:
     number: int
     threads: int
     waiting: list[WaitingLanes]
+    is_counted: bool  # whether its instructions name the number of threads
 
 
 @dataclass(slots=True, eq=False)
@@ -417,6 +419,35 @@ class Converge:
         if self.masks is None:
             return groups
         return np.asarray(groups << 32 | self.masks[self.lanes].astype(np.uint32))
+
+
+@dataclass(slots=True, eq=False)
+class BranchTaken:
+    """Lanes execute a branch, or another instruction with a guard. Fronts of all lanes that go the same way emit nothing."""
+
+    pc: int
+    lanes: LaneNumbers
+    outcomes: Values  # by lane: the number of the target of brx.idx, otherwise whether the guard holds
+
+
+@dataclass(slots=True, eq=False)
+class PartialGroups:
+    """Lanes execute an instruction without some of the lanes that it needs: of their warps, their warpgroups or its mask."""
+
+    pc: int
+    lanes: LaneNumbers
+    missing: LaneNumbers
+    is_live: Flags  # by missing lane: whether it has not exited
+
+
+@dataclass(slots=True, eq=False)
+class UndefinedUse:
+    """A lane uses a value that a shuffle left undefined, because the lane that it comes from does not take part."""
+
+    pc: int
+    lane: int
+    shuffle_pc: int
+    used_by: UsedBy
 
 
 @dataclass(slots=True, eq=False)
@@ -489,6 +520,7 @@ class TmemAlloc:
     address: int
     before: Any  # the allocations of the block
     after: Any
+    peer: int | None = None  # the rank of the other block of the pair, with cta_group::2
 
 
 @dataclass(slots=True, eq=False)

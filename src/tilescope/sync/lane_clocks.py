@@ -91,6 +91,13 @@ def _later(one: Vectors | None, other: Vectors) -> Vectors:
     return result
 
 
+def _fence_vectors(vectors: Vectors, vector: int) -> Vectors:
+    """The same clock, with all that happens before visible to the async proxy; a release may share the old one."""
+    fenced = vectors.copy()
+    np.maximum(fenced[vector], fenced[HAPPENS_BEFORE], out=fenced[vector])
+    return fenced
+
+
 class LaneClocks:
     """The vector clocks of all threads of one cluster."""
 
@@ -316,15 +323,27 @@ class LaneClocks:
             self._rows[row, HAPPENS_BEFORE, column] = max(self._rows[row, HAPPENS_BEFORE, column], epoch)
 
     def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
-        """fence.proxy.async: all that happens before some lanes is visible to the async proxy, in some memory spaces."""
+        """fence.proxy.async: all that happens before some lanes is visible to the async proxy, in some memory spaces.
+
+        That includes what they have acquired from other clusters: the fence may be the reader's.
+        """
         for vector in fenced:
             rows = self._rows_of(lanes)
-            if (self._rows[rows, vector] < self._rows[rows, HAPPENS_BEFORE]).any():
+            if any(self._has_unfenced(row, vector) for row in rows):
                 for row in self._rows_alone(lanes):
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
+                    self.others[row] = {
+                        cluster: _fence_vectors(theirs, vector) for cluster, theirs in self.others[row].items()
+                    }
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]
         self.advance(lanes)
+
+    def _has_unfenced(self, row: int, vector: int) -> bool:
+        """Whether anything happens before a row that is not visible to the async proxy."""
+        if (self._rows[row, vector] < self._rows[row, HAPPENS_BEFORE]).any():
+            return True
+        return any((theirs[vector] < theirs[HAPPENS_BEFORE]).any() for theirs in self.others[row].values())
 
     def is_ordered(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happen before what it does now."""

@@ -1,12 +1,14 @@
-"""The drawing of a run: how it came out, what it changed, what is wrong with it, and which lines ran most."""
+"""The drawing of a run: how it came out, what it changed, what is wrong with it, and, if requested, which lines ran most."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+from tilescope.errors import Violation
 from tilescope.machine.launch.described_launch import OutputArray
 from tilescope.machine.observers.smem_picture import SmemPicture
+from tilescope.machine.report.finding_text import describe_finding
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import outcome_sentence
 from tilescope.machine.report.run import KernelRun
@@ -17,26 +19,28 @@ from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.pipeline_view import draw_simulation
 from tilescope.view.smem_view import smem_parts
-from tilescope.view.tensor_map_view import findings
 
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
+_ACCEPTED = "Accepted"
 
 
 def draw_kernel_run(
     run: KernelRun,
     *,
     outputs: Iterable[OutputArray] = (),
+    accepted: Sequence[Violation] = (),
+    lines: bool = False,
     all_lines: bool = False,
     texts: Mapping[str, str] | None = None,
     timeline: Simulation | None = None,
     smem: SmemPicture | None = None,
     is_page: bool = False,
 ) -> Drawing:
-    """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
+    """The outcome, printf's text, arrays that changed, and findings; those that are `accepted` under a title of their own.
 
-    With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
-    and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory, stands in place of the
-    lines, or below what they cost; a page has room for both.
+    `lines` adds the lines that ran most. With `texts`, the source of lines as far as it is known, the lines have what their
+    accesses cost, and what TMA and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory,
+    comes below; a page has room for all of them.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -49,21 +53,41 @@ def draw_kernel_run(
     told = Drawing(
         title,
         {
-            "outcome": outcome_sentence(run),
+            "outcome": outcome_sentence(run, accepted=accepted),
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
-            "findings": findings(run.findings, _FINDINGS),
+            "findings": _findings(run, accepted),
         },
     )
     if texts is not None:
         told = told.with_parts(cost_parts(run, texts, all_lines=all_lines))
-    elif is_page or (timeline is None and smem is None):
+    elif is_page or lines:
         told = told.with_parts({"lines": _lines(run, all_lines=all_lines)})
     if timeline is not None:
         told = told.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
         told = told.with_parts(smem_parts(smem))
     return told
+
+
+def _findings(run: KernelRun, accepted: Sequence[Violation]) -> tuple[Table, ...]:
+    """A table for each finding, those of a severity under its title; accepted findings come last."""
+    groups = {
+        title: [finding for finding in run.findings if finding.severity == severity and finding not in accepted]
+        for severity, title in _FINDINGS.items()
+    }
+    groups[_ACCEPTED] = [*accepted]
+    tables: list[Table] = []
+    for title, findings in groups.items():
+        tables += [_finding(finding, "" if number else title) for number, finding in enumerate(findings)]
+    return tuple(tables)
+
+
+def _finding(finding: Violation, title: str) -> Table:
+    """One finding: its rule and headline, then details and the fix on lines of their own."""
+    text = describe_finding(finding)
+    rows = [(finding.rule, text.headline), ("", text.limit), *text.details, ("fix", text.fix)]
+    return Table(rows, title=title)
 
 
 def _trim_extents(extents: tuple[int, int, int]) -> tuple[int, ...]:

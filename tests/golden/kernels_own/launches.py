@@ -298,6 +298,9 @@ LAUNCHES = {
     ),
     "flags": launch("flags", [1], [128], [bits("uint32", 128), constant("uint32", 128)], 3),
     "store_async": launch("store_async", [2], [32], [bits("uint32", 64), constant("uint32", 320)], cluster=[2]),
+    "library_maths": launch(
+        "library_maths", [4], [256], [floats("float32", 1000, -30, 7), constant("float32", 10000)], 1000
+    ),
 }
 # Options of nvcc that a kernel needs: without one, nvcc makes no branch tables.
 FLAGS = {"switch_table": ["--jump-table-density=10"]}

@@ -154,6 +154,80 @@ def dropped(x, y, bits, n, seed, B: tl.constexpr):
 
 
 @triton.jit
+def softmax(x, y, n, B: tl.constexpr):
+    """Softmax of one row a block."""
+    row, at = tl.program_id(0), tl.arange(0, B)
+    value = tl.load(x + row * n + at, mask=at < n, other=-float("inf"))
+    value = tl.exp(value - tl.max(value, 0))
+    tl.store(y + row * n + at, value / tl.sum(value, 0), mask=at < n)
+
+
+@triton.jit
+def layer_norm(x, y, weight, bias, means, scales, n, eps, B: tl.constexpr):
+    """Layer norm of one row a block; the mean and 1 / sqrt(variance) are kept for the backward pass."""
+    row, at = tl.program_id(0), tl.arange(0, B)
+    value = tl.load(x + row * n + at, mask=at < n, other=0.0)
+    mean = tl.sum(value, 0) / n
+    value = tl.where(at < n, value - mean, 0.0)
+    scale = tl.rsqrt(tl.sum(value * value, 0) / n + eps)
+    tl.store(means + row, mean)
+    tl.store(scales + row, scale)
+    normed = value * scale * tl.load(weight + at, mask=at < n) + tl.load(bias + at, mask=at < n)
+    tl.store(y + row * n + at, normed, mask=at < n)
+
+
+@triton.jit
+def attention_forward(q, k, v, out, sums, n, scale, B: tl.constexpr, D: tl.constexpr):
+    """softmax(Q K^T) V of B rows a block, one block of keys after another; log2 of each row's sum is kept."""
+    rows, columns = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
+    at = rows[:, None] * D + columns[None, :]
+    queries = tl.load(q + at)
+    largest = tl.full((B,), -float("inf"), tl.float32)
+    total = tl.zeros((B,), tl.float32)
+    result = tl.zeros((B, D), tl.float32)
+    for first in range(0, n, B):
+        other = (first + tl.arange(0, B))[:, None] * D + columns[None, :]
+        scores = tl.dot(queries, tl.load(k + other).T) * scale
+        now = tl.maximum(largest, tl.max(scores, 1))
+        weights = tl.exp2(scores - now[:, None])
+        shrunk = tl.exp2(largest - now)
+        total = total * shrunk + tl.sum(weights, 1)
+        result = tl.dot(weights.to(tl.float16), tl.load(v + other), result * shrunk[:, None])
+        largest = now
+    tl.store(sums + rows, largest + tl.log2(total))
+    tl.store(out + at, (result / total[:, None]).to(tl.float16))
+
+
+@triton.jit
+def attention_backward(q, k, v, grad, sums, dots, dq, dk, dv, n, scale, B: tl.constexpr, D: tl.constexpr):
+    """The gradients of B rows: first of keys and values, over all queries; then of queries, over all keys."""
+    mine, columns = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
+    at = mine[:, None] * D + columns[None, :]
+    keys, values = tl.load(k + at), tl.load(v + at)
+    of_keys, of_values = tl.zeros((B, D), tl.float32), tl.zeros((B, D), tl.float32)
+    for first in range(0, n, B):
+        rows = first + tl.arange(0, B)
+        other = rows[:, None] * D + columns[None, :]
+        queries, gradient = tl.load(q + other), tl.load(grad + other)
+        weights = tl.exp2(tl.dot(keys, queries.T) * scale - tl.load(sums + rows)[None, :])
+        of_values = tl.dot(weights.to(tl.float16), gradient, of_values)
+        change = weights * (tl.dot(values, gradient.T) - tl.load(dots + rows)[None, :])
+        of_keys = tl.dot(change.to(tl.float16), queries, of_keys)
+    tl.store(dk + at, (of_keys * scale).to(tl.float16))
+    tl.store(dv + at, of_values.to(tl.float16))
+    queries, gradient = tl.load(q + at), tl.load(grad + at)
+    own_sums, own_dots = tl.load(sums + mine)[:, None], tl.load(dots + mine)[:, None]
+    of_queries = tl.zeros((B, D), tl.float32)
+    for first in range(0, n, B):
+        other = (first + tl.arange(0, B))[:, None] * D + columns[None, :]
+        keys, values = tl.load(k + other), tl.load(v + other)
+        weights = tl.exp2(tl.dot(queries, keys.T) * scale - own_sums)
+        change = weights * (tl.dot(gradient, values.T) - own_dots)
+        of_queries = tl.dot(change.to(tl.float16), keys, of_queries)
+    tl.store(dq + at, (of_queries * scale).to(tl.float16))
+
+
+@triton.jit
 def normed(x, y, weight, bias, n, eps, B: tl.constexpr):
     """Layer norm of one row a block."""
     row = tl.program_id(0)

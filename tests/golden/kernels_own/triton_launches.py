@@ -205,6 +205,51 @@ KERNELS = {
         ],
         {"STAGES": 3},
     ),
+    "triton_softmax": (
+        kernels.softmax,
+        [5],
+        [floats("float32", [5, 781]), constant("float32", [5, 781]), 781],
+        {"B": 1024},
+    ),
+    "triton_layer_norm": (
+        kernels.layer_norm,
+        [4],
+        [
+            floats("float32", [4, 700]),
+            constant("float32", [4, 700]),
+            floats("float32", 700),
+            floats("float32", 700),
+            constant("float32", 4),
+            constant("float32", 4),
+            700,
+            1e-5,
+        ],
+        {"B": 1024},
+    ),
+    "triton_attention_forward": (
+        kernels.attention_forward,
+        [4],
+        [
+            *(floats("float16", [256, 64], -4, 0) for _ in range(3)),
+            constant("float16", [256, 64]),
+            constant("float32", 256),
+            256,
+            0.18033688,
+        ],
+        {"B": 64, "D": 64},
+    ),
+    "triton_attention_backward": (
+        kernels.attention_backward,
+        [2],
+        [
+            *(floats("float16", [128, 64], -4, 0) for _ in range(4)),
+            *(floats("float32", 128, 1, 2), floats("float32", 128, -4, 0)),
+            *(constant("float16", [128, 64]) for _ in range(3)),
+            128,
+            0.18033688,
+        ],
+        {"B": 64, "D": 64},
+    ),
 }
 
 

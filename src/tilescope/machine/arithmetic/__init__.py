@@ -10,7 +10,9 @@ float_words.py          bits as numbers and back: subnormals, NaN, clamps
 float_style.py          the modifiers that operations on floats share
 floating.py             add sub mul fma div rcp sqrt of floats
 sign_and_order.py       neg abs copysign testp min max of floats
-approximate.py          .approx functions, within the ISA's bounds
+special_unit.py         the special function unit of an H200: rcp rsqrt sqrt lg2 ex2 sin cos tanh, and quotients
+special_unit_loop.py    the same, compiled by numba
+approximate.py          the .approx and .full instructions, of all types
 compare.py              setp set selp slct
 cvt.py                  cvt: integer_conversion.py, float_conversion.py, pair_conversion.py
 computed_forms.py       the operation of an instruction by its name and modifiers

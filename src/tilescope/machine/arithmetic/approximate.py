@@ -1,19 +1,22 @@
-"""Functions that PTX gives within an error bound: ex2 lg2 rcp rsqrt sqrt sin cos tanh (.approx), div.approx, div.full.
+"""The .approx and .full instructions: ex2 lg2 rcp rsqrt sqrt sin cos tanh, and div.
 
-The hardware's last bits are its own. Here the function is computed in double precision and rounded to nearest, so that it lies
-within the ISA's bound wherever the hardware does; zeros, infinities and NaN are the ISA's tables, which those functions
-of numpy have already.
+f32 is the special function unit (special_unit.py). The other types are made of it:
 
-    ex2.approx.f32     2 ulp                  rcp, div.full    1 ulp, 2 ulp       tanh.approx.f32   2^-11 relative
-    lg2.approx.f32     2^-22                  rsqrt            2^-22.9            sin, cos          2^-20.5 in [-2 pi, 2 pi]
+    f16, bf16                   the f32 result cut off, not rounded: 65,536 results, computed once
+    rcp, rsqrt.approx.ftz.f64   the unit's rows on the upper word: 20 bits of fraction in, 20 bits out, the lower word 0
+    rsqrt.approx.f64            a longer sequence that nobody has measured: computed in double precision, and not exact
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
+from tilescope.machine.arithmetic import special_unit
 from tilescope.machine.arithmetic.compute import (
     Array,
     Compute,
@@ -23,38 +26,13 @@ from tilescope.machine.arithmetic.compute import (
     apply_to_parts,
     constant,
 )
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, round_to_format
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
 from tilescope.machine.arithmetic.float_style import PACKED
-from tilescope.machine.arithmetic.float_words import flush_subnormals, propagate_nan, set_canonical_nan, widen_to_double
+from tilescope.machine.arithmetic.float_words import propagate_nan, upper_half_as_f32
+from tilescope.machine.arithmetic.special_unit import FACTORS, FLUSHED, FRACTION_BITS, QUOTIENTS, SCALED, Words, rows_of
+from tilescope.swizzle.permutation import compiler
 
-_F32 = FORMATS["f32"]
-_F64 = FORMATS["f64"]
-
-_TURNS_OF_RADIAN = np.array(np.float32(0.15915494), np.float64)  # 1 / (2 pi)
-_BITS_OF_F32 = constant(-1 << 29, 64)  # of a double's fraction
-
-
-def _turned(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A sine or cosine as the hardware takes it: the angle is multiplied to turns and cut to f32, whole turns drop."""
-
-    def compute(a: Array) -> Array:
-        turns = ((a * _TURNS_OF_RADIAN).view(np.uint64) & _BITS_OF_F32).view(np.float64)
-        return function(2 * np.pi * np.fmod(turns, 1.0))
-
-    return compute
-
-
-_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
-    "rcp": lambda a: 1.0 / a,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda a: 1.0 / np.sqrt(a),
-    "sin": _turned(np.sin),
-    "cos": _turned(np.cos),
-    "lg2": lambda a: np.log2(np.where(a == 0, 0.0, a)),
-    "ex2": np.exp2,
-    "tanh": np.tanh,
-}
-_TYPES = {
+TYPES = {
     "rcp": ("f32", "f64"),
     "sqrt": ("f32",),
     "rsqrt": ("f32", "f64"),
@@ -65,74 +43,39 @@ _TYPES = {
     "tanh": ("f32", "f16", "f16x2", "bf16", "bf16x2"),
 }
 
-
-def _on_doubles(compute: Callable[..., Array], form: FloatFormat, *, ftz: bool) -> Compute:
-    """A function of doubles as one of bits."""
-    word = np.dtype(f"u{form.bits // 8}")
-
-    def compute_bits(*sources: Array) -> Array:
-        if ftz:
-            sources = tuple(flush_subnormals(source, form) for source in sources)
-        values = compute(*[widen_to_double(source, form) for source in sources])
-        if form is _F32:
-            single = values.astype(np.float32)
-            result = set_canonical_nan(single.view(np.uint32), np.isnan(single), form)
-        else:
-            result = round_to_format(values, form).astype(word)
-        return flush_subnormals(result, form) if ftz else result
-
-    return compute_bits
+_LOOP_FROM_WORDS = 1 << 21  # loading numba takes as long as numpy needs for these
 
 
-_UPPER_WORD = constant(0xFFFFFFFF << 32, 64)
-_COARSE_NAN = constant(0x7FFFFFFF << 32, 64)
+@dataclass(slots=True)
+class _Work:
+    """The words computed so far in this process."""
+
+    words: int = 0
 
 
-def _coarse(function: Callable[[Array], Array]) -> Compute:
-    """rcp.approx.ftz.f64, rsqrt.approx.ftz.f64: of the upper 32 bits, to the upper 32 bits."""
-
-    def compute(a: Array) -> Array:
-        values = function(flush_subnormals(a & _UPPER_WORD, _F64).view(np.float64))
-        result = flush_subnormals(values.view(np.uint64) & _UPPER_WORD, _F64)
-        return np.where(np.isnan(values), _COARSE_NAN, result)
-
-    return compute
-
-
-def _of_f64(function: Callable[[Array], Array]) -> Compute:
-    """rsqrt.approx.f64."""
-
-    def compute(a: Array) -> Array:
-        return propagate_nan(function(a.view(np.float64)).view(np.uint64), a)
-
-    return compute
+_work = _Work()
 
 
 def approximation(modifiers: Modifiers) -> Operation:
     """The functions of one operand."""
     name = modifiers.name
-    type_name = modifiers.type(_TYPES[name])
+    type_name = modifiers.type(TYPES[name])
     if not modifiers.has("approx"):
         raise UnknownForm(f"{name}.{type_name} has .approx alone")
     ftz = modifiers.has("ftz")
     modifiers.end()
-    function = _FUNCTIONS[name]
-    form = FORMATS[PACKED.get(type_name, type_name)]
+    element = PACKED.get(type_name, type_name)
     if type_name == "f64":
-        compute = _coarse(function) if ftz else _of_f64(function)
+        if not ftz:
+            return Operation(_rsqrt_f64, (type_name,), type_name, exactness="unknown")
+        compute: Compute = _UPPER_WORDS[name]
+    elif element == "f32":
+        compute = _on_f32((FLUSHED if ftz else SCALED)[name], name)
     else:
-        compute = _on_doubles(function, form, ftz=ftz)
+        compute = _by_table(name, FORMATS[element])
     if type_name in PACKED:
-        compute = apply_to_parts(compute, form.bits, 2 * form.bits)
-    return Operation(compute, (type_name,), type_name, is_exact=False)
-
-
-_FAR = 2.0**126
-
-
-def _by_reciprocal(a: Array, b: Array) -> Array:
-    """div.approx: a * (1 / b), where the reciprocal of a number above 2^126 is 0."""
-    return np.where(np.abs(b) > _FAR, a * np.copysign(0.0, b), a / b)
+        compute = apply_to_parts(compute, FORMATS[element].bits, 2 * FORMATS[element].bits)
+    return Operation(compute, (type_name,), type_name, exactness="special unit")
 
 
 def division(modifiers: Modifiers) -> Operation:
@@ -141,5 +84,125 @@ def division(modifiers: Modifiers) -> Operation:
     kind = modifiers.one_of(("approx", "full"), "")
     ftz = modifiers.has("ftz")
     modifiers.end()
-    function = _by_reciprocal if kind == "approx" else np.divide
-    return Operation(_on_doubles(function, _F32, ftz=ftz), ("f32", "f32"), "f32", is_exact=False)
+    return Operation(_on_f32(QUOTIENTS[kind, ftz], "rcp"), ("f32", "f32"), "f32", exactness="special unit")
+
+
+def quotient_factors(modifiers: tuple[str, ...]) -> Compute:
+    """A function of dividend and divisor that gives the two factors whose product div.approx or div.full is."""
+    factors = FACTORS["full" if "full" in modifiers else "approx", "ftz" in modifiers]
+
+    def compute(dividends: Array, divisors: Array) -> tuple[Array, Array]:
+        first, second = factors(dividends.astype(np.int64), divisors.astype(np.int64), rows_of("rcp"))
+        return np.asarray(first).astype(np.uint32), np.asarray(second).astype(np.uint32)
+
+    return compute
+
+
+def _on_f32(function: Callable[..., Words], table: str) -> Compute:
+    """A function of the unit as one of f32 bits: compiled where numba is loaded, or worth loading."""
+
+    def compute(*sources: Array) -> Array:
+        _work.words += sources[0].size
+        if (_work.words >= _LOOP_FROM_WORDS or "numba" in sys.modules) and (
+            loop := compiled_loop(function)
+        ) is not None:
+            results = np.empty(sources[0].shape, np.uint32)
+            loop(*[np.ascontiguousarray(source) for source in sources], rows_of(table), results)
+            return results
+        wide = [source.astype(np.int64) for source in sources]
+        return np.asarray(function(*wide, rows_of(table)).astype(np.uint32))
+
+    return compute
+
+
+@cache
+def compiled_loop(function: Callable[..., Words]) -> Callable[..., None] | None:
+    """The loop that numba compiles of a function of the unit; None where numba is not installed."""
+    if compiler() is None:
+        return None
+    from tilescope.machine.arithmetic.special_unit_loop import loop_of
+
+    return loop_of(function)
+
+
+def _by_table(name: str, form: FloatFormat) -> Compute:
+    def compute(words: Array) -> Array:
+        return half_results(name, form.name)[words]
+
+    return compute
+
+
+@cache
+def half_results(name: str, type_name: str) -> Array:
+    """The results of ex2 or tanh for all 65,536 words of f16 or bf16.
+
+    >>> hex(half_results("ex2", "f16")[0x3C00]), hex(half_results("tanh", "bf16")[0x3F80])
+    ('0x4000', '0x3f42')
+    """
+    halves = np.arange(1 << 16, dtype=np.uint16)
+    is_bf16 = type_name == "bf16"
+    with np.errstate(all="ignore"):
+        singles = upper_half_as_f32(halves) if is_bf16 else halves.view(np.float16).astype(np.float32)
+        words = np.asarray(FLUSHED[name](singles.view(np.uint32).astype(np.int64), rows_of(name)))
+    return np.asarray(words >> 16 if is_bf16 else _cut_to_f16(words)).astype(np.uint16)
+
+
+def _cut_to_f16(words: Array) -> Array:
+    """f32 words cut to f16: 2^16 and above is infinity, subnormal results lose bits at their end."""
+    exponent = special_unit.exponent_of(words) - 127 + 15
+    fraction = words & (1 << FRACTION_BITS) - 1
+    shift = FRACTION_BITS - 10
+    subnormal = (fraction | 1 << FRACTION_BITS) >> np.minimum(shift + 1 - np.minimum(exponent, 1), 31)
+    magnitude = np.where(exponent > 0, exponent << 10 | fraction >> shift, subnormal)
+    magnitude = np.where(exponent >= 31, 0x7C00, magnitude)
+    return np.where(special_unit.is_nan(words), 0x7FFF, words >> 16 & 0x8000 | magnitude)
+
+
+_UPPER = constant(32, 64)
+_F64_FRACTION_BITS = 20  # in the upper word
+_F64_FRACTION = (1 << _F64_FRACTION_BITS) - 1
+_F64_INFINITY = 0x7FF << _F64_FRACTION_BITS
+_F64_SIGN = 1 << 31
+
+
+def _upper_rcp(source: Array) -> Array:
+    """rcp.approx.ftz.f64."""
+    word = (source >> _UPPER).astype(np.int64)
+    exponent = word >> _F64_FRACTION_BITS & 0x7FF
+    sign = word & _F64_SIGN
+    fraction = (word & _F64_FRACTION) << 3
+    p = special_unit.evaluate(rows_of("rcp"), fraction >> 16, (fraction & 0xFFFF) << 1)
+    result = (2044 - exponent << _F64_FRACTION_BITS) + (p >> 19)
+    result = np.where(result < 1 << _F64_FRACTION_BITS, 0, result) | sign
+    result = np.where(exponent == 0, _F64_INFINITY | sign, result)
+    result = np.where(exponent == 0x7FF, sign, result)
+    return _upper_words(word, result)
+
+
+def _upper_rsqrt(source: Array) -> Array:
+    """rsqrt.approx.ftz.f64."""
+    word = (source >> _UPPER).astype(np.int64)
+    exponent = word >> _F64_FRACTION_BITS & 0x7FF
+    sign = word & _F64_SIGN
+    fraction = (word & _F64_FRACTION) << 3
+    is_odd = exponent + 1 & 1
+    p = special_unit.evaluate(rows_of("rsqrt"), is_odd << 6 | fraction >> 17, fraction & 0x1FFFF) >> 16
+    p = np.where(fraction | is_odd, p, 1 << 24)
+    result = (1021 - (exponent - 1023 >> 1) << _F64_FRACTION_BITS) + (p >> 3)
+    result = np.where(word == _F64_INFINITY, 0, result)
+    result = np.where(exponent == 0, _F64_INFINITY | sign, np.where(sign, special_unit.NAN, result))
+    return _upper_words(word, result)
+
+
+def _upper_words(sources: Array, results: Array) -> Array:
+    """Results as doubles whose lower word is 0; NaN where the upper word of the source is."""
+    words = np.where((sources & ~_F64_SIGN) > _F64_INFINITY, special_unit.NAN, results)
+    return np.asarray(words.astype(np.uint64) << _UPPER)
+
+
+_UPPER_WORDS: dict[str, Compute] = {"rcp": _upper_rcp, "rsqrt": _upper_rsqrt}
+
+
+def _rsqrt_f64(source: Array) -> Array:
+    """rsqrt.approx.f64."""
+    return propagate_nan((1.0 / np.sqrt(source.view(np.float64))).view(np.uint64), source)

@@ -1,6 +1,6 @@
 """An arithmetic instruction as the machine executes it: a function of arrays, and the types of its operands.
 
-    mad.lo.s32 d, a, b, c      Operation(compute, source_types=("s32", "s32", "s32"), result_type="s32", is_exact=True)
+    mad.lo.s32 d, a, b, c      Operation(compute, source_types=("s32", "s32", "s32"), result_type="s32")
 
 Registers hold bits. Every operand is an array of unsigned integers of its type's width, one element per thread (bool for
 predicates). `compute` views it as signed integers or floats and returns unsigned integers.
@@ -9,7 +9,7 @@ predicates). `compute` views it as signed integers or floats and returns unsigne
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,13 @@ Compute: TypeAlias = Callable[..., Any]  # arrays of the sources → an array, o
 
 
 _WORD_OF_BITS: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}
+
+
+Exactness = Literal[
+    "exact",  # on every architecture
+    "special unit",  # the bits of an H200's special function unit
+    "unknown",  # within the ISA's error bound
+]
 
 
 class Operation(NamedTuple):
@@ -35,7 +42,7 @@ class Operation(NamedTuple):
     compute: Compute
     source_types: tuple[str, ...]
     result_type: str
-    is_exact: bool = True  # False: an .approx function, within the ISA's error bound
+    exactness: Exactness = "exact"
     result_count: int = 1
     takes_carry: bool = False  # the last source is the carry flag (a predicate)
     gives_carry: bool = False  # the second result is the carry flag

@@ -3,6 +3,7 @@
 cvt.rzi.s32.f32     integer_conversion.py
 cvt.rn.f16.f32      float_conversion.py; tf32 too
 cvt.rn.f16x2.f32    pair_conversion.py; scale factors and cvt.pack too
+cvt.rs.e4m3x4.f32   stochastic_conversion.py
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from tilescope.machine.arithmetic.pair_conversion import (
     to_pair,
     to_scale_pair,
 )
+from tilescope.machine.arithmetic.stochastic_conversion import QUADS_OF_SMALL, to_quad
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
-_WORDS = (*INTEGERS, *_FLOATS, *PAIRS_OF_SMALL, *PAIRS_OF_16, "tf32", "ue8m0x2")
+_WORDS = (*INTEGERS, *_FLOATS, *PAIRS_OF_SMALL, *PAIRS_OF_16, *QUADS_OF_SMALL, "tf32", "ue8m0x2")
 
 
 def convert(modifiers: Modifiers, source_count: int) -> Operation:
@@ -46,6 +48,8 @@ def convert(modifiers: Modifiers, source_count: int) -> Operation:
     modifiers.end()
     if result_type in INTEGERS or source_type in INTEGERS:
         return _convert_integers(result_type, source_type, style)
+    if result_type in QUADS_OF_SMALL:
+        return to_quad(result_type, source_type, style)
     if result_type == "ue8m0x2":
         return to_scale_pair(source_type, style)
     if (result_type, source_type) == ("bf16x2", "ue8m0x2"):

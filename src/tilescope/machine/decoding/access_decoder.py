@@ -18,11 +18,15 @@ _KINDS: dict[str, AccessKind] = {
     "stmatrix": "write",
     "atom": "atomic",
     "red": "atomic",
-    "tensormap": "write",  # the load of the map is part of its edit
 }
 _KINDS_OF_WMMA: dict[str, AccessKind] = {"load": "read", "store": "write"}
+_KINDS_OF_TENSORMAP: dict[str, AccessKind] = {
+    "replace": "write",  # the load of the map is part of its edit
+    "cp_fenceproxy": "read",  # of shared memory; it also stores to global memory
+}
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _WIDEST_CELL_BYTES = 16
+_BULK_WORD_BYTES = 8  # that st.bulk writes at once
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
@@ -35,11 +39,13 @@ def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
         return None
     words = instruction.modifiers
     is_strong = kind == "atomic" or not _STRONG_WORDS.isdisjoint(words)
+    if instruction.name == "tensormap":
+        is_strong = False  # .release is that of the tensormap proxy, not of the words copied
     return AccessSemantics(
         kind,
         is_strong=is_strong,
         acquires=("acquire" in words or "acq_rel" in words) and instruction.name != "red",
-        releases="release" in words or "acq_rel" in words,
+        releases=is_strong and ("release" in words or "acq_rel" in words),
         scope=scope_of(instruction),
         is_flag=is_strong,
     )
@@ -48,6 +54,8 @@ def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
 def _kind_of(instruction: Instruction) -> AccessKind | None:
     if instruction.name == "wmma":
         return _KINDS_OF_WMMA.get(instruction.modifiers[0])
+    if instruction.name == "tensormap":
+        return _KINDS_OF_TENSORMAP.get(instruction.modifiers[0])
     return _KINDS.get(instruction.name)
 
 
@@ -86,6 +94,8 @@ def _access_bytes(instruction: Instruction, space: str) -> int | None:
             named = other
     if named is not None and named != space:
         return None
+    if "bulk" in words:
+        return _BULK_WORD_BYTES
     bits = [BITS_OF_TYPE[word] for word in words if word in BITS_OF_TYPE]
     if not bits:
         return None

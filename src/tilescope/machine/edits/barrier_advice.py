@@ -85,7 +85,7 @@ def report_idle_barriers(launch: Launch, result: GridRun, initial: InitialState 
         return ()
     if result.outcome != "finished":
         return _report_not_tried(launch, barriers, "the run did not finish", "Fix that first.")
-    if any(severity_of(conflict) == "error" for conflict in launch.detector.conflicts.found.values()):
+    if any(severity_of(conflict) == "error" for conflict in launch.detector.reported_conflicts()):
         return _report_not_tried(launch, barriers, "the run has errors", "Fix them first.")
     if initial is None:
         return _report_not_tried(

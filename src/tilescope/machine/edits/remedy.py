@@ -40,7 +40,7 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
     """Test remedies for the errors of a run, and for its hang or fault, and note those that pass in the conflicts and the result."""
     if launch.detector is None or result.outcome == "stopped":
         return
-    conflicts = launch.detector.conflicts.found.values()
+    conflicts = launch.detector.reported_conflicts()
     errors = [conflict for conflict in conflicts if severity_of(conflict) == "error"]
     wrong = find_wrong_bytes(launch, result)
     stuck = None
@@ -183,7 +183,7 @@ class _Trials:
             self.is_exhausted = True
         if result.outcome != "finished" or launch.detector is None or any(find_wrong_bytes(launch, result)):
             return None
-        serious = _select_serious(launch.detector.conflicts.found.values())
+        serious = _select_serious(launch.detector.reported_conflicts())
         remaining = {
             frozenset(_original_offset(offset, edits) for offset in _conflict_offsets(program, conflict))
             for conflict in serious

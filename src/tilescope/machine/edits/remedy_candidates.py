@@ -438,6 +438,7 @@ def _find_end_waits(site: _Site) -> Iterator[Candidate]:
 
 _CANDIDATES: dict[Mistake, Callable[[_Site], Iterator[Candidate]]] = {
     "race": _find_barriers,
+    "lane order": _find_barriers,
     "proxy fence": _find_proxy_fences,
     "copy wait": _find_copy_waits,
     "refill": _find_barriers,

@@ -1,7 +1,8 @@
 """Barriers of a block (bar.sync, bar.arrive, bar.red) and of a cluster (barrier.cluster).
 
 A barrier of a block completes when as many threads have arrived as the instruction names; without a number, all threads that
-have not exited. bar.arrive counts its threads, which do not wait. Whole warps count if the instruction is .aligned, as here.
+have not exited. bar.arrive counts its threads, which do not wait. An .aligned instruction counts whole warps, whichever of their
+threads arrive (measured on an H200): a warp whose parts arrive one after the other counts once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BarrierComplete, ClusterPass, WaitingLanes
@@ -36,6 +38,7 @@ class Waiting:
 class BlockBarrier:
     """One barrier of one block."""
 
+    present: npt.NDArray[np.bool_]  # by lane of the cluster: whether it counts as arrived
     arrived: int = 0
     expected: int | None = None  # None: all threads that live
     waiting: list[Waiting] = field(default_factory=list)
@@ -60,12 +63,29 @@ class BlockBarriers:
         self.cluster_arrived = np.zeros(self.cluster.lane_count, np.intp)
         self.lane_phase = np.zeros(self.cluster.lane_count, np.intp)
 
-    def arrive(self, rank: int, number: int, lanes: LaneNumbers, expected: int | None) -> BlockBarrier:
-        """Count lanes of one block at a barrier."""
-        barrier = self.named.setdefault((rank, number), BlockBarrier())
-        barrier.arrived += len(lanes)
+    def arrive(
+        self, rank: int, number: int, lanes: LaneNumbers, expected: int | None, *, is_aligned: bool
+    ) -> BlockBarrier:
+        """Count lanes of one block at a barrier; an .aligned instruction counts their whole warps."""
+        barrier = self.named.get((rank, number))
+        if barrier is None:
+            barrier = self.named[rank, number] = BlockBarrier(np.zeros(self.cluster.lane_count, np.bool_))
+        if is_aligned:
+            barrier.arrived += self._count_warps(barrier, lanes)
+            rows = barrier.present.reshape(-1, WARP_LANES)
+            rows[lanes // WARP_LANES] = True
+        else:
+            barrier.arrived += len(lanes)
+            barrier.present[lanes] = True
         barrier.expected = expected
         return barrier
+
+    def _count_warps(self, barrier: BlockBarrier, lanes: LaneNumbers) -> int:
+        """The threads that warps count for; the second part of a warp counts for nothing."""
+        warps, counts = np.unique(lanes // WARP_LANES, return_counts=True)
+        lives = self.cluster.live.reshape(-1, WARP_LANES)[warps].sum(axis=1)
+        is_second_part = (counts < lives) & barrier.present[warps * WARP_LANES]
+        return WARP_LANES * int((~is_second_part).sum())
 
     def complete(self, rank: int, number: int) -> list[Front]:
         """The fronts that a barrier lets go, if all have come."""
@@ -74,13 +94,17 @@ class BlockBarriers:
             return []
         expected = barrier.expected
         if expected is None:
-            own = self.cluster.block_of_lane == rank
-            expected = int((self.cluster.live & own).sum())
-        if barrier.arrived < expected or not barrier.arrived:
+            own = self.cluster.live & (self.cluster.block_of_lane == rank)
+            expected = int(own.sum())
+            is_complete = not (own & ~barrier.present).any()
+        else:
+            is_complete = barrier.arrived >= expected
+        if not is_complete:
             return []
         del self.named[rank, number]
         if self.cluster.bus.is_heard:
-            self.cluster.emit(BarrierComplete(rank, number, expected, barrier.waiting_lanes()))
+            is_counted = barrier.expected is not None
+            self.cluster.emit(BarrierComplete(rank, number, expected, barrier.waiting_lanes(), is_counted))
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _release_fronts(barrier.waiting)
@@ -96,7 +120,9 @@ class BlockBarriers:
         """The barriers of blocks at which lanes still wait, as they would be if they completed."""
         block_threads = self.cluster.block_threads
         return [
-            BarrierComplete(rank, number, barrier.expected or block_threads, barrier.waiting_lanes())
+            BarrierComplete(
+                rank, number, barrier.expected or block_threads, barrier.waiting_lanes(), barrier.expected is not None
+            )
             for (rank, number), barrier in self.named.items()
         ]
 

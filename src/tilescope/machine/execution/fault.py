@@ -32,6 +32,7 @@ class KernelFaultError(Exception):
     rule: str | None = None  # of tilescope, if one explains the fault
     is_global: bool = False  # `address` is one of global memory
     fix: str | None = None  # if it is not that of every fault with this code
+    shared_end: int | None = None  # where shared memory of a block would have to end for the access, or later
     missing_bytes: int | None = None  # of an mbarrier that has too many arrivals: what its phase still waits for
 
 

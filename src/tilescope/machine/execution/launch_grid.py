@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.observe import observe
@@ -110,7 +111,10 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
 
 
 def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None) -> Schedule | None:
-    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
+    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits.
+
+    If nothing else is left, parts of warps go on that wait for the rest of their warp: a card does not wait for it at barriers.
+    """
     for schedule in waiting:
         if schedule.wake_for_others():
             waiting.remove(schedule)
@@ -125,6 +129,12 @@ def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None) -> S
             return Schedule(cluster)
     for schedule in waiting:
         if schedule.pass_time():
+            waiting.remove(schedule)
+            return schedule
+    for schedule in waiting:
+        pcs = schedule.find_gatherings()
+        if pcs:
+            schedule.diverge(launch.program.fact(ControlFlow).find_first(pcs))
             waiting.remove(schedule)
             return schedule
     return None

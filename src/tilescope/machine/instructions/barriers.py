@@ -11,7 +11,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.decoding.access_decoder import scope_of
 from tilescope.machine.execution.block_barrier import Votes, Waiting
-from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.collective import Collective, announce_missing_threads, gather_warps
 from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.load_store import decode_address
 from tilescope.machine.instructions.modifiers import Words
@@ -53,9 +53,23 @@ class BlockBarrierTurn:
     target: int | None = None
     predicate: tuple[int, bool] | None = None
     reduction: str = ""  # popc, and, or
+    is_aligned: bool = True  # False: barrier without .aligned, which parts of a warp may execute
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Count the lanes of each block, and park them unless they complete the barrier."""
+        """Count the lanes of each block, and park them unless they complete the barrier; an .aligned one waits for whole warps."""
+        if self.is_aligned:
+            if not gather_warps(schedule, front):
+                return
+            if schedule.cluster.has_exits:
+                announce_missing_threads(schedule.cluster, front)
+        self._arrive_in_blocks(schedule, front)
+
+    def take_without_rest(self, schedule: Schedule, front: Front) -> None:
+        """Count warps of which only some lanes come."""
+        announce_missing_threads(schedule.cluster, front)
+        self._arrive_in_blocks(schedule, front)
+
+    def _arrive_in_blocks(self, schedule: Schedule, front: Front) -> None:
         cluster = schedule.cluster
         pc = front.pc
         numbers = cluster.registers[self.number][front.lanes].astype(np.int64) % BARS
@@ -93,7 +107,7 @@ class BlockBarrierTurn:
         waits = self.action != "arrive"
         threads = len(lanes) if expected is None else expected
         cluster.emit(BarrierArrive(front.pc, lanes, rank, number, threads, waits))
-        barrier = schedule.barriers.arrive(rank, number, lanes, expected)
+        barrier = schedule.barriers.arrive(rank, number, lanes, expected, is_aligned=self.is_aligned)
         if not waits:
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
@@ -119,10 +133,34 @@ class BlockBarrierTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWaitTurn:
-    """barrier.cluster.wait: parks until every thread of the cluster has arrived."""
+class _ClusterTurn:
+    """barrier.cluster.arrive and .wait: with .aligned they wait for whole warps."""
+
+    is_aligned: bool
 
     def take(self, schedule: Schedule, front: Front) -> None:
+        """Execute it, with .aligned by whole warps."""
+        if self.is_aligned:
+            if not gather_warps(schedule, front):
+                return
+            if schedule.cluster.has_exits:
+                announce_missing_threads(schedule.cluster, front)
+        self._execute(schedule, front)
+
+    def take_without_rest(self, schedule: Schedule, front: Front) -> None:
+        """Execute it by the lanes that are here."""
+        announce_missing_threads(schedule.cluster, front)
+        self._execute(schedule, front)
+
+    def _execute(self, schedule: Schedule, front: Front) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWaitTurn(_ClusterTurn):
+    """barrier.cluster.wait: parks until every thread of the cluster has arrived."""
+
+    def _execute(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
         schedule.cluster.emit(ClusterWait(front.pc, front.lanes))
         if schedule.barriers.cluster_passed(front.lanes):
@@ -133,12 +171,12 @@ class ClusterWaitTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterArriveTurn:
+class ClusterArriveTurn(_ClusterTurn):
     """barrier.cluster.arrive: counts the threads, which go on."""
 
     is_relaxed: bool
 
-    def take(self, schedule: Schedule, front: Front) -> None:
+    def _execute(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and release the threads for which that was the last arrival."""
         barriers = schedule.barriers
         schedule.cluster.emit(ClusterArrive(front.pc, front.lanes, barriers.cluster_phase, self.is_relaxed))
@@ -155,10 +193,10 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
         words.done()
         return Collective(_sync_warps, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
-    words.flag("aligned")
+    is_aligned = words.flag("aligned") or instruction.name == "bar"
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
     if action == "red":
-        return _bar_red(assembler, instruction, words)
+        return _bar_red(assembler, instruction, words, is_aligned=is_aligned)
     words.done()
     operands = instruction.operands
     if action == "arrive" and len(operands) < _ARRIVE_OPERANDS:
@@ -166,7 +204,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     _require_bar(operands[0], operands[1] if len(operands) > 1 else None)
     number = assembler.source(operands[0], "u32")
     threads = assembler.source(operands[1], "u32") if len(operands) > 1 else None
-    return BlockBarrierTurn(action, number, threads)
+    return BlockBarrierTurn(action, number, threads, is_aligned=is_aligned)
 
 
 def _require_bar(number: Operand, threads: Operand | None) -> None:
@@ -177,7 +215,7 @@ def _require_bar(number: Operand, threads: Operand | None) -> None:
         raise RefusedError(f"the threads of a barrier are a multiple of {WARP_LANES}, not {threads.value}")
 
 
-def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+def _bar_red(assembler: Assembler, instruction: Instruction, words: Words, *, is_aligned: bool) -> Turn:
     reduction = words.required(("popc", "and", "or"), "reduction")
     words.one_of(("u32", "pred"))
     words.done()
@@ -189,7 +227,8 @@ def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Tu
     target = assembler.written(operands[0])
     number = assembler.source(operands[1], "u32")
     threads = assembler.source(operands[2], "u32") if has_threads else None
-    return BlockBarrierTurn("red", number, threads, target, assembler.predicate(operands[-1]), reduction)
+    predicate = assembler.predicate(operands[-1])
+    return BlockBarrierTurn("red", number, threads, target, predicate, reduction, is_aligned=is_aligned)
 
 
 def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -199,11 +238,11 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
         return _bar(assembler, instruction)
     action = words.required(("arrive", "wait"), "arrive or wait")
     words.without_effect()
-    words.flag("aligned")
+    is_aligned = words.flag("aligned")
     words.done()
     if action == "arrive":
-        return ClusterArriveTurn("relaxed" in instruction.modifiers)
-    return ClusterWaitTurn()
+        return ClusterArriveTurn(is_aligned, "relaxed" in instruction.modifiers)
+    return ClusterWaitTurn(is_aligned)
 
 
 def _sync_warps(cluster: Cluster, at: Lanes) -> None:

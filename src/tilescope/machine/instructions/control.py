@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.machine.cluster import Cluster, Front
+from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.program import Assembler, Decoder, Moves
 from tilescope.machine.schedule import LoopVisit, Schedule
@@ -19,6 +20,7 @@ from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.events import BranchTaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ class IndexedBranch:
             first = int(np.argmax(is_beyond))
             reason = f"brx.idx with index {int(index[first])}, but its table has {counted(len(self.targets), 'target')}"
             raise KernelFaultError(LAUNCH_FAILURE, reason, int(front.lanes[first]))
+        cluster = schedule.cluster
+        if cluster.undefined is not None:
+            cluster.undefined.branch(front.pc, self.index, front.lanes)
+        if cluster.bus.is_heard:
+            cluster.emit(BranchTaken(front.pc, front.lanes, index))
         chosen = np.array(self.targets)[index]
         for target in np.unique(chosen).tolist():
             schedule.add(Front(target, front.lanes[chosen == target], front.rounds, front.steps))
@@ -80,6 +87,8 @@ def _carry(cluster: Cluster, moves: Moves, lanes: LaneNumbers) -> None:
     target = slice(moves.target, moves.target + moves.size_bytes)
     source = slice(moves.source, moves.source + moves.size_bytes)
     local[lanes, target] = local[lanes, source]
+    if cluster.undefined is not None:
+        cluster.undefined.carry(moves, lanes)
 
 
 @dataclass(slots=True)
@@ -164,6 +173,15 @@ def _trap(assembler: Assembler, instruction: Instruction) -> Step:
     return trap
 
 
+def _setmaxnreg(assembler: Assembler, instruction: Instruction) -> Turn:
+    """setmaxnreg.sync.aligned: registers are not counted, but the warp executes it together."""
+
+    def nothing(cluster: Cluster, at: Lanes) -> None:
+        pass
+
+    return Collective(nothing)
+
+
 def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:
     """nanosleep, pragma-like instructions, prefetches: nothing that a value depends on."""
 
@@ -234,7 +252,7 @@ FAMILIES: dict[str, Decoder] = {
     "prefetchu": _no_effect,
     "applypriority": _no_effect,
     "discard": _no_effect,
-    "setmaxnreg": _no_effect,
+    "setmaxnreg": _setmaxnreg,
     "griddepcontrol": _no_effect,
     "pmevent": _no_effect,
     "brkpt": _trap,

@@ -24,6 +24,8 @@ def shared_from(cluster: Cluster, lane: int, address: int, size_bytes: int = 0) 
         rank, offset = cluster.split_shared(address)
     except KernelFaultError as fault:
         fault.lane = lane
+        if fault.shared_end is not None:
+            fault.shared_end += max(size_bytes - 1, 0)
         raise
     content = cluster.shared_bytes(rank)[offset:]
     if len(content) < size_bytes:
@@ -31,7 +33,7 @@ def shared_from(cluster: Cluster, lane: int, address: int, size_bytes: int = 0) 
         reason = (
             f"{size_bytes} bytes from shared address {address:#x} on, but shared memory of a block ends at {end:#x}"
         )
-        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, shared_end=offset + size_bytes)
     return content
 
 

@@ -15,10 +15,11 @@ from tilescope.machine.instructions import (
     matrix,
     mbarrier_instructions,
     remote,
+    scalar,
+    stack,
     tensormap,
     warp,
 )
-from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.instructions.tensor_core import mma, tcgen05, wgmma, wmma
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step, Turn
@@ -29,16 +30,8 @@ from tilescope.ptx.syntax import Instruction
 _TEXTURES = (
     "textures, surfaces and samplers are objects of the driver, and no argument of a run describes one; use ld.global"
 )
-_STACK = "the size of a thread's stack frame is fixed before the kernel runs; use a .local array"
-_VIDEO = "video instructions are left out; use vector forms such as add.u16x2, or dp4a"
 _REASONS: dict[str, tuple[str, ...]] = {
     _TEXTURES: ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"),
-    _STACK: ("stacksave", "stackrestore", "alloca"),
-    _VIDEO: (
-        *("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset"),
-        *("vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vset2"),
-        *("vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4", "vset4"),
-    ),
 }
 REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
@@ -59,8 +52,10 @@ FAMILIES: dict[str, Decoder] = {
     **load_store.FAMILIES,
     **dict.fromkeys(REASON_OF, _refuse),
     **remote.FAMILIES,
+    **stack.FAMILIES,
     **tcgen05.FAMILIES,
     **tensormap.FAMILIES,
+    **scalar.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,
     **wmma.FAMILIES,
@@ -72,5 +67,7 @@ def decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     name = instruction.name
     if name in ("st", "red") and "async" in instruction.modifiers:
         name = f"{name}.async"  # stores and reductions that another block's mbarrier counts
-    decoder = FAMILIES.get(name, decode_scalar)
+    elif name == "st" and "bulk" in instruction.modifiers:
+        name = "st.bulk"
+    decoder = FAMILIES.get(name, scalar.decode_scalar)
     return decoder(assembler, instruction)

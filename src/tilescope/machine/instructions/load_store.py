@@ -1,4 +1,4 @@
-"""Registers and memory: mov, ld, st, cvta, mapa, isspacep.
+"""Registers and memory: mov, ld, st, st.bulk, cvta, mapa, isspacep.
 
 Registers hold unsigned words of their width. A load into a wider register is extended by its type; a store takes the
 low bits.
@@ -14,13 +14,16 @@ import numpy as np
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.decoding.access_kind import access_kind
+from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.execution.special import CLOCKS, require_special
-from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
 from tilescope.machine.step import RefusedError, Step
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
+    Immediate,
     Instruction,
     Operand,
     Register,
@@ -46,6 +49,8 @@ from tilescope.sync.cluster_shape import Lanes
 
 AddressOf = Callable[[Cluster, Lanes], Addresses]
 _PARTS = (2, 4)  # of a value that a mov joins or splits
+_BULK_WORD_BYTES = 8  # that st.bulk writes at once
+_ZERO = np.zeros(1, np.uint64)
 
 
 def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
@@ -154,6 +159,49 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
         cluster.store(space, at, places, values, cost=cost)
 
     return store
+
+
+def _store_bulk(assembler: Assembler, instruction: Instruction) -> Step:
+    """st.bulk: zeros over a region of shared memory, in words of 8 bytes (documented, not measured)."""
+    require_target(assembler.module, BLACKWELL, "st.bulk")
+    words = Words(instruction)
+    words.flag("bulk")
+    space = space_of(assembler, instruction.operands[0], words.space())
+    words.without_effect()
+    words.done()
+    if len(instruction.operands) != 3 or instruction.operands[2] != Immediate(0):
+        raise RefusedError("st.bulk has an address, a size and the value 0")
+    if space not in ("shared", "generic"):
+        raise RefusedError("st.bulk writes shared memory")
+    addresses = decode_address(assembler, instruction.operands[0])
+    size = assembler.source(instruction.operands[1], "u64")
+
+    def store(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        places = addresses(cluster, at)
+        sizes = np.broadcast_to(cluster.registers[size][at].astype(np.int64), places.shape)
+        _require_sizes(sizes, lanes)
+        if space == "generic":
+            is_shared = is_in_window("shared", places)
+            if not is_shared.all():
+                first = int(np.argmin(is_shared))
+                reason = f"st.bulk to {int(places[first]):#x}, which is no address of shared memory"
+                raise KernelFaultError(ILLEGAL_ADDRESS, reason, int(lanes[first]))
+            places = places - SHARED_WINDOW
+        for offset in range(0, int(sizes.max(initial=0)), _BULK_WORD_BYTES):
+            chosen = np.flatnonzero(sizes > offset)
+            cluster.store("shared", lanes[chosen], places[chosen] + offset, _ZERO.repeat(len(chosen)))
+
+    return store
+
+
+def _require_sizes(sizes: Addresses, lanes: Lanes) -> None:
+    """A fault where a size is not a multiple of 8: the PTX ISA does not define it."""
+    is_wrong = (sizes % _BULK_WORD_BYTES != 0) | (sizes < 0)
+    if is_wrong.any():
+        first = int(np.argmax(is_wrong))
+        reason = f"st.bulk of {int(sizes[first])} bytes, which is no multiple of {_BULK_WORD_BYTES}"
+        raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(np.asarray(lanes)[first]))
 
 
 def _stacked(parts: list[Values], axis: int) -> Values:
@@ -370,6 +418,7 @@ FAMILIES: dict[str, Decoder] = {
     "ld": _ld,
     "ldu": _ld,
     "st": _st,
+    "st.bulk": _store_bulk,
     "mov": _mov,
     "cvta": _cvta,
     "mapa": _mapa,

@@ -1,19 +1,25 @@
-"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers."""
+"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers.
+
+Operands of video instructions may name parts of registers: vadd.s32.u32.u32 %r1, %r2.b0, %r3.h1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.machine.arithmetic import Operation, UnknownForm, operation
+from tilescope.machine.arithmetic.approximate import quotient_factors
+from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES, Selectors, build_video
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.program import DTYPE_OF_BITS, Assembler, require_kind
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.contraction import Contraction
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Register
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Part, Register, Vector
 from tilescope.sentence import counted
 from tilescope.sync.cluster_shape import Lanes
 
@@ -36,9 +42,23 @@ class Source(NamedTuple):
 def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
     result_count = 2 if isinstance(instruction.operands[0], Pair) else 1
-    found = _known_operation(instruction.name, instruction.modifiers, len(instruction.operands) - 1, result_count)
-    if not found.is_exact:
-        assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
+    source_count = len(_source_operands(instruction))
+    found = _known_operation(instruction.name, instruction.modifiers, source_count, result_count)
+    return decode_operation(assembler, instruction, found)
+
+
+def _source_operands(instruction: Instruction) -> list[Operand]:
+    """The sources of an instruction, those of a vector one by one: {a, b, e, f} of cvt."""
+    sources: list[Operand] = []
+    for operand in instruction.operands[1:]:
+        sources += operand.elements if isinstance(operand, Vector) else (operand,)
+    return sources
+
+
+def decode_operation(assembler: Assembler, instruction: Instruction, found: Operation) -> Step:
+    """A step that computes an operation from the operands of an instruction."""
+    if found.exactness != "exact":
+        assembler.program.approximate[len(assembler.program.steps)] = found.exactness
     sources = _sources(assembler, instruction, found)
     targets = _targets(assembler, instruction, found)
     is_signed = found.result_type.startswith("s")
@@ -57,7 +77,7 @@ def _known_operation(name: str, modifiers: tuple[str, ...], source_count: int, r
 
 def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[Source, ...]:
     """The sources of an instruction; the carry flag, where it is one, is the last."""
-    operands = instruction.operands[1:]
+    operands = _source_operands(instruction)
     types = list(found.source_types)
     if found.takes_carry:
         types.pop()
@@ -132,15 +152,51 @@ def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) ->
     return result.astype(dtype)
 
 
+def _selector(operand: Operand) -> str:
+    return operand.selector if isinstance(operand, Part) else ""
+
+
+def _whole(operand: Operand) -> Operand:
+    return operand.register if isinstance(operand, Part) else operand
+
+
+def _video(assembler: Assembler, instruction: Instruction) -> Step:
+    """A step of a video instruction."""
+    operands = instruction.operands
+    if len(operands) > 3 and _selector(operands[3]):
+        raise RefusedError(f"{instruction.opcode} takes its third source whole")
+    selectors = Selectors(*map(_selector, operands[:3]))
+    try:
+        found = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1)
+    except UnknownForm as reason:
+        raise RefusedError(str(reason)) from None
+    plain = replace(instruction, operands=tuple(map(_whole, operands)))
+    return decode_operation(assembler, plain, found)
+
+
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:
-    """The mul of a contraction: its factors are kept for the fma, since what they lie in may be overwritten before it."""
+    """The product of a contraction: its factors are kept for the fma, since their registers may be overwritten before it."""
     type_name = product.modifiers[-1]
     targets = _factors(assembler, product)
     sources = [_source(assembler, operand, type_name) for operand in product.operands[1:3]]
+    if product.name == "div":
+        assembler.program.approximate[len(assembler.program.steps)] = "special unit"
+        return _keep_quotient_factors(quotient_factors(product.modifiers), sources, targets)
 
     def keep(cluster: Cluster, at: Lanes) -> None:
         for target, source in zip(targets, sources, strict=True):
             cluster.registers[target][at] = source.value(cluster, at)
+
+    return keep
+
+
+def _keep_quotient_factors(compute: Compute, sources: Sequence[Source], targets: tuple[int, int]) -> Step:
+    """The factors of a quotient: the dividend and the reciprocal, scaled where the instruction scales."""
+
+    def keep(cluster: Cluster, at: Lanes) -> None:
+        factors = compute(*[source.value(cluster, at) for source in sources])
+        for target, factor in zip(targets, factors, strict=True):
+            cluster.registers[target][at] = factor
 
     return keep
 
@@ -182,3 +238,4 @@ _SIGN_BITS = {
     "f32": 1 << 31,
     "f64": 1 << 63,
 }
+FAMILIES: dict[str, Decoder] = dict.fromkeys((*SCALAR_NAMES, *SIMD_NAMES), _video)

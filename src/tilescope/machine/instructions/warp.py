@@ -22,12 +22,12 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Constant, Decoder
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction, Operand, Pair
-from tilescope.sync.cluster_shape import Lanes
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 
 Rows = npt.NDArray[Any]  # (warps, 32)
 
@@ -51,6 +51,17 @@ def _require_sync(instruction: Instruction, words: Words) -> None:
     """Refuse the forms of PTX 3, which took whoever happened to be there."""
     if not words.flag("sync"):
         raise RefusedError(f"{instruction.name} without .sync, which architectures since sm_70 do not have")
+
+
+def _combined(step: Step) -> Step:
+    """A step whose results depend on the values of all lanes, also on undefined ones."""
+
+    def combine(cluster: Cluster, at: Lanes) -> None:
+        if cluster.undefined is not None:
+            cluster.undefined.combine(cluster.lanes(at))
+        step(cluster, at)
+
+    return combine
 
 
 def _with_masks(assembler: Assembler, operand: Operand, step: Step) -> Turn:
@@ -157,12 +168,16 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
     results = _results(assembler, first)
     value = assembler.source(a, "b32")
     numbers = (assembler.source(b, "b32"), assembler.source(c, "b32"))
+    member_mask = assembler.source(mask, "u32")
+    names_all = names_all_lanes(assembler.program, member_mask)
     contents = [assembler.program.read_only.get(number) for number in numbers]
     constants = [content.bits for content in contents if isinstance(content, Constant)]
     if len(constants) == len(numbers):
         distance, clamp = constants
         same = shuffle_sources(mode, _LANE, np.array([distance]), np.array([clamp]))
-        return _with_masks(assembler, mask, _shuffle_of_all_warps(value, results, same))
+        return _with_masks(
+            assembler, mask, _shuffle_of_all_warps(value, results, same, member_mask, names_all=names_all)
+        )
 
     def shuffle(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
@@ -171,6 +186,8 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
         sources = shuffle_sources(mode, lanes % WARP_LANES, distance, clamp)
         rows = _in_rows(cluster, at, registers[value][at])
         if results.value is not None:
+            if not isinstance(at, slice) or not names_all or cluster.undefined is not None:
+                _follow_shuffle(cluster, lanes, sources.lane, Shuffle(value, results.value, member_mask))
             registers[results.value][at] = rows[lanes // WARP_LANES, sources.lane]
         if results.predicate is not None:
             registers[results.predicate][at] = sources.is_in_range
@@ -178,12 +195,39 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
     return _with_masks(assembler, mask, shuffle)
 
 
-def _shuffle_of_all_warps(value: int, results: Results, sources: Sources) -> Step:
+class Shuffle(NamedTuple):
+    """The registers of a shuffle: the value, where it goes, and the lanes that take part."""
+
+    value: int
+    target: int
+    mask: int
+
+
+def _follow_shuffle(cluster: Cluster, lanes: LaneNumbers, source_lane: LaneNumbers, shuffle: Shuffle) -> None:
+    """Find the lanes that copy from one that does not take part, or is not in the mask: their value is undefined."""
+    if not cluster.bus.is_heard:
+        return
+    takes_part = np.zeros(cluster.lane_count, np.bool_)
+    masks = cluster.registers[shuffle.mask][lanes].astype(np.uint32)
+    takes_part[lanes] = masks >> (lanes % WARP_LANES) & 1 == 1
+    sources = lanes // WARP_LANES * WARP_LANES + source_lane
+    is_undefined = ~takes_part[sources] & (sources != lanes)
+    if cluster.undefined is None:
+        if not is_undefined.any():
+            return
+        cluster.follow_undefined(cluster.undefined_values)
+    cluster.undefined_values.shuffle((shuffle.target,), shuffle.value, lanes, sources, is_undefined)
+
+
+def _shuffle_of_all_warps(value: int, results: Results, sources: Sources, mask: int, *, names_all: bool) -> Step:
     """The common case: every warp shuffles in the same way, known when the kernel is made."""
 
     def shuffle(cluster: Cluster, at: Lanes) -> None:
         registers = cluster.registers
         if results.value is not None:
+            if not isinstance(at, slice) or not names_all or cluster.undefined is not None:
+                lanes = cluster.lanes(at)
+                _follow_shuffle(cluster, lanes, sources.lane[lanes % WARP_LANES], Shuffle(value, results.value, mask))
             rows = _in_rows(cluster, at, registers[value][at])
             registers[results.value][at] = rows[:, sources.lane].reshape(-1)[at]
         if results.predicate is not None:
@@ -216,7 +260,7 @@ def _vote(assembler: Assembler, instruction: Instruction) -> Turn:
         if target is not None:
             cluster.registers[target][at] = _of_lanes(at, outcomes[mode])
 
-    return _with_masks(assembler, mask, vote)
+    return _with_masks(assembler, mask, _combined(vote))
 
 
 def _match(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -244,7 +288,7 @@ def _match(assembler: Assembler, instruction: Instruction) -> Turn:
         if results.value is not None:
             cluster.registers[results.value][at] = equal.reshape(-1)[at]
 
-    return _with_masks(assembler, mask, match)
+    return _with_masks(assembler, mask, _combined(match))
 
 
 def _elect(assembler: Assembler, instruction: Instruction) -> Turn:
@@ -331,7 +375,7 @@ def _redux(assembler: Assembler, instruction: Instruction) -> Turn:
         if target is not None:
             cluster.registers[target][at] = _of_lanes(at, reduce_rows(rows))
 
-    return _with_masks(assembler, instruction.operands[2], reduce_warps)
+    return _with_masks(assembler, instruction.operands[2], _combined(reduce_warps))
 
 
 def _integer_reduction(reduction: Reduction) -> Callable[[Rows], Values]:

@@ -98,7 +98,10 @@ class Parameters:
                 names=[parameter_name(entry.name, parameter.name) for parameter in parameters],
             )
         problems: list[Violation] = []
-        for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        for index, (parameter, given) in enumerate(zip(parameters, arguments, strict=True)):
+            argument = given
+            if isinstance(given, PackedStruct):
+                argument = given.aligned_for(self._program.module.version, parameter.size_bytes)
             content = self._encode(parameter, argument)
             if content is None:
                 name = parameter_name(entry.name, parameter.name)

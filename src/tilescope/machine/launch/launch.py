@@ -21,6 +21,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.observers.array_ends import ArrayEnds, watch_array_ends
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.program import Program
@@ -76,6 +77,7 @@ class Launch:
     float_adds: FloatAdds | None = field(init=False)  # None: the kernel adds no floats atomically
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
+    array_ends: ArrayEnds | None = field(init=False)  # None: no read can leave an array of shared memory
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
     detector: LaunchDetector | None = None  # None: no findings are wanted
@@ -93,6 +95,7 @@ class Launch:
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
         self.float_swaps = self.program.fact(float_swaps)
+        self.array_ends = None if self.detector is None else watch_array_ends(self.program)
         self.float_adds = None
         if self.program.fact(adds_floats):
             self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)

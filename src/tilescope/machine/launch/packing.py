@@ -9,6 +9,9 @@ n      8 ┊ 4             int
 scale 12 ┊ 4             float
 map   64 ┊ 128           a tensor map is aligned to 64 bytes
       192                the size is a multiple of the largest alignment
+
+CUtensorMap is aligned to 64 bytes in cuda.h before CUDA 13, and to 128 bytes from CUDA 13 on, whose PTX has version 9.0. The text
+of a kernel tells which, so a launch lays the struct out again for its kernel (`aligned_for`).
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from tilescope.rule import rule
 from tilescope.sentence import printed
 from tilescope.tensor_map import AnyMap
 
-_MAP_ALIGNMENT_BYTES = 64  # of CUtensorMap in cuda.h
+_MAP_ALIGNMENT_BYTES = 64  # of CUtensorMap in cuda.h before CUDA 13 …
+_MAP_ALIGNMENT_BYTES_CUDA_13 = 128  # … and from then on
+_PTX_OF_CUDA_13 = (9, 0)
 _POINTER_BYTES = 8
 _INT_BITS = 32
 
@@ -55,14 +60,49 @@ class PackedStruct(bytes):
 
     alignment_bytes: int
     offsets: Mapping[str, int]
+    _fields: Mapping[str, _Field]
 
     @classmethod
-    def of(cls, content: bytes, alignment_bytes: int, offsets: Mapping[str, int]) -> PackedStruct:
-        """A struct with these bytes."""
-        packed = cls(content)
+    def _of(cls, fields: Mapping[str, _Field]) -> PackedStruct:
+        """A struct of these fields, each at its alignment."""
+        content = bytearray()
+        offsets: dict[str, int] = {}
+        alignment_bytes = 1
+        for name, field in fields.items():
+            offsets[name] = rounded_up(len(content), field.alignment_bytes)
+            content = content.ljust(offsets[name], b"\0") + field.content
+            alignment_bytes = max(alignment_bytes, field.alignment_bytes)
+        packed = cls(content.ljust(rounded_up(len(content), alignment_bytes), b"\0"))
         packed.alignment_bytes = alignment_bytes
-        packed.offsets = MappingProxyType(dict(offsets))
+        packed.offsets = MappingProxyType(offsets)
+        packed._fields = fields
         return packed
+
+    def aligned_for(self, ptx_version: str, size_bytes: int | None = None) -> PackedStruct:
+        """The same fields as a kernel of this PTX version has them: from 9.0 on, tensor maps are aligned to 128 bytes.
+
+        If only the other alignment of maps gives a struct of `size_bytes`, that one is taken: cuda.h may be older than nvcc.
+
+        >>> from tilescope.tensor_map import TensorMap
+        >>> packed = pack(n=7, map=TensorMap("u8", (64,), (), (64,)))
+        >>> packed.aligned_for("8.8").layout, packed.aligned_for("9.0").layout
+        ('192 bytes: n at 0, map at 64', '256 bytes: n at 0, map at 128')
+        """
+        is_cuda_13 = _version_number(ptx_version) >= _PTX_OF_CUDA_13
+        old = self._with_maps_at(_MAP_ALIGNMENT_BYTES)
+        new = self._with_maps_at(_MAP_ALIGNMENT_BYTES_CUDA_13)
+        likely, other = (new, old) if is_cuda_13 else (old, new)
+        return other if size_bytes not in (None, len(likely)) and len(other) == size_bytes else likely
+
+    def _with_maps_at(self, map_alignment_bytes: int) -> PackedStruct:
+        fields: dict[str, _Field] = {}
+        for name, field in self._fields.items():
+            if isinstance(field.content, PackedStruct):
+                inner = field.content._with_maps_at(map_alignment_bytes)
+                fields[name] = _Field(inner, inner.alignment_bytes)
+            else:
+                fields[name] = field._replace(alignment_bytes=map_alignment_bytes) if field.is_map else field
+        return PackedStruct._of(fields)
 
     @property
     def layout(self) -> str:
@@ -78,6 +118,11 @@ class PackedStruct(bytes):
 class _Field(NamedTuple):
     content: bytes
     alignment_bytes: int
+    is_map: bool = False
+
+
+def _version_number(ptx_version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in ptx_version.split("."))
 
 
 def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
@@ -85,8 +130,9 @@ def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
 
     A Python int is C's int, a float is C's float, a bool has one byte; numpy scalars have their own type, and a pair says one:
     ("s64", 7), or ("f32", [1, 2, 3]) for an array by value. An array is a pointer to it, which needs the `memory` in which it is
-    placed; None is a null pointer. A tensor map has 128 bytes at a multiple of 64. Bytes stand as they are; what `pack` made
-    keeps its alignment, as a struct inside a struct does.
+    placed; None is a null pointer. A tensor map has 128 bytes at a multiple of 64; a kernel whose PTX has version 9.0 or later,
+    that of CUDA 13, gets it at a multiple of 128. Bytes stand as they are; what `pack` made keeps its alignment, as a struct
+    inside a struct does.
 
     >>> pack(n=7, scale=0.5, stride=np.int64(-1)).hex(" ", 4)
     '07000000 0000003f ffffffff ffffffff'
@@ -94,31 +140,24 @@ def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
     >>> pack(memory, flag=True, a=np.zeros(4)).offsets["a"]
     8
     """
-    content = bytearray()
-    offsets: dict[str, int] = {}
-    alignment_bytes = 1
+    encoded: dict[str, _Field] = {}
     problems: list[Violation] = []
     for name, value in fields.items():
         try:
-            field = _encode_field(name, value, memory)
+            encoded[name] = _encode_field(name, value, memory)
         except RuleError as error:
             problems += error.violations
-            continue
-        offsets[name] = rounded_up(len(content), field.alignment_bytes)
-        content = content.ljust(offsets[name], b"\0") + field.content
-        alignment_bytes = max(alignment_bytes, field.alignment_bytes)
     raise_all(problems)
-    size_bytes = rounded_up(len(content), alignment_bytes)
-    return PackedStruct.of(bytes(content.ljust(size_bytes, b"\0")), alignment_bytes, offsets)
+    return PackedStruct._of(encoded)
 
 
 def _encode_field(name: str, value: Any, memory: Memory | None) -> _Field:
     if isinstance(value, PackedStruct):
-        return _Field(bytes(value), value.alignment_bytes)
+        return _Field(value, value.alignment_bytes)
     if isinstance(value, bytes | bytearray | memoryview):
         return _Field(bytes(value), 1)
     if isinstance(value, AnyMap):
-        return _Field(value.encode(), _MAP_ALIGNMENT_BYTES)
+        return _Field(value.encode(), _MAP_ALIGNMENT_BYTES, is_map=True)
     if value is None:
         return _Field(bytes(_POINTER_BYTES), _POINTER_BYTES)
     if is_array(value):

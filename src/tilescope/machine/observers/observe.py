@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
+from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.decoding.dataflow import stores_of_sums
+from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
+from tilescope.machine.schedule import Gathering
 from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
+from tilescope.sync.detector.control_paths import CollectiveKind
 from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
 
@@ -41,9 +45,46 @@ def _find_facts(program: Program) -> ProgramFacts:
         accesses=accesses,
         has_flag_loads=any(access is not None and access.is_flag_load for access in accesses),
         tensor_operations=operations,
+        map_edits=_tensormap_pcs(program, "replace"),
+        map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
         stores_of_sums=stores_of_sums(program),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
+        collectives=_find_collectives(program),
+        partial_masks=_find_partial_masks(program),
+        control=lambda: program.fact(ControlFlow),
+    )
+
+
+def _find_collectives(program: Program) -> dict[int, CollectiveKind]:
+    """The instructions that need all threads of a warp, or those of a mask."""
+    kinds: dict[int, CollectiveKind] = {}
+    for pc, turn in enumerate(program.turns):
+        instruction = program.instructions[pc]
+        if instruction is None or not isinstance(turn, Gathering):
+            continue
+        if isinstance(turn, Collective):
+            kinds[pc] = "aligned" if turn.mask is None else "mask"
+        else:
+            kinds[pc] = "barrier" if instruction.name in ("bar", "barrier") else "aligned"
+    return kinds
+
+
+def _find_partial_masks(program: Program) -> frozenset[int]:
+    """The instructions with a mask that may leave out lanes."""
+    return frozenset(
+        pc
+        for pc, turn in enumerate(program.turns)
+        if isinstance(turn, Collective) and turn.mask is not None and not names_all_lanes(program, turn.mask)
+    )
+
+
+def _tensormap_pcs(program: Program, action: str) -> frozenset[int]:
+    """The instructions that edit a tensor map, or copy one."""
+    return frozenset(
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and instruction.name == "tensormap" and action in instruction.modifiers
     )
 
 
@@ -62,6 +103,8 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
     recorder = launch.take_recorder()
     if recorder is not None:
         bus.subscribe(recorder.handlers(cluster.shape))
+    if launch.array_ends is not None:
+        bus.subscribe(launch.array_ends.handlers(cluster.shape))
     if launch.costs is not None:
         bus.subscribe(launch.costs.handlers(cluster.shape))
         if cluster.program.fact(_has_tiles):

@@ -16,11 +16,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tilescope.arch import Arch
 from tilescope.errors import Violation
 from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.costs import Costs
+from tilescope.machine.report.array_findings import report_array_ends
 from tilescope.machine.report.cost_findings import report_costs
 from tilescope.machine.report.hang import report_hang
 from tilescope.machine.report.places import (
@@ -28,6 +30,7 @@ from tilescope.machine.report.places import (
     describe_address,
     line_facts,
     name_instruction,
+    name_line,
     name_threads,
     shared_variable,
     thread_index,
@@ -41,7 +44,7 @@ from tilescope.machine.report.swizzle_findings import report_swizzles
 from tilescope.machine.report.tmem_report import TENSOR_ORDER
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, ptx_example, rule
-from tilescope.sync.address import SHARED_OFFSET_MASK
+from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RESERVED_BYTES
 from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS
 from tilescope.tma.transfer import SMEM_EXTENT
 
@@ -50,7 +53,7 @@ _CAUSES_OF_A_HANG = frozenset({COPY_WAIT.name, REFILL.name, RACE.name, CP_ASYNC.
 _SEVERITIES = ("error", "warning", "note")
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64, 64), (256,), (4, 4)).encode(), 'u1').copy()]"
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
-_FOUND = "{where}: {who}: {reason}[[, {lies}]]"
+_FOUND = "{where}: [[{who}: ]]{reason}[[, {lies}]]"
 
 OUT_OF_BOUNDS = rule(
     "run-out-of-bounds",
@@ -64,6 +67,12 @@ OUT_OF_BOUNDS = rule(
     code=700,
     passing=f"ts.Kernel({ptx_example('run-out-of-bounds.pass.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
     failing=f"ts.Kernel({ptx_example('run-out-of-bounds.fail.ptx')}).run(1, 32, [np.zeros(1, np.uint32)]).findings",
+)
+DYNAMIC_SMEM = OUT_OF_BOUNDS.worded(
+    limit="the launch has {smem_bytes:byte} of dynamic shared memory[[, and this access needs {needed_bytes:byte}]]: error {code}, "
+    "illegal memory access",
+    fix="Launch with[[ at least {needed_bytes:byte} of]] dynamic shared memory: --smem {size} on the command line, smem_bytes={size} "
+    "in Python.",
 )
 BOX_BEYOND_SMEM = OUT_OF_BOUNDS.worded(
     fix="Use a smaller box in the tensor map, or give the block more shared memory.",
@@ -133,7 +142,7 @@ FAILURE = rule(
     failing=f"ts.Kernel({ptx_example('run-launch-failure.fail.ptx')}).run(1, 32).findings",
 )
 TOO_MANY_ARRIVALS = FAILURE.worded(
-    found="{where}: {who}: {reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
+    found="{where}: [[{who}: ]]{reason}, at the mbarrier at {address:#x}[[ ({variable})]]",
     fix="Let only as many threads arrive in a phase as mbarrier.init says, or raise its count.",
 )
 ARMED_AGAIN = TOO_MANY_ARRIVALS.worded(
@@ -220,6 +229,8 @@ def _report_accesses(launch: Launch, *, is_finished: bool) -> Iterator[Violation
         yield from report_swizzles(launch)
     if costs is not None and (costs.operands.mismatches or _has_excess(costs)):
         yield from report_costs(launch, is_finished=is_finished)
+    if launch.array_ends is not None and launch.array_ends.found:
+        yield from report_array_ends(launch, launch.array_ends)
     if is_finished and launch.copies:
         yield from report_unwrapped_rings(launch)
 
@@ -259,6 +270,9 @@ def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> V
         wording = BOX_BEYOND_SMEM
     if fault.fix is not None:
         wording = wording.worded(fix=fault.fix)
+    missing_smem = _find_missing_smem(launch, fault)
+    if missing_smem is not None:
+        wording = DYNAMIC_SMEM
     facts = {
         "where": name_instruction(launch.program, cluster.pc),
         **line_facts(launch.program, cluster.pc),
@@ -270,8 +284,25 @@ def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> V
         "address": fault.address,
         "variable": variable,
         "missing_bytes": fault.missing_bytes,
+        **(missing_smem or {}),
+        "short": {"where": name_line(launch.program, cluster.pc), "who": None, "lies": None},
     }
     return report_ending(wording, launch, result, facts)
+
+
+def _find_missing_smem(launch: Launch, fault: KernelFaultError) -> dict[str, object] | None:
+    """The dynamic shared memory of a launch, and what a faulting access needs; None if more of it would not help."""
+    program = launch.program
+    has_dynamic = any(variable.size_bytes is None for variable in program.shared_variables())
+    if not has_dynamic or fault.shared_end is None:
+        return None
+    needed_bytes: int | None = fault.shared_end - program.dynamic_shared_offset
+    if fault.shared_end - SHARED_RESERVED_BYTES > Arch.named(launch.arch).smem_per_block_bytes:
+        needed_bytes = None  # a wild address, which no launch can reach
+        if launch.smem_bytes:
+            return None
+    size = "N" if needed_bytes is None else needed_bytes
+    return {"smem_bytes": launch.smem_bytes, "needed_bytes": needed_bytes, "size": size}
 
 
 def _report_stop(launch: Launch, schedule: Schedule) -> Violation:

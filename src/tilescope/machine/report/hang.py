@@ -3,7 +3,6 @@
     spinning     a loop that polls an mbarrier or a word of memory, which no longer changes
     barrier      bar.sync: how many threads arrived, and where the others are
     cluster      barrier.cluster.wait
-    gathering    an instruction of the whole warp that some lanes do not reach
 
 Equal waits of several blocks are counted, not repeated. An mbarrier that got some of its arrivals or bytes comes first: a wrong
 count stops its users, and then other threads wait for those users at mbarriers that get no arrival at all.
@@ -17,10 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.instructions.control import Branch
 from tilescope.machine.launch.launch import Launch
@@ -30,6 +27,7 @@ from tilescope.machine.report.places import (
     line_facts,
     name_array,
     name_instruction,
+    name_line,
     name_shared_address,
     name_threads,
     thread_numbers,
@@ -65,10 +63,6 @@ BARRIER = HANG.worded(
 CLUSTER_BARRIER = HANG.worded(
     found="{where}: {who} cannot pass the barrier of the cluster, which {arrived} of {expected:thread} have reached[[; {others}]]",
     fix="Let every thread of the cluster arrive.",
-)
-WARP = HANG.worded(
-    found="{where}: {who} cannot go on without the other lanes of the instruction, which do not reach it[[; {others}]]",
-    fix="Let all lanes that the instruction names reach it, or name only those that do.",
 )
 MBARRIER = HANG.worded(
     found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
@@ -146,7 +140,10 @@ def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violatio
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
-    return report_ending(first.wording, launch, result, {"where": first.where, "who": who, **first.facts})
+    short = {"where": name_line(launch.program, first.pc), "who": "a thread", "others": None}
+    return report_ending(
+        first.wording, launch, result, {"where": first.where, "who": who, **first.facts, "short": short}
+    )
 
 
 def find_waits(schedule: Schedule) -> Iterator[Wait]:
@@ -156,8 +153,6 @@ def find_waits(schedule: Schedule) -> Iterator[Wait]:
         yield from _find_spin_waits(positions, spinning.front.pc, spinning.front.lanes)
     yield from _find_block_barrier_waits(positions)
     yield from _find_cluster_barrier_waits(positions)
-    for pc, lanes in schedule.gathering.items():
-        yield from _find_warp_waits(positions, pc, lanes)
 
 
 class StuckPoll(NamedTuple):
@@ -184,8 +179,6 @@ class _LanePositions:
         self.pc = np.full(self.cluster.lane_count, -1, np.intp)  # -1: the lane has exited, or does not exist
         for front in [*schedule.ready, *[spinning.front for spinning in schedule.spinning]]:
             self.pc[front.lanes] = front.pc
-        for pc, lanes in schedule.gathering.items():
-            self.pc[lanes] = pc
         waiting = [*schedule.barriers.cluster_waiting]
         for barrier in schedule.barriers.named.values():
             waiting.extend(barrier.waiting)
@@ -255,32 +248,6 @@ def _find_cluster_barrier_waits(positions: _LanePositions) -> Iterator[Wait]:
             yield positions.wait(
                 CLUSTER_BARRIER, arrival.pc - 1, lanes, arrived=arrived, expected=expected, others=others
             )
-
-
-def _find_warp_waits(positions: _LanePositions, pc: int, lanes: LaneNumbers) -> Iterator[Wait]:
-    cluster = positions.cluster
-    turn = cluster.program.turns[pc]
-    if not isinstance(turn, Collective):
-        return
-    needed = _needed_lanes(cluster, turn, lanes)
-    needed[lanes] = False
-    needed &= cluster.live
-    for rank, own in positions.by_block(lanes):
-        missing = np.flatnonzero(needed & (cluster.block_of_lane == rank))
-        yield positions.wait(WARP, pc, own, others=positions.describe_positions(missing, rank))
-
-
-def _needed_lanes(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
-    """The lanes that an instruction of a warp or warpgroup waits for."""
-    needed = np.zeros(cluster.lane_count, np.bool_)
-    if turn.mask is None:
-        group_of_lane = cluster.grouping(turn.group_lanes).of_lane
-        return np.isin(group_of_lane, group_of_lane[lanes])
-    masks = cluster.registers[turn.mask][lanes].astype(np.int64)
-    is_in_mask = (masks[:, None] >> np.arange(WARP_LANES)) & 1 == 1
-    warp_lanes = lanes[:, None] // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)
-    needed[warp_lanes[is_in_mask]] = True
-    return needed
 
 
 class _Poll(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
+from tilescope.machine.arithmetic import special_unit
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.execution.records import CopyRecord, PhaseRecord
 from tilescope.machine.launch.launch import Launch
@@ -38,6 +39,7 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
     costs = Costs() if launch.costs is None else launch.costs  # nothing was counted
     costs.finish()
     instructions = _count_instructions(launch, result, costs)
+    arch = Arch.named(launch.arch)
     run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
@@ -47,13 +49,14 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
+        assumed=() if arch.name == special_unit.ARCH else _approximations(launch, result),
         findings=(*collect_findings(launch, result), *notes),
         instructions=instructions,
         copies=tuple(_make_copy(launch, record) for record in launch.copies),
         barriers=tuple(_make_phase(launch, record) for record in launch.phases),
         maps=tuple(launch.maps),
         printed="".join(launch.printed),
-        basis=Arch.named(launch.arch).basis,
+        basis=arch.basis,
         traffic=copy_traffic(costs, launch.maps) if costs.traffic else (),
         operands=operand_reads(costs, program) if costs.operands.reads else (),
     )
@@ -65,7 +68,7 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
 
 
 def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[InstructionCount, ...]:
-    """The executions of each instruction and the cost of its accesses; approximate ones that ran are noted in the launch."""
+    """The executions of each instruction and the cost of its accesses; those of unknown bits that ran are noted in the launch."""
     program = launch.program
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
@@ -89,9 +92,20 @@ def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[
                 worst=worst_access(shared) if shared is not None and shared.cost > shared.least else None,
             )
         )
-        if pc in program.approximate and threads[pc]:
-            launch.inexact.add(program.approximate[pc])
+        if program.approximate.get(pc) == "unknown" and threads[pc]:
+            launch.inexact.add(instruction.opcode)
     return tuple(rows)
+
+
+def _approximations(launch: Launch, result: GridRun) -> tuple[str, ...]:
+    """The opcodes of approximate functions that ran, computed as the special function unit of an H200 does."""
+    threads = np.cumsum(result.thread_counts)
+    opcodes = {
+        instruction.opcode
+        for pc, exactness in launch.program.approximate.items()
+        if exactness == "special unit" and threads[pc] and (instruction := launch.program.instructions[pc]) is not None
+    }
+    return tuple(sorted(opcodes))
 
 
 def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tilescope.errors import Violation
-from tilescope.machine.report.cost_findings import COST_RULES
-from tilescope.machine.report.run import KernelRun
+from tilescope.machine.report.run import KernelRun, is_about_result
 from tilescope.ptx.source_name import source_name
 from tilescope.sentence import counted, filled, listed
 
@@ -18,15 +18,17 @@ _OUTCOMES = {
 }
 
 
-def outcome_sentence(run: KernelRun, seconds: float | None = None) -> str:
+def outcome_sentence(run: KernelRun, seconds: float | None = None, accepted: Sequence[Violation] = ()) -> str:
     """The outcome of a run, the amount of work, and whether the bits of its result are those of a GPU.
+
+    Findings that are `accepted` do not count, but the result is not certain for that.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
     >>> outcome_sentence(kernel.run(grid=2, block=64))
     "k finished: 2 blocks of 64 threads, 4 warp instructions. Every bit of the result is the card's."
     """
-    return f"{_describe_outcome(run)}: {describe_work(run, seconds)}"
+    return f"{_describe_outcome(run, accepted)}: {describe_work(run, seconds)}"
 
 
 def describe_work(run: KernelRun, seconds: float | None = None) -> str:
@@ -41,45 +43,54 @@ def describe_work(run: KernelRun, seconds: float | None = None) -> str:
     counts = f"{', '.join(facts)}."
     if run.outcome != "finished":
         return counts
-    return f"{counts} {'Another run may leave other results.' if _count_errors(run) else _describe_exactness(run)}"
+    return f"{counts} {_describe_exactness(run)}"
 
 
-def error_sentence(run: KernelRun, first: Violation) -> str:
-    """The outcome of a run with errors, and the first error.
+def error_sentence(run: KernelRun, errors: Sequence[Violation], accepted: Sequence[Violation] = ()) -> str:
+    """The outcome of a run with errors, the first of them, and its rule.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { .reg .b64 %d; mov.b64 %d, 0; st.global.u32 [%d], 1; ret; }"
     >>> run = Kernel(text).run(grid=1, block=1)
-    >>> error_sentence(run, run.findings[0])  # doctest: +ELLIPSIS
-    'k ends with a fault: PTX line 1 (st.global.u32 [%d], 1): thread (0, 0, 0) of block (0, 0, 0): ...
+    >>> error_sentence(run, run.findings)
+    'k ends with a fault: PTX line 1: an access of 4 bytes at 0x0, where no array lies (run-out-of-bounds).'
     """
-    outcome = f"{_describe_outcome(run)}; the first" if _count_errors(run) > 1 else _describe_outcome(run)
-    return filled("{outcome}: {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit})
+    first = errors[0]
+    outcome = _describe_outcome(run, accepted)
+    if len(errors) > 1:
+        outcome = f"{outcome}; the first"
+    headline = first.values.get("headline", first.found)
+    return filled("{outcome}: {headline} ({rule}).", {"outcome": outcome, "headline": headline, "rule": first.rule})
 
 
-def _describe_outcome(run: KernelRun) -> str:
+def _describe_outcome(run: KernelRun, accepted: Sequence[Violation]) -> str:
     outcome = _OUTCOMES[run.outcome].format(entry=source_name(run.entry))
     if run.outcome != "finished":
         return outcome
-    if _count_errors(run):
-        return f"{outcome}, with {counted(_count_errors(run), 'error')}"
-    rules = _list_warnings(run)
-    return f"{outcome}, with {counted(len(rules), 'warning')} ({listed(rules)})" if rules else outcome
+    findings = [finding for finding in run.findings if finding not in accepted]
+    errors = [finding for finding in findings if finding.severity == "error"]
+    parts = [counted(len(errors), "error")] if errors else []
+    if not errors and (rules := _list_warnings(findings)):
+        parts.append(f"{counted(len(rules), 'warning')} ({listed(rules)})")
+    if accepted:
+        rules = [*dict.fromkeys(finding.rule for finding in accepted)]
+        parts.append(f"{counted(len(accepted), 'accepted finding')} ({listed(rules)})")
+    return f"{outcome}, with {listed(parts)}" if parts else outcome
 
 
-def _count_errors(run: KernelRun) -> int:
-    return sum(finding.severity == "error" for finding in run.findings)
-
-
-def _list_warnings(run: KernelRun) -> list[str]:
+def _list_warnings(findings: Sequence[Violation]) -> list[str]:
     """The rules of warnings about correctness, each once; not those about performance."""
-    warnings = [finding.rule for finding in run.findings if finding.severity == "warning"]
-    return [rule for rule in dict.fromkeys(warnings) if rule not in COST_RULES]
+    warnings = [finding.rule for finding in findings if finding.severity == "warning" and is_about_result(finding)]
+    return [*dict.fromkeys(warnings)]
 
 
 def _describe_exactness(run: KernelRun) -> str:
+    if any(map(is_about_result, run.findings)):
+        return "The result is not certain."
     if run.inexact:
-        return f"Not exact: {listed(run.inexact)}, whose bits no document fixes."
+        return f"Not exact: {listed(run.inexact)}, whose bits are not fixed."
+    if run.assumed:
+        return f"Approximate functions as measured on an H200: {listed(run.assumed)}."
     if run.basis == "documented":
         return "Every bit of the result is what the documents say; no card was measured."
     return "Every bit of the result is the card's."

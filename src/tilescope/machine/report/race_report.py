@@ -14,6 +14,7 @@ from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     block_index_of,
@@ -21,6 +22,7 @@ from tilescope.machine.report.places import (
     name_array,
     name_instruction,
     name_line,
+    name_owner,
     shared_variable,
     thread_index,
 )
@@ -70,6 +72,8 @@ _UNIT_VERB: dict[How, str] = {
     "cp.async": "copies by cp.async",
     **TENSOR_UNIT_VERB,
 }
+_VERB_IN_GLOBAL_MEMORY: dict[How, str] = {"copy": "copies from", "bulk store": "stores to"}
+_UNIT_VERB_IN_GLOBAL_MEMORY: dict[How, str] = {"copy": "reads", "bulk store": "writes"}
 _LEFT: dict[How, str] = {
     "copy": "the copy at {where} may still write its shared memory",
     "bulk store": "the store at {where} may still read its shared memory",
@@ -153,9 +157,7 @@ def report_races(launch: Launch) -> tuple[Violation, ...]:
     if launch.detector is None:
         return ()
     equal: dict[tuple[object, ...], list[Conflict]] = {}
-    for conflict in launch.detector.conflicts.found.values():
-        if conflict.mistake == "stale read" and conflict.now.pc in launch.detector.polling_pcs:
-            continue
+    for conflict in launch.detector.reported_conflicts():
         equal.setdefault(_finding_key(launch.program, conflict), []).append(conflict)
     groups = [*equal.values()]
     return tuple(_report_group(launch, group, groups) for group in groups)
@@ -211,6 +213,8 @@ def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, o
 
 
 def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return describe_convergence(launch, conflict)
     now = conflict.now
     before = conflict.before
     where = name_instruction(launch.program, now.pc)
@@ -222,19 +226,30 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
     }
     if "last" in conflict.facts:
         facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
-    if conflict.mistake == "block end":
+    if conflict.mistake in ("block end", "copy left"):
         facts["subject"] = _LEFT[now.how].format(where=where)
         facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
+        facts["short"] = {"subject": _LEFT[now.how].format(where=facts["at"]), "met": None}
         return facts
     facts["who"] = _name_actor(launch, conflict, now)
     facts["does"] = _VERB[now.how]
+    if conflict.space == "global":
+        facts["does"] = _VERB_IN_GLOBAL_MEMORY.get(now.how, _VERB[now.how])
     element = _find_element(launch, conflict)
     facts["what"] = _name_bytes(launch, conflict, element)
     facts["element"] = None if element is None else element.facts
     facts["address"] = conflict.address
+    short: dict[str, object] = {"met": None, "what": _name_thing(launch, conflict, element)}
+    if now.lane is not None:
+        short["who"] = f"a {_name_kind(now)}"
+    facts["short"] = short
     if before is None or (conflict.mistake == "race" and before is now):
         return facts
     other = _describe_earlier(launch, conflict, before)
+    short["before_where"] = name_line(launch.program, before.pc)
+    if "cluster" not in conflict.facts and before.how not in _UNIT_NAMES:
+        is_same = before.lane == now.lane and _name_kind(before) == _name_kind(now)
+        short["before_who"] = f"{'the same' if is_same else 'another'} {_name_kind(before)}"
     facts["before_who"] = other.who
     facts["did"] = other.verb
     facts["before_where"] = name_instruction(launch.program, before.pc)
@@ -252,8 +267,14 @@ def _name_actor(launch: Launch, conflict: Conflict, side: Side) -> str:
     return f"the warp of {name}" if side.how in BY_WARP else name
 
 
+def _name_kind(side: Side) -> str:
+    return "warp" if side.how in BY_WARP else "thread"
+
+
 def _describe_earlier(launch: Launch, conflict: Conflict, before: Side) -> _SideText:
     verb = _UNIT_VERB.get(before.how, _VERB[before.how])
+    if conflict.space == "global":
+        verb = _UNIT_VERB_IN_GLOBAL_MEMORY.get(before.how, verb)
     if "cluster" in conflict.facts:
         return _SideText("another block", verb)
     if before.how in _UNIT_NAMES:
@@ -300,6 +321,21 @@ def _name_bytes(launch: Launch, conflict: Conflict, element: Element | None) -> 
     if own_rank is None or own_rank == rank:
         return place
     return f"{place} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
+
+
+def _name_thing(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
+    """The variable, element or argument that holds the bytes, without its address; the memory space if it has no name."""
+    address = conflict.address
+    if address is None:
+        return None
+    if conflict.space == "tensor":
+        return name_tensor_cell(address)
+    name = None if element is None else element.name
+    if conflict.space == "global":
+        region = launch.memory.region_at(address)
+        owner = None if region is None else name_owner(launch, region)
+        return name or owner or "global memory"
+    return shared_variable(launch.program, address % launch.shared_stride) or name or "shared memory"
 
 
 def _choose_barrier(launch: Launch, conflict: Conflict, before: Side) -> str:

@@ -7,6 +7,7 @@ the threads, the accesses and their places.
 from __future__ import annotations
 
 from tilescope.errors import Severity, Wording
+from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, convergence_wording
 from tilescope.machine.report.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
@@ -16,7 +17,7 @@ from tilescope.machine.report.tmem_report import (
 )
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import Conflict, Mistake
-from tilescope.sync.proxies import run_severity
+from tilescope.sync.proxies import severity_of_fence
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
 _WORDS = "[np.zeros(64, np.uint32)]"
@@ -45,6 +46,24 @@ LOST_UPDATE = RACE.worded(
         " if a lock guards them, take it with .acquire and give it back with .release."
     ),
 )
+MAP_COPY = RACE.worded(
+    severity="note",
+    limit=(
+        "no bar.warp.sync orders the two lanes; the whole warp executes tensormap.cp_fenceproxy together, Triton 3.6 writes this,"
+        " and it is right on an H200"
+    ),
+    fix="To be sure, put bar.warp.sync (__syncwarp) between them.",
+)
+REPEATED_STORE = RACE.worded(
+    severity="note",
+    found="at {at} several threads, {who} among them, store the same bytes to {what}[[; seen {met}]]",
+    limit="nothing orders the stores, but the result does not depend on their order: each has the same source and target",
+    fix="Let one thread issue the store (elect.sync) to save the others.",
+)
+LANE_ORDER = RACE.worded(
+    limit="lanes of a warp are not ordered without a barrier between them, and volatile accesses are no barrier",
+    fix="Put bar.warp.sync 0xffffffff (__syncwarp()) between the two.",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
 )
@@ -69,7 +88,7 @@ PROXY_FENCE = rule(
     limit="a barrier orders the two, but no fence.proxy.async is between them: the write may not be visible to the async proxy",
     fix="Put fence.proxy.async after {before_where}, before the barrier; or after the barrier, in the thread of {where}.",
     source="PTX ISA, Async proxy",
-    severity=run_severity("smem", "generic", "tma"),
+    severity=severity_of_fence("smem", "generic", "tma"),
     passing=f"ts.Kernel({ptx_example('run-proxy-fence.pass.ptx')}).run(1, 64, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-proxy-fence.fail.ptx')}).run(1, 64, {_WORDS}).findings",
 )
@@ -160,7 +179,7 @@ INIT_FENCE = rule(
     ),
     fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",
     source="PTX ISA, fence.mbarrier_init, barrier.cluster",
-    severity=run_severity("smem", "init", "mbarrier"),
+    severity="note",
     passing=f"ts.Kernel({ptx_example('run-init-fence.pass.ptx')}).run(2, 64, cluster=2).findings",
     failing=f"ts.Kernel({ptx_example('run-init-fence.fail.ptx')}).run(2, 64, cluster=2).findings",
 )
@@ -200,7 +219,7 @@ MAP_FENCE = rule(
     limit="fence.proxy.tensormap::generic.release after the edit, or .acquire of this map before the copy, is missing",
     fix="Put fence.proxy.tensormap::generic.release.gpu after {before_where}, and .acquire.gpu [map], 128 before {where}.",
     source="PTX ISA, fence.proxy.tensormap",
-    severity=run_severity("gmem", "map", "tma"),
+    severity=severity_of_fence("gmem", "map", "tma"),
     passing=f"ts.Kernel({ptx_example('run-map-fence.pass.ptx')}).run(1, 64, {_MAP}).findings",
     failing=f"ts.Kernel({ptx_example('run-map-fence.fail.ptx')}).run(1, 64, {_MAP}).findings",
 )
@@ -233,8 +252,15 @@ BLOCK_END = rule(
     limit=NOT_WAITED_FOR,
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
-    passing=f"ts.Kernel({ptx_example('run-block-end.pass.ptx')}).run(1, 64, {_WORDS}).findings",
-    failing=f"ts.Kernel({ptx_example('run-block-end.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+    passing=f"ts.Kernel({ptx_example('run-block-end.pass.ptx')}).run(2, 64, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-block-end.fail.ptx')}).run(2, 64, cluster=2).findings",
+)
+OWN_COPY_LEFT = BLOCK_END.worded(
+    severity="note",
+    limit=(
+        "no thread has waited for it; the documents ask for a wait, but an H200 keeps the shared memory of a block until its bulk"
+        " copies are done"
+    ),
 )
 COPIES_LEFT = rule(
     "run-copies-left",
@@ -294,7 +320,7 @@ CP_ASYNC_FENCE = rule(
     limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
     fix="To be sure, put fence.proxy.async after the wait for the copies, before the barrier.",
     source="PTX ISA, Async proxy",
-    severity=run_severity("smem", "cp.async", "wgmma"),
+    severity=severity_of_fence("smem", "cp.async", "wgmma"),
     passing=f"ts.Kernel({ptx_example('run-cp-async-fence.pass.ptx')}).run(1, 128, {_WORDS}).findings",
     failing=f"ts.Kernel({ptx_example('run-cp-async-fence.fail.ptx')}).run(1, 128, {_WORDS}).findings",
 )
@@ -320,6 +346,7 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "accumulators": ACCUMULATORS.wording,
     "accumulator fence": ACCUMULATOR_FENCE,
     "store source": STORE_SOURCE.wording,
+    "repeated store": REPEATED_STORE,
     "cp.async": CP_ASYNC.wording,
     "barrier init": BARRIER_INIT.wording,
     "init fence": INIT_FENCE.wording,
@@ -329,8 +356,11 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE.wording,
+    "map copy": MAP_COPY,
     "block end": BLOCK_END.wording,
+    "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,
+    "lane order": LANE_ORDER,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
@@ -347,6 +377,8 @@ def wording_of(conflict: Conflict) -> Wording:
         return COMMIT_LEFT.wording
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
+    if conflict.mistake in CONVERGENCE_WORDINGS:
+        return convergence_wording(conflict)
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

@@ -13,6 +13,7 @@ from tilescope.machine.observers.last_writer import LastWriter, LastWriters
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.described_pipeline import Recorded, pipeline_of
 from tilescope.machine.proof.recorder import ROWS_KEPT
+from tilescope.machine.report.cost_findings import COST_RULES
 from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
 from tilescope.pipeline.description import Pipeline
 from tilescope.reading import integer, integers
@@ -22,6 +23,11 @@ from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
 Outcome = Literal["finished", "hang", "fault", "stopped"]
+
+
+def is_about_result(finding: Violation) -> bool:
+    """Whether a finding makes the result of a run uncertain: errors, and warnings that are not about performance."""
+    return finding.severity != "note" and finding.rule not in COST_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +116,14 @@ class ArgumentArray(NamedTuple):
 class KernelRun(Value):
     """The result of running a kernel without a GPU.
 
-    `exact` is False if .approx functions, or float atomics in an undefined order, took part: `inexact` names them. `printed` is
-    the output of printf. `copies` and `barriers` hold the first hundred thousand copies and mbarrier phases, in the order in
-    which they were issued and completed; `maps` are the tensor maps of the copies. `traffic` sums the copies by map, `operands`
-    are those that wgmma read from shared memory. `arrays` are the arrays of the arguments after the run, by number, None for
-    other arguments. `smem` is the picture of a block's shared memory, if requested. Plain data omits these two.
+    `exact` is False if instructions took part whose bits depend on the order of threads, or which nobody has measured: `inexact`
+    names them. On other architectures than sm_90 it is False after approximate functions too, which are computed as on an
+    H200: `assumed` names them. It is also False if the run did not finish, or an error or a warning says that its result is not
+    certain. `printed` is the output of printf. `copies` and `barriers` hold the first hundred thousand copies
+    and mbarrier phases, in the order in which they were issued and completed; `maps` are the tensor maps of the copies.
+    `traffic` sums the copies by map, `operands` are those that wgmma read from shared memory. `arrays` are the arrays of the
+    arguments after the run, by number, None for other arguments. `smem` is the picture of a block's shared memory, if
+    requested. Plain data omits these two.
     """
 
     entry: str
@@ -125,6 +134,7 @@ class KernelRun(Value):
     blocks_run: int
     steps: int  # instructions, each counted once for all threads that ran it together
     inexact: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
     copies: tuple[KernelCopy, ...] = field(repr=False)
@@ -141,8 +151,9 @@ class KernelRun(Value):
 
     @property
     def exact(self) -> bool:
-        """Whether every bit of the result is that of a GPU."""
-        return not self.inexact
+        """Whether every bit of the result is certain to be that of a GPU."""
+        is_fixed = not self.inexact and not self.assumed
+        return is_fixed and self.outcome == "finished" and not any(map(is_about_result, self.findings))
 
     def pipeline(self) -> Pipeline:
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.

@@ -10,7 +10,7 @@ from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.detector.race import How, Mistake
-from tilescope.sync.proxies import run_severity
+from tilescope.sync.proxies import severity_of_fence
 
 # Sentences that the rules of shared and of tensor memory have in common.
 TWO_ACCESSES = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; seen {met}]]"
@@ -48,7 +48,7 @@ TENSOR_FENCE = rule(
     ),
     source="PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations: canonical synchronization patterns",
     architectures=BLACKWELL,
-    severity=run_severity("tmem", "tcgen05", "generic"),
+    severity=severity_of_fence("tmem", "tcgen05", "generic"),
     passing=f"ts.Kernel({ptx_example('run-tmem-fence.pass.ptx')}).run(1, 32).findings",
     failing=f"ts.Kernel({ptx_example('run-tmem-fence.fail.ptx')}).run(1, 32).findings",
 )
@@ -99,6 +99,19 @@ TENSOR_GROWTH = rule(
     passing=f"ts.Kernel({ptx_example('run-tmem-growth.pass.ptx')}).run(1, 32).findings",
     failing=f"ts.Kernel({ptx_example('run-tmem-growth.fail.ptx')}).run(1, 32).findings",
 )
+TENSOR_PEER = rule(
+    "run-tmem-peer",
+    "Both blocks of a pair are known to run before tcgen05.alloc.cta_group::2.",
+    argument="{where}",
+    found="at {at} {who} allocates {columns:column} with cta_group::2[[; seen {met}]]",
+    limit="nothing orders the start of the other block of the pair before it: that block may not run yet, and the allocation needs both",
+    fix="Put barrier.cluster.arrive and barrier.cluster.wait before {where}.",
+    source="PTX ISA, tcgen05.alloc; CUTLASS and Triton, whose kernels failed without it on a B200",
+    architectures=BLACKWELL,
+    severity="warning",
+    passing=f"ts.Kernel({ptx_example('run-tmem-peer.pass.ptx')}).run(2, 32, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-tmem-peer.fail.ptx')}).run(2, 32, cluster=2).findings",
+)
 TENSOR_QUARTER = rule(
     "run-tmem-quarter",
     "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
@@ -147,6 +160,7 @@ TENSOR_WORDINGS: dict[Mistake, Wording] = {
     "tensor unwritten": TENSOR_UNWRITTEN.wording,
     "tensor relinquished": TENSOR_RELINQUISHED,
     "tensor growth": TENSOR_GROWTH.wording,
+    "tensor peer": TENSOR_PEER.wording,
     "tensor dealloc": TENSOR_DEALLOC,
     "tensor leak": TENSOR_LEAK.wording,
 }

@@ -158,16 +158,16 @@ class SlotAccesses(State):
         )
 
     def _check_fence(self, slot: int, earlier: Access, access: Access) -> None:
-        """Stop at an access that is ordered but lacks the fence that its proxy needs, or keep a warning of it."""
+        """Stop at an access that is ordered but lacks the fence that its proxy needs; keep a mistake that is only a note."""
         row = self.program.slots[slot]
         rule = find_fence_rule(row.space, earlier.how, access.how, first_writes=earlier.write)
-        if rule is None or rule.proof is None or (rule.between_agents and earlier.agent == access.agent):
+        if rule is None or (rule.between_agents and earlier.agent == access.agent):
             return
         by = {"first": (earlier.agent,), "second": (access.agent,), "any": None}[rule.fence.by]
         if self.ordering.is_fenced(earlier, rule.fence.kind, by, access.agent):
             return
         error = MistakeFoundError("fence", **_pair_facts(slot, earlier, access), fence=rule.fence.instruction)
-        if rule.proof == "error":
+        if rule.severity == "error":
             raise error
         self.warn(error, row.name, earlier.agent)
 

@@ -19,7 +19,7 @@ from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import How, Side
 from tilescope.sync.detector.releases import SyncWords
-from tilescope.sync.epoch import Stamps, columns_of, first_of_each, pcs_of, stamp_base, unpack_stamp
+from tilescope.sync.epoch import Stamps, columns_of, first_of_each, is_strong, pcs_of, stamp_base, unpack_stamp
 from tilescope.sync.events import Atomic, Load, MemorySpace, Store
 from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import EXECUTED
@@ -97,6 +97,7 @@ class Accesses:
             self._access_memory(how, request, access)
         if not access.is_flag:
             return NO_STALE_VALUES
+        self._fences.stale.note_polls(event.lanes, event.addresses)
         return self._fences.synchronize_by_load(
             self._flags(event.space), access, event.lanes, event.places, event.size_bytes
         )
@@ -209,22 +210,56 @@ class Accesses:
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
         """Report recorded accesses that conflict with this one and are not ordered before it."""
         threads = Threads(self._context.clocks, thread_access.request.lanes, thread_access.at.each)
-        unordered = table.unordered_writes(thread_access.cells, threads, strong=thread_access.is_strong)
+        is_atomic = thread_access.how == "atomic"
+        unordered = table.unordered_writes(thread_access.cells, threads, strong=is_atomic)
         if unordered is not None:
-            self._report(unordered, thread_access, was_write=True)
+            self._judge(unordered, thread_access, was_write=True)
         if thread_access.is_strong:
             covered = table.unordered_covered(thread_access.cells, threads)
             if covered is not None:
                 self._report(covered, thread_access, was_write=True)
         if thread_access.writes:
-            for read in table.unordered_reads(thread_access.cells, threads, strong=thread_access.is_strong):
-                self._report(read, thread_access, was_write=False)
+            for read in table.unordered_reads(thread_access.cells, threads, strong=is_atomic):
+                self._judge(read, thread_access, was_write=False)
+
+    def _judge(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
+        """Report unordered accesses; of two strong ones only those of lanes of one warp, a load and a store."""
+        if not thread_access.is_strong:
+            self._report(unordered, thread_access, was_write=was_write)
+            return
+        are_strong = is_strong(unordered.stamps)
+        if not are_strong.all():
+            self._report(unordered.where(~are_strong), thread_access, was_write=was_write)
+        if thread_access.how == "atomic" or was_write == thread_access.writes:
+            return
+        own_lanes = thread_access.request.lanes[unordered.places // thread_access.at.each]
+        are_neighbors = are_strong & self._is_own_warp(unordered, own_lanes)
+        for index in first_of_each(pcs_of(unordered.stamps[are_neighbors])):
+            chosen = unordered.where(are_neighbors)
+            before = self._context.side(unpack_stamp(int(chosen.stamps[index])), was_write=was_write)
+            if before.how == "atomic" or self._is_unchanged(chosen, thread_access):
+                continue
+            position = int(chosen.places[index])
+            now = Side(self._context.pc, thread_access.how, thread_access.lane_at(position))
+            address = self._address(thread_access, position)
+            self._context.report("lane order", before, now, thread_access.space, address)
+
+    def _is_own_warp(self, unordered: Unordered, own_lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
+        """Which accesses were made by another lane of the own warp."""
+        is_own_warp = columns_of(unordered.stamps) // WARP_LANES == own_lanes // WARP_LANES
+        if unordered.clusters is not None:
+            is_own_warp &= unordered.clusters == self._context.number
+        return np.asarray(is_own_warp)
+
+    def _is_unchanged(self, unordered: Unordered, thread_access: ThreadAccess) -> bool:
+        """Whether memory already held what a store writes to the cells of unordered accesses."""
+        same = thread_access.request.same
+        return same is not None and bool(same()[unordered.places // thread_access.at.each].all())
 
     def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
         """Report one conflict for each earlier instruction; a store of the value that is already there is none."""
         context = self._context
-        same = thread_access.request.same
-        if same is not None and same()[unordered.places // thread_access.at.each].all():
+        if self._is_unchanged(unordered, thread_access):
             return
         unordered = self._others_first(unordered, thread_access)
         for index in first_of_each(pcs_of(unordered.stamps)):
@@ -234,6 +269,8 @@ class Accesses:
             lane = thread_access.lane_at(position)
             now = Side(context.pc, thread_access.how, lane)
             mistake = classify_conflict(before.how, now.how, was_write=was_write)
+            if self._is_map_copy(before, now, unordered, index):
+                mistake = "map copy"
             address = self._address(thread_access, position)
             facts = context.foreign(unordered, index)
             if mistake == "copy wait" and not facts:
@@ -242,15 +279,24 @@ class Accesses:
                     facts["relaxed"] = 1
             context.report(mistake, before, now, thread_access.space, address, **facts)
 
+    def _is_map_copy(self, before: Side, now: Side, unordered: Unordered, index: int) -> bool:
+        """Whether a lane edits a map in shared memory that its warp copies with tensormap.cp_fenceproxy.
+
+        All lanes of the warp execute the copy together, after the edit. Triton 3.6 has no bar.warp.sync between the two, and
+        its kernels are right on an H200.
+        """
+        program = self._context.launch.program
+        if not program.map_copies or self._context.foreign(unordered, index):
+            return False
+        if before.lane is None or now.lane is None or before.lane // WARP_LANES != now.lane // WARP_LANES:
+            return False
+        pcs = (before.pc, now.pc)
+        return any(pc in program.map_edits for pc in pcs) and any(pc in program.map_copies for pc in pcs)
+
     def _others_first(self, unordered: Unordered, thread_access: ThreadAccess) -> Unordered:
         """The same, other warps first: whatever orders those also orders accesses of the own warp."""
         own_lanes = thread_access.request.lanes[unordered.places // thread_access.at.each]
-        is_own_warp = columns_of(unordered.stamps) // WARP_LANES == own_lanes // WARP_LANES
-        if unordered.clusters is not None:
-            is_own_warp &= unordered.clusters == self._context.number
-        order = np.argsort(is_own_warp, kind="stable")
-        clusters = None if unordered.clusters is None else unordered.clusters[order]
-        return Unordered(unordered.stamps[order], unordered.places[order], clusters)
+        return unordered.where(np.argsort(self._is_own_warp(unordered, own_lanes), kind="stable"))
 
     def _address(self, thread_access: ThreadAccess, position: int) -> int:
         """The address of one of the cells."""

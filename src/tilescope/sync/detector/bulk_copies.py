@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,17 @@ from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import PENDING, first_of_each, pack_stamps, pcs_of, stamp_base, unpack_stamp
+from tilescope.sync.epoch import (
+    PENDING,
+    Stamps,
+    columns_of,
+    epochs_of,
+    first_of_each,
+    pack_stamps,
+    pcs_of,
+    stamp_base,
+    unpack_stamp,
+)
 from tilescope.sync.events import AsyncStoreIssued, CopyCompleted, CopyIssued, GroupWait
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
 from tilescope.sync.lane_clocks import (
@@ -22,6 +32,7 @@ from tilescope.sync.lane_clocks import (
     ASYNC_SHARED,
     BULK_READ,
     BULK_WRITE,
+    CP_ASYNC,
     HAPPENS_BEFORE,
     VectorClock,
 )
@@ -38,6 +49,7 @@ class PendingCopy(NamedTuple):
     barrier: MbarrierHistory
     base: int
     phase: int  # of the mbarrier, in which it was issued
+    is_own_load: bool  # from global memory, by a thread of the mbarrier's block
 
     @property
     def read_stamp(self) -> int:
@@ -54,6 +66,19 @@ class _RemoteRead(NamedTuple):
     pc: int
 
 
+@dataclass(slots=True)
+class _RepeatedStore:
+    """A store to global memory that several lanes issue with the same operands, and the bytes that it reads."""
+
+    operands: tuple[object, ...]
+    sources: Stamps  # of the last writes of its source: equal stamps are equal bytes
+    epochs: dict[int, int]  # by lane: of its bulk group
+
+    def is_repeated_by(self, other: _RepeatedStore) -> bool:
+        """Whether another lane stores the same bytes to the same place."""
+        return self.operands == other.operands and np.array_equal(self.sources, other.sources)
+
+
 class BulkCopies:
     """The bulk and tensor copies of one cluster."""
 
@@ -62,6 +87,7 @@ class BulkCopies:
         self._accesses = accesses
         self._mbarriers = mbarriers
         self._stores: dict[int, tuple[int, int]] = {}  # by lane: (epoch, pc) of its last store
+        self._repeated: dict[int, _RepeatedStore] = {}  # by pc: the last store to global memory
         self._remote_reads: list[_RemoteRead] = []
         self._pending: WeakKeyDictionary[CopyIssued | AsyncStoreIssued, PendingCopy] = WeakKeyDictionary()
 
@@ -75,11 +101,17 @@ class BulkCopies:
         if event.barrier is None:
             self._store(event.lane, shared, event.group)
             if memory is not None:
+                if not event.is_reduction:
+                    self._note_store(event, shared)
                 self._write_memory(event.lane, memory, event.group, is_reduction=event.is_reduction)
             return
         if event.source is not None:
             self._read_source(event.lane, event.source.cells(context.cell_bytes), event.barrier)
-        pending = self._load(event.lane, shared, event.barrier, is_reduction=event.is_reduction)
+        is_own = event.barrier >> SHARED_RANK_SHIFT == context.cluster.block_of_lane[event.lane]
+        is_own_load = bool(is_own) and event.source is None
+        pending = self._load(
+            event.lane, shared, event.barrier, is_reduction=event.is_reduction, is_own_load=is_own_load
+        )
         if memory is not None:
             self._read_memory(event.lane, memory, pending)
         if event.map_address is not None:
@@ -92,7 +124,9 @@ class BulkCopies:
         if pending is not None:
             self._land(pending, event.size_bytes)
 
-    def _load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool) -> PendingCopy:
+    def _load(
+        self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool, is_own_load: bool
+    ) -> PendingCopy:
         """A copy into shared memory that an mbarrier counts."""
         context = self._context
         barrier = self._mbarriers.issue(barrier_address, np.array([lane]))
@@ -103,15 +137,23 @@ class BulkCopies:
             context.report_unit(unordered, cells, now, unit, "shared")
         for read in context.shared.unordered_reads(cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
             self._report_reads(read, cells, now)
-        return self._under_way(cells, barrier, is_strong=is_reduction)
+        return self._under_way(cells, barrier, is_strong=is_reduction, is_own_load=is_own_load)
 
-    def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool) -> PendingCopy:
+    def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool, is_own_load: bool) -> PendingCopy:
         base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
         stamp = int(pack_stamps(base, barrier.column, PENDING))
         self._context.shared.write(cells, stamp)
-        barrier.last_copy = (PENDING, self._context.pc)
         barrier.byte_pcs.add(self._context.pc)
-        return PendingCopy(cells, stamp, barrier, base, barrier.phases)
+        pending = PendingCopy(cells, stamp, barrier, base, barrier.phases, is_own_load)
+        self._note_end(pending, PENDING)
+        return pending
+
+    def _note_end(self, pending: PendingCopy, epoch: int) -> None:
+        """Keep the epoch in which the last copy of an mbarrier ends."""
+        if pending.is_own_load:
+            pending.barrier.last_load = (epoch, self._context.pc)
+        else:
+            pending.barrier.last_copy = (epoch, self._context.pc)
 
     def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
         """Report reads that are unordered with a copy: of old bytes or, where nobody had written any, of its own."""
@@ -129,7 +171,7 @@ class BulkCopies:
         epoch = barrier.phases + 1
         after = int(pack_stamps(pending.base, barrier.column, epoch))
         self._context.shared.restamp(pending.cells, pending.stamp, after)
-        barrier.last_copy = (epoch, self._context.pc)
+        self._note_end(pending, epoch)
         barrier.came_bytes += size_bytes
         if pending.phase < barrier.phases:
             barrier.spill(size_bytes, pending.phase)
@@ -139,12 +181,14 @@ class BulkCopies:
         context = self._context
         if not event.is_by_threads:
             cells = one_row(int(event.places[0]), event.size_bytes).cells(context.cell_bytes)
-            self._pending[event] = self._load(int(event.lanes[0]), cells, event.barrier, is_reduction=False)
+            self._pending[event] = self._load(
+                int(event.lanes[0]), cells, event.barrier, is_reduction=False, is_own_load=False
+            )
             return
         barrier = self._mbarriers.issue(event.barrier, event.lanes)
         thread_access = self._accesses.shared_access("copy", Request(event.lanes, event.places, event.size_bytes))
         self._accesses.find_races(context.shared, thread_access)
-        self._pending[event] = self._under_way(thread_access.cells, barrier, is_strong=False)
+        self._pending[event] = self._under_way(thread_access.cells, barrier, is_strong=False, is_own_load=False)
 
     def _store(self, lane: int, cells: Cells, group: int) -> None:
         """A copy out of shared memory: it reads its source until a wait_group.read, or a wait_group."""
@@ -217,33 +261,79 @@ class BulkCopies:
             table = piece.stretch.table
             in_memory = piece.cells + piece.stretch.first
             unordered = table.unordered_writes(piece.cells, unit, strong=is_reduction)
+            if unordered is not None and not is_reduction:
+                unordered = self._without_repeated(unordered, in_memory, now)
             if unordered is not None:
                 context.report_unit(unordered, in_memory, now, unit, "global")
-            for read in table.unordered_reads(piece.cells, unit, strong=is_reduction):
+            for read in table.unordered_reads(piece.cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
                 index = 0
                 before = context.side(unpack_stamp(int(read.stamps[index])), was_write=False)
                 address = context.address_of(in_memory, int(read.places[index]), "global")
                 context.report("race", before, now, "global", address, **context.foreign(read, index))
             table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
 
+    def _note_store(self, event: CopyIssued, cells: Cells) -> None:
+        """Remember a store; another lane may issue it again, as all lanes of a warp do in CUTLASS's epilogues."""
+        epoch = event.group + 1
+        store = _RepeatedStore(event.record._replace(lane=0), self._context.shared.writes[cells].copy(), {})
+        last = self._repeated.get(event.pc)
+        if last is not None and last.is_repeated_by(store):
+            store.epochs.update(last.epochs)
+        store.epochs[event.lane] = epoch
+        self._repeated[event.pc] = store
+
+    def _without_repeated(self, unordered: Unordered, cells: CellNumbers, now: Side) -> Unordered | None:
+        """Leave out stores of the same bytes by other lanes, whose sources may still be read: they change nothing."""
+        clocks = self._context.clocks
+        epochs = self._repeated[now.pc].epochs
+        columns = columns_of(unordered.stamps)
+        is_equal = np.zeros(len(columns), np.bool_)
+        for lane, epoch in epochs.items():
+            if lane == now.lane or clocks.own[BULK_READ * clocks.lane_count + lane] >= epoch:
+                continue
+            column = BULK_WRITE * clocks.lane_count + lane
+            is_equal |= (
+                (columns == column) & (epochs_of(unordered.stamps) == epoch) & (pcs_of(unordered.stamps) == now.pc)
+            )
+        if unordered.clusters is not None:
+            is_equal &= unordered.clusters == self._context.number
+        if not is_equal.any():
+            return unordered
+        index = int(np.argmax(is_equal))
+        before = self._context.side(unpack_stamp(int(unordered.stamps[index])), was_write=True)
+        address = self._context.address_of(cells, int(unordered.places[index]), "global")
+        self._context.report("repeated store", before, now, "global", address)
+        if is_equal.all():
+            return None
+        left = ~is_equal
+        clusters = None if unordered.clusters is None else unordered.clusters[left]
+        return Unordered(unordered.stamps[left], unordered.places[left], clusters)
+
     def _unit(self, lane: int, proxy: int) -> Unit:
         clocks = self._context.clocks
-        return Unit(clocks, clocks.view(lane), clocks.others[clocks.row_of_lane[lane]], proxy)
+        others = clocks.others[clocks.row_of_lane[lane]]
+        return Unit(clocks, clocks.view(lane), others, proxy, fenced_kinds=CP_ASYNC + 1)
 
     def end(self, lanes: LaneNumbers, rank: int, clock: VectorClock) -> None:
-        """Report pending copies that may still access the shared memory of a block that has ended."""
+        """Report pending copies that may still access the shared memory of a block that has ended.
+
+        An H200 keeps a block's shared memory until the block's own copies from and to global memory have completed. The
+        documents do not promise it: a note. It does not keep the block for copies of other blocks.
+        """
         context = self._context
+        clocks = context.clocks
         for address, barrier in self._mbarriers.at.items():
-            if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
-                epoch, pc = barrier.last_copy
-                if clock.over[barrier.column] < epoch:
-                    context.report(
-                        "block end", None, Side(pc, "copy", None), "shared", context.cluster.place(address), rank=rank
-                    )
+            if address >> SHARED_RANK_SHIFT != rank:
+                continue
+            place = context.cluster.place(address)
+            if barrier.last_load is not None and clock.over[barrier.column] < barrier.last_load[0]:
+                context.report("copy left", None, Side(barrier.last_load[1], "copy", None), "shared", place, rank=rank)
+            if barrier.last_copy is not None and clock.over[barrier.column] < barrier.last_copy[0]:
+                context.report("block end", None, Side(barrier.last_copy[1], "copy", None), "shared", place, rank=rank)
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
-            if clock.known[BULK_READ * context.clocks.lane_count + lane] < epoch:
-                context.report("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
+            if clock.known[BULK_READ * clocks.lane_count + lane] < epoch:
+                context.report("copy left", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
         for read in self._remote_reads:
             if read.rank == rank and clock.over[read.barrier.column] < read.epoch:
                 context.report("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,9 +11,10 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, BlockIndex, ClusterShape, LaneNumbers
+from tilescope.sync.detector.control_paths import CollectiveKind, ControlPaths
 from tilescope.sync.detector.race import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.sync.detector.releases import SyncWords
-from tilescope.sync.epoch import Stamp, Stamps, columns_of, first_of_each, pcs_of, unpack_stamp
+from tilescope.sync.epoch import Stamp, Stamps, columns_of, epochs_of, first_of_each, pcs_of, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells, one_row
 from tilescope.sync.lane_clocks import (
     BULK_READ,
@@ -22,6 +23,7 @@ from tilescope.sync.lane_clocks import (
     EXECUTED,
     HAPPENS_BEFORE,
     LaneClocks,
+    Vector,
     VectorClock,
 )
 from tilescope.sync.shadow.accessor import Unit
@@ -65,9 +67,14 @@ class ProgramFacts(NamedTuple):
     accesses: Sequence[AccessSemantics | None]
     has_flag_loads: bool  # strong loads, through which threads may synchronize
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
+    map_edits: frozenset[int]  # tensormap.replace
+    map_copies: frozenset[int]  # tensormap.cp_fenceproxy
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
+    collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
+    partial_masks: frozenset[int]  # instructions with a mask that may not name all lanes
+    control: Callable[[], ControlPaths]  # found when somebody asks
 
 
 class LaunchDetector:
@@ -86,6 +93,21 @@ class LaunchDetector:
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
+
+    def reported_conflicts(self) -> list[Conflict]:
+        """The conflicts of the launch, without those of loads that poll, and each pair of accesses of a warp once."""
+        found = [*self.conflicts.found.values()]
+        polling = self.polling_pcs
+        ordered_by_nothing = {conflict.pcs for conflict in found if conflict.mistake == "lane order"}
+        reported = []
+        for conflict in found:
+            if conflict.mistake == "lane order" and not polling.isdisjoint(conflict.pcs):
+                continue
+            is_repeated = conflict.now.pc in polling or conflict.pcs in ordered_by_nothing
+            if conflict.mistake == "stale read" and is_repeated:
+                continue
+            reported.append(conflict)
+        return reported
 
 
 class DetectorContext:
@@ -169,7 +191,9 @@ class DetectorContext:
             return Side(stamp.pc, "bulk store", lane)
         meaning = self.launch.program.accesses[stamp.pc]
         how: How = "write" if was_write else "read"
-        return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+        if meaning is not None and meaning.kind == "atomic":
+            how = "atomic"
+        return Side(stamp.pc, how, lane)
 
     def tensor_side(self, pc: int, lane: int | None) -> Side:
         """An access to tensor memory: the instruction's name says which."""
@@ -195,7 +219,7 @@ class DetectorContext:
             facts = self.foreign(unordered, index)
             if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
                 facts["relaxed"] = 1
-            if before.how in ("write", "atomic") and unit.happens_after(stamp, facts.get("cluster")):
+            if before.how in ("write", "atomic", "cp.async") and unit.happens_after(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
             self.report(
                 mistake, before, now, space, self.address_of(cells, int(unordered.places[index]), space), **facts
@@ -220,6 +244,19 @@ class DetectorContext:
             return
         mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
         self.report(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+
+    def note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
+        """Report operands that cp.async wrote without a proxy fence since: the documents ask for one, public kernels have none."""
+        if not self.has_cp_async:
+            return
+        stamps = self.shared.writes[cells]
+        columns = columns_of(stamps)
+        is_copied = columns // self.clocks.lane_count == CP_ASYNC
+        is_unfenced = is_copied & (fenced[columns] < epochs_of(stamps))
+        if is_unfenced.any():
+            place = int(np.argmax(is_unfenced))
+            before = self.side(unpack_stamp(int(stamps[place])), was_write=True)
+            self.report("cp.async fence", before, now, "shared", int(cells[place]) * self.cell_bytes)
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""

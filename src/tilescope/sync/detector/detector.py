@@ -5,7 +5,8 @@
         bar, barrier.cluster   ──▶ barriers           ├──▶  clocks: does that access happen before this one?
         mbarrier               ──▶ mbarriers          │     conflicts: what nothing orders
         cp.async, bulk, TMA    ──▶ copies, bulk       │
-        wgmma                  ──▶ wgmma           │
+        branches, whole warps  ──▶ convergence        │
+        wgmma                  ──▶ wgmma              │
         tcgen05                ──▶ tensor             ┘
 
 What it finds depends on the path that threads take and on their data, not on the order in which this run executes them.
@@ -36,6 +37,7 @@ from tilescope.sync.events import (
     BarrierArrive,
     BarrierComplete,
     BlockEnd,
+    BranchTaken,
     ClusterArrive,
     ClusterEnd,
     ClusterPass,
@@ -59,6 +61,7 @@ from tilescope.sync.events import (
     MbarrierPhaseCompleted,
     MbarrierTest,
     MemoryFence,
+    PartialGroups,
     ProxyFence,
     RegisterAccess,
     Store,
@@ -72,6 +75,7 @@ from tilescope.sync.events import (
     TmemMove,
     TmemWait,
     TmemWork,
+    UndefinedUse,
     WarpSync,
     WgmmaFence,
     WgmmaIssued,
@@ -81,6 +85,7 @@ from tilescope.sync.shadow.accessor import Unit
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.bulk_copies import BulkCopies
+    from tilescope.sync.detector.convergence import Convergence
     from tilescope.sync.detector.map_edits import MapEdits
     from tilescope.sync.detector.mbarrier_order import Mbarriers
     from tilescope.sync.detector.thread_copies import CpAsyncOrder
@@ -136,6 +141,13 @@ class ClusterDetector:
         return WgmmaOrder(self.context)
 
     @cached_property
+    def convergence(self) -> Convergence:
+        """Barriers and other instructions of whole warps."""
+        from tilescope.sync.detector.convergence import Convergence
+
+        return Convergence(self.context)
+
+    @cached_property
     def maps(self) -> MapEdits:
         """Tensor maps that the kernel edits."""
         from tilescope.sync.detector.map_edits import MapEdits
@@ -173,9 +185,11 @@ class ClusterDetector:
             MbarrierInitFence: lambda event: self.mbarriers.fence_init(event.lanes),
             MemoryFence: lambda event: self.fences.fence(event.lanes, event.scope),
             ProxyFence: self._fence_proxy,
-            BarrierArrive: self.barriers.arrive,
+            BarrierArrive: self._arrive_at_barrier,
+            PartialGroups: lambda event: self.convergence.judge_partial_groups(event),
             ClusterArrive: self._arrive_at_cluster,
-            Converge: self.barriers.converge,
+            Converge: self._converge,
+            UndefinedUse: lambda event: self.convergence.use_undefined(event),
             WgmmaIssued: lambda event: self.wgmma.issue(event),
             WgmmaFence: lambda event: self.wgmma.fence(event),
             RegisterAccess: lambda event: self.wgmma.access_registers(event),
@@ -191,7 +205,9 @@ class ClusterDetector:
         }
         handlers = {event_class: self._at_pc(judge) for event_class, judge in judges.items()}
         handlers[WarpSync] = self.barriers.sync_warps
-        handlers[BarrierComplete] = self.barriers.complete
+        handlers[BarrierComplete] = self._complete_barrier
+        if self.context.launch.program.collectives:
+            handlers[BranchTaken] = lambda event: self.convergence.take_branch(event)
         handlers[ClusterPass] = self.barriers.pass_cluster
         handlers[BlockEnd] = self._end_block
         handlers[ClusterEnd] = self._end_cluster
@@ -255,6 +271,19 @@ class ClusterDetector:
         if event.is_for_global:
             fenced.append(ASYNC_GLOBAL)
         self.context.clocks.fence(event.lanes, fenced)
+
+    def _converge(self, event: Converge) -> None:
+        self.barriers.converge(event)
+        if event.pc in self.context.launch.program.partial_masks:
+            self.convergence.judge_masks(event)
+
+    def _arrive_at_barrier(self, event: BarrierArrive) -> None:
+        self.barriers.arrive(event)
+        self.convergence.arrive(event)
+
+    def _complete_barrier(self, event: BarrierComplete) -> None:
+        self.barriers.complete(event)
+        self.convergence.complete(event)
 
     def _arrive_at_cluster(self, event: ClusterArrive) -> None:
         if self._has_mbarriers:

@@ -72,7 +72,10 @@ class MbarrierHistory:
     ended_by: Moments | None = None  # the arrivals of the last phase, if no copy completed it
     ended_before_by: Moments | None = None  # those of the phase before
     failed_lanes: set[int] = field(default_factory=set)  # whose test of the last completed phase failed once
-    last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
+    last_load: tuple[int, int] | None = (
+        None  # (epoch, pc) of the last copy from global memory by a thread of this block
+    )
+    last_copy: tuple[int, int] | None = None  # the same of the last copy by another block, or out of shared memory
     last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase

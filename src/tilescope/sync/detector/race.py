@@ -26,6 +26,10 @@ How = Literal[
     "tcgen05.cp",
     "tcgen05.shift",
     "tcgen05.commit",
+    "barrier",
+    "branch",
+    "store",
+    "address",
 ]
 Mistake = Literal[
     "race",
@@ -35,6 +39,7 @@ Mistake = Literal[
     "accumulators",
     "accumulator fence",
     "store source",
+    "repeated store",
     "cp.async",
     "barrier init",
     "init fence",
@@ -44,9 +49,12 @@ Mistake = Literal[
     "phase skipped",
     "cluster phase",
     "map fence",
+    "map copy",
     "block end",
+    "copy left",
     "expected bytes",
     "stale read",
+    "lane order",
     "unwritten",
     "unwritten operand",
     "cp.async fence",
@@ -58,8 +66,14 @@ Mistake = Literal[
     "tensor unwritten",
     "tensor relinquished",
     "tensor growth",
+    "tensor peer",
     "tensor dealloc",
     "tensor leak",
+    "convergence",
+    "skipped barrier",
+    "mask",
+    "own mask",
+    "undefined lane",
 ]
 Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # different pairs of instructions

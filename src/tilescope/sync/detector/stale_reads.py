@@ -46,6 +46,7 @@ class StaleReads:
         self._context = context
         self.are_possible = context.launch.program.has_flag_loads
         self._once: dict[_Word, _StaleRead] = {}  # lanes that read a stale value, and have not loaded again
+        self._last_addresses: dict[int, Addresses] = {}  # by instruction: what each lane loaded last
 
     def write(self, flags: SyncWords, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Strong stores or atomics begin: keep the releases at their words as they were before."""
@@ -69,6 +70,16 @@ class StaleReads:
             before = flags.before.get(address)
             if before is not None:
                 before.value = value.tobytes()
+
+    def note_polls(self, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """A strong load that a lane repeats at the same address polls."""
+        pc = self._context.pc
+        last = self._last_addresses.get(pc)
+        if last is None:
+            last = self._last_addresses[pc] = np.full(self._context.cluster.lane_count, -1, np.int64)
+        elif (last[lanes] == addresses).any():
+            self._context.launch.polling_pcs.add(pc)
+        last[lanes] = addresses
 
     def on_load(self, flags: SyncWords, lane: int, address: int, size_bytes: int) -> Overwritten | None:
         """A lane loads a word: the write that it does not see, if it reads a stale value."""

@@ -373,6 +373,7 @@ class TmemOrder:
         if unordered is not None:
             context.report_unit(unordered, cells, now, unit, "shared")
         context.report_unwritten(cells, now)
+        context.note_unfenced_copies(cells, unit.vectors[ASYNC_SHARED], now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
         stamp = int(pack_stamps(stamp_base(context.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
@@ -458,6 +459,14 @@ class TmemOrder:
         elif before.allocations and columns > before.allocations[-1][1]:
             last = before.allocations[-1][1]
             self._context.report("tensor growth", None, now, "tensor", None, columns=columns, before_columns=last)
+        if event.peer is not None and not self._is_running(event.peer, lanes):
+            self._context.report("tensor peer", None, now, "tensor", None, columns=columns)
+
+    def _is_running(self, rank: int, lanes: LaneNumbers) -> bool:
+        """Whether anything that a thread of a block did has completed before what these lanes do: it has started."""
+        threads = self._context.cluster.block_of_lane == rank
+        over = self._context.clocks.clock(lanes).over[: len(threads)]
+        return bool(over[threads].any())
 
     def deallocate(self, event: TmemDealloc) -> None:
         """tcgen05.dealloc: report accesses to the columns that have not completed."""

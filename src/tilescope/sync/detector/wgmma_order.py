@@ -10,10 +10,9 @@ from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.race import Side
-from tilescope.sync.epoch import columns_of, epochs_of, pack_stamps, stamp_base, unpack_stamp
+from tilescope.sync.epoch import pack_stamps, stamp_base
 from tilescope.sync.events import GroupWait, RegisterAccess, WgmmaFence, WgmmaIssued
-from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import ASYNC_SHARED, CP_ASYNC, Vector, VectorClock
+from tilescope.sync.lane_clocks import ASYNC_SHARED, VectorClock
 from tilescope.sync.shadow.accessor import Unit
 
 
@@ -56,23 +55,9 @@ class WgmmaOrder:
             if unordered is not None:
                 context.report_unit(unordered, cells, now, unit, "shared")
             context.report_unwritten(cells, now)
-            self._note_unfenced_copies(cells, vectors[ASYNC_SHARED], now)
+            context.note_unfenced_copies(cells, vectors[ASYNC_SHARED], now)
             context.shared.read_by_unit(cells, warpgroup, stamp)
         self._last[warpgroup] = Product(group + 1, context.pc)
-
-    def _note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
-        """Report operands that cp.async wrote without a proxy fence since: the documents ask for one, public kernels have none."""
-        if not self._context.has_cp_async:
-            return
-        context = self._context
-        stamps = context.shared.writes[cells]
-        columns = columns_of(stamps)
-        is_copied = columns // context.clocks.lane_count == CP_ASYNC
-        is_unfenced = is_copied & (fenced[columns] < epochs_of(stamps))
-        if is_unfenced.any():
-            place = int(np.argmax(is_unfenced))
-            before = context.side(unpack_stamp(int(stamps[place])), was_write=True)
-            context.report("cp.async fence", before, now, "shared", int(cells[place]) * context.cell_bytes)
 
     def wait(self, event: GroupWait) -> None:
         """wgmma.wait_group: the groups of each warpgroup but the newest ones have completed."""

@@ -60,7 +60,8 @@ class Threads:
         rows = self.clocks.row_of_lane[lanes]
         for row in np.unique(rows).tolist():
             own = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
-            known[own] = _are_others_ordered(self.clocks.others[row], HAPPENS_BEFORE, seen, own)
+            known_of = {cluster: vectors[HAPPENS_BEFORE] for cluster, vectors in self.clocks.others[row].items()}
+            known[own] = _are_others_ordered(known_of, seen, own)
         return known
 
 
@@ -75,6 +76,9 @@ class Unit:
     vectors: Vectors
     others: dict[int, Vectors]
     proxy: int = HAPPENS_BEFORE
+    fenced_kinds: int = (
+        1  # of columns that need a fence: threads; with 2 their cp.async too, which tensor cores need not
+    )
 
     @property
     def cluster(self) -> int:
@@ -95,14 +99,16 @@ class Unit:
         """Whether another unit, up to an epoch, happens before it."""
         return column < self.vectors.shape[1] and bool(self.vectors[HAPPENS_BEFORE, column] >= epoch)
 
-    @property
-    def visible(self) -> Vector:
-        """By column: the last epoch that is visible to it."""
+    def find_visible(self, vectors: Vectors) -> Vector:
+        """By column of a cluster's clock: the last epoch that is visible to it.
+
+        Threads need a fence. Bulk copies need none: their completion includes a proxy fence.
+        """
         if self.proxy == HAPPENS_BEFORE:
-            return np.asarray(self.vectors[HAPPENS_BEFORE])
-        visible = np.array(self.vectors[HAPPENS_BEFORE])
-        threads = self.clocks.lane_count
-        visible[:threads] = self.vectors[self.proxy, :threads]
+            return np.asarray(vectors[HAPPENS_BEFORE])
+        visible = np.array(vectors[HAPPENS_BEFORE])
+        end = self.fenced_kinds * self.clocks.lane_count  # all clusters of a launch have the same number of lanes
+        visible[:end] = vectors[self.proxy, :end]
         return visible
 
     def happens_after(self, stamp: Stamp, cluster: int | None) -> bool:
@@ -116,28 +122,28 @@ class Unit:
         """Whether each access happens before it, and is visible to it."""
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
-        visible = self.visible
+        visible = self.find_visible(self.vectors)
         if seen.clusters is None:
             return np.asarray(visible[columns] >= epochs)
         is_foreign = (seen.clusters != self.cluster) & (epochs > 0)
         known = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
         if is_foreign.any():
-            known[is_foreign] = _are_others_ordered(self.others, self.proxy, seen, is_foreign)
+            visible_of = {cluster: self.find_visible(vectors) for cluster, vectors in self.others.items()}
+            known[is_foreign] = _are_others_ordered(visible_of, seen, is_foreign)
         return np.asarray(known)
 
 
-def _are_others_ordered(others: dict[int, Vectors], which: int, seen: Seen, chosen: Flags) -> Flags:
-    """Whether accesses of other clusters happen before, in one of the clock's vectors."""
+def _are_others_ordered(known_of: dict[int, Vector], seen: Seen, chosen: Flags) -> Flags:
+    """Whether accesses of other clusters happen before; `known_of`: by cluster and column, the last epoch that does."""
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]
     known = np.zeros(len(stamps), np.bool_)
     for cluster in np.unique(clusters).tolist():
-        clocks = others.get(cluster)
-        if clocks is None:
+        vector = known_of.get(cluster)
+        if vector is None:
             continue
         theirs = clusters == cluster
-        vector = clocks[which]
         columns = columns_of(stamps[theirs])
         is_heard_of = columns < len(vector)
         epochs = epochs_of(stamps[theirs])

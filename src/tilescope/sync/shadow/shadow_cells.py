@@ -65,6 +65,11 @@ class Unordered(NamedTuple):
     places: CellNumbers  # positions in the cells of the access
     clusters: ClusterNumbers | None  # that made them; None: the own one
 
+    def where(self, chosen: npt.NDArray[np.bool_] | CellNumbers) -> Unordered:
+        """Some of them, or all in another order."""
+        clusters = None if self.clusters is None else self.clusters[chosen]
+        return Unordered(self.stamps[chosen], self.places[chosen], clusters)
+
 
 class LaneCells(NamedTuple):
     """The cells that lanes access: the same number each, from the first one on."""

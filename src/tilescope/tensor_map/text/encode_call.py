@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from tilescope.arch import architectures_with
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Wording
+from tilescope.errors import RuleError, Violation, Wording, raise_all
 from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.tensor_map.map_arguments import MapArguments
@@ -107,6 +107,7 @@ def _size_in_bytes(sized: re.Match[str]) -> str:
 # What C++ has and Python has not, and what takes its place; in this order.
 _TO_PYTHON: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\bsizeof\s*\(([^()]{1,80})\)"), _size_in_bytes),
+    (re.compile(rf"\((?:const\s+)?{_INTEGER_TYPE}(?:\s+const)?\s*\[[^\]\n]{{0,80}}\]\s*\)(?=\s*\{{)"), ""),
     (re.compile(r"\b(?:static_cast|reinterpret_cast)\s*<[^<>()]{0,80}>"), ""),
     (re.compile(rf"\((?:const\s+)?(?:{_INTEGER_TYPE}|unsigned(?: \w+)?|long(?: long)?|CUtensorMap\w{{1,40}})\)"), ""),
     (re.compile(r"\((?:(?:void|char|const|\w{1,40}_t)\s*|\*\s*){1,6}\)"), ""),
@@ -210,14 +211,16 @@ def _arguments(call: _Call, names: _Names) -> dict[str, Argument]:
             function=call.function, arguments=len(written), wanted=len(parameters), parameters=parameters
         )
     arguments: dict[str, Argument] = {"kind": kind}
+    problems: list[Violation] = []
     for place, value in zip(parameters, written, strict=True):
         keyword = _KEYWORD.match(value)
         parameter = _parameter_called(keyword[1]) if keyword else place
         try:
             arguments[parameter] = names.read(parameter, keyword[2] if keyword else value)
-        except RuleError:
+        except RuleError as error:
             if parameter not in _NOT_NEEDED:
-                raise
+                problems += names.find_undefined(parameter, keyword[2] if keyword else value, error)
+    raise_all(problems)
     cut_to_rank(arguments)
     return arguments
 
@@ -244,6 +247,7 @@ class _Names:
         self._definitions = definitions
         self._place = place
         self._known: dict[str, Argument] = {}
+        self._assumed: set[str] = set()  # names that the text does not define, which were reported
 
     def read(self, parameter: str, written: str) -> Argument:
         """The value of an argument: a list of integers, the name of an enumerator, or an integer."""
@@ -258,6 +262,25 @@ class _Names:
         if isinstance(value, str):
             raise _UNDEFINED_LIST.error(parameter=parameter, written=shortened(value, _SHOWN), name=value)
         return value if isinstance(value, tuple) else (value,)  # (64) stands for {64}, of which Python makes no list
+
+    def find_undefined(self, parameter: str, written: str, error: RuleError) -> list[Violation]:
+        """All that the text does not define of an argument; each name is reported once for the whole call."""
+        problems: list[Violation] = []
+        while True:
+            first = error.violations[0]
+            name = first.values.get("name")
+            if first not in problems:
+                problems.append(first)
+            if not isinstance(name, str) or name in self._assumed:
+                return problems
+            self._assumed.add(name)
+            self._known[name] = 1  # any number: only the other names matter now
+            try:
+                self.read(parameter, written)
+            except RuleError as next_error:
+                error = next_error
+            else:
+                return problems
 
     def _enumerator(self, value: Argument, parameter: str) -> Argument:
         """Our name for an enumerator, by its number or its last name; one that is not known stays."""

@@ -87,9 +87,18 @@ class Suite:
     # where a case has no one right result: what is wrong with an outcome, in words (none: nothing)
     judge: Callable[[Case, Outcome], str] | None = None
     note: Callable[[Sequence[Case], Sequence[Outcome]], str] | None = None  # what is told of all cases together
+    every: Callable[[], Sequence[Case]] | None = None  # all cases, where they can be listed: none runs twice
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
-        """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count."""
+        """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count.
+
+        Where all cases can be listed, they come in their order if all are wanted, else in the order of the seed.
+        """
+        if self.every is not None:
+            listed = list(self.every())
+            if count < len(listed):
+                random.Random(f"{seed} {self.name}").shuffle(listed)  # noqa: S311
+            return listed[:count]
         return [self._case(random.Random(f"{seed} {self.name} {number}"), arch) for number in range(count)]  # noqa: S311
 
     def _case(self, random: random.Random, arch: str) -> Case:
@@ -191,6 +200,7 @@ _MODULE = {
     "emitted": "emit_suite",
     "pipelines": "pipeline_suite",
     "kernels": "kernel_suite",
+    "approx": "approx_suite",
 }
 SUITE_NAMES = tuple(_MODULE)
 

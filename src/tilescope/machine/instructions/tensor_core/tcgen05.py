@@ -20,7 +20,7 @@ import numpy as np
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster, Front
-from tilescope.machine.execution.collective import Collective
+from tilescope.machine.execution.collective import Collective, announce_missing_threads, gather_warps
 from tilescope.machine.execution.fault import fault_of
 from tilescope.machine.execution.pending import Work
 from tilescope.machine.execution.tmem_state import pair_ranks, split_address
@@ -51,16 +51,23 @@ class AllocTurn:
 
     target: AddressOf
     columns: int  # the register
+    cta_group: int
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Allocate for the warps whose columns are free; the others look again when something changes."""
+        if not gather_warps(schedule, front):
+            return
+        if schedule.cluster.has_exits:
+            announce_missing_threads(schedule.cluster, front)
+        self._allocate_columns(schedule, front)
+
+    def take_without_rest(self, schedule: Schedule, front: Front) -> None:
+        """Allocate for a part of a warp."""
+        announce_missing_threads(schedule.cluster, front)
+        self._allocate_columns(schedule, front)
+
+    def _allocate_columns(self, schedule: Schedule, front: Front) -> None:
         cluster = schedule.cluster
-        schedule.gathered(front)
-        complete = Collective(_nothing).complete(cluster, front.lanes, front.lanes)
-        if not complete.all():
-            schedule.gather(front, complete)
-            if not len(front.lanes):
-                return
         pc = front.pc
         warps = front.lanes // WARP_LANES
         waiting = [
@@ -91,12 +98,9 @@ class AllocTurn:
         target = self.target(cluster, at)
         cluster.store("shared", at, target, np.array([first], _WORD))
         cluster.version += 1
-        cluster.emit(TmemAlloc(cluster.pc, lanes, int(target[0]), before, memory.books[rank]))
+        peer = rank ^ 1 if self.cta_group > 1 and rank ^ 1 < cluster.blocks else None
+        cluster.emit(TmemAlloc(cluster.pc, lanes, int(target[0]), before, memory.books[rank], peer))
         return True
-
-
-def _nothing(cluster: Cluster, at: Lanes) -> None:
-    """The step of a warp that only has to gather all its lanes."""
 
 
 def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
@@ -105,7 +109,7 @@ def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_gro
     words.flag("b32")
     words.done()
     target, columns = instruction.operands
-    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"))
+    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"), cta_group)
 
 
 def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:

@@ -1,7 +1,7 @@
 """tcgen05.cp and tcgen05.shift: rows of shared memory into tensor memory, and lanes moved by one.
 
     tcgen05.cp.cta_group::1.32x128b.warpx4 [taddr], descriptor;     32 rows of 16 bytes, to all four quarters
-    tcgen05.shift.cta_group::1.down [taddr];                        31 lanes x 32 bytes by one lane
+    tcgen05.shift.cta_group::1.down [taddr];                        32 bytes of lanes 1 to 31 to the lane before
 
 One thread issues; with cta_group::2 each block of the pair copies from its own shared memory into its own tensor memory.
 """
@@ -113,7 +113,7 @@ def decode_shift(assembler: Assembler, instruction: Instruction, words: Words, c
 
 
 def _issue_shift(cluster: Cluster, lane: int, ranks: tuple[int, ...], word: int) -> None:
-    """Lane l goes to lane l + 1, as `TensorMemory.shift` has it: which way "down" is, is unconfirmed."""
+    """Lane l + 1 goes to lane l, as in `TensorMemory.shift`; the last lane of the quarter keeps what it has."""
     pc = cluster.pc
     first_lane, first_column = split_address(word)
     if first_lane % QUARTER_LANES or first_lane >= TMEM_LANES or first_column + SHIFT_COLUMNS > TMEM_COLUMNS:
@@ -121,8 +121,8 @@ def _issue_shift(cluster: Cluster, lane: int, ranks: tuple[int, ...], word: int)
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane, word)
     rows = first_lane + np.arange(SHIFT_ROWS)
     columns = first_column + np.arange(SHIFT_COLUMNS)
-    source = np.asarray(rows[:, None] * TMEM_COLUMNS + columns, np.int64)
-    target = source + TMEM_COLUMNS
+    target = np.asarray(rows[:, None] * TMEM_COLUMNS + columns, np.int64)
+    source = target + TMEM_COLUMNS
     used = np.unique(np.concatenate([source, target]))
     cluster.emit(TmemWork(pc, lane, "tcgen05.shift", ranks, (), (), np.zeros(0, np.int64), used))
 
