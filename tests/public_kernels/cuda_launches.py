@@ -202,7 +202,18 @@ def _attention():
 
 
 _cub = partial(CudaLaunch, "CUB")
-_KITTENS = ("-std=c++20", "--expt-extended-lambda", "--expt-relaxed-constexpr", "-DNDEBUG")
+RELAXED = ("--expt-relaxed-constexpr",)
+# Its headers take char for signed, which it is not on every host.
+_KITTENS = (
+    "-std=c++20",
+    "--expt-extended-lambda",
+    *RELAXED,
+    "-DNDEBUG",
+    "-Xcompiler",
+    "-fsigned-char",
+    "-Xcudafe",
+    "--signed_chars",
+)
 
 
 def _cutlass(name, shape, generation):
@@ -243,8 +254,8 @@ def _kittens(level, size, generation, element="__nv_bfloat16", tolerance=0.0):
     )
 
 
-def _learn(folder, file, kind, function, prepare, arch="sm_90a"):
-    options = (f'-DSOURCE="{file}.cu"', f"-D{kind}={function}")
+def _learn(folder, file, kind, function, prepare, arch="sm_90a", more=()):
+    options = (f'-DSOURCE="{file}.cu"', f"-D{kind}={function}", *more)
     return CudaLaunch("learn-cuda", f"{folder} {function}", "learn_cuda.cu", "run", prepare, arch, options, (folder,))
 
 
@@ -298,10 +309,18 @@ CUDA_LAUNCHES = (
     _kittens(9, 512, "B200"),
     _learn("02a_matmul_simt", "matmul", "GEMM", "matmul_v3", partial(_plain_product, 128, 128, 32)),
     _learn("02a_matmul_simt", "matmul", "GEMM", "matmul_v6b", partial(_plain_product, 128, 128, 32)),
-    _learn("02b_matmul_sm80", "matmul_v1", "GEMM", "matmul_v3", _bf16(128, 128, 96), "sm_80"),
-    _learn("02b_matmul_sm80", "matmul_v6", "GEMM", "matmul_v6", _bf16(128, 128, 128), "sm_80"),
-    _learn("02c_matmul_sm120", "matmul_v3", "GEMM", "matmul_v3_bf16", _bf16(128, 128, 128), "sm_120a"),
-    _learn("02e_matmul_sm100", "matmul_v0", "GEMM", "matmul_v0", _bf16(128, 128, 256), "sm_100a"),
+    _learn("02b_matmul_sm80", "matmul_v1", "GEMM", "matmul_v3", _bf16(128, 128, 96), "sm_80", RELAXED),
+    _learn("02b_matmul_sm80", "matmul_v6", "GEMM", "matmul_v6", _bf16(128, 128, 128), "sm_80", RELAXED),
+    _learn(
+        "02c_matmul_sm120",
+        "matmul_v3",
+        "GEMM",
+        "matmul_v3_bf16",
+        _bf16(128, 128, 128),
+        "sm_120a",
+        (*RELAXED, "-include", "tuple"),
+    ),
+    _learn("02e_matmul_sm100", "matmul_v0", "GEMM", "matmul_v0", _bf16(128, 128, 256), "sm_100a", RELAXED),
     _learn("02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1a", _bf16(256, 256, 256), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1b", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v2", "GEMM", "matmul_v2a", _bf16(256, 256, 256), "sm_100a"),
