@@ -181,8 +181,7 @@ def test_the_other_parity_passes():
 def test_an_mbarrier_without_init_is_told(wording):
     body = ".shared .align 8 .b64 full; A: mbarrier.try_wait.parity.shared.b64 %p1, [full], 0; @!%p1 bra A;"
     finding = only_finding(body, [])
-    assert (finding.rule, finding.values["address"], finding.values["variable"]) == ("run-hang", 0x400, "full")
-    assert "state" not in finding.values
+    assert (finding.rule, finding.severity, finding.values["address"]) == ("run-barrier-init", "error", 0x400)
     wording("a wait at an mbarrier without init", finding)
 
 

@@ -174,15 +174,16 @@ def test_a_barrier_that_nobody_initialised_is_the_word_in_memory():
     """Zeros expect no arrival: the first one is one too many. A word that threads stored counts as it stands."""
     out = np.zeros(1, np.uint64)
     of_zeros = kernel(f"{BARRIER} mbarrier.arrive.shared.b64 %d3, [%r2]; ret;")
-    assert of_zeros.run(1, 1, [out]).findings[0].values["code"] == 719
+    assert of_zeros.run(1, 1, [out]).outcome == "fault"
     stored = kernel(f"""{BARRIER}
         mov.u64 %d2, {FRESH};
         st.shared.b64 [%r2], %d2;
         mbarrier.arrive.shared.b64 %d3, [%r2];
         st.global.b64 [%d1], %d3;
         ret;""")
-    finished(stored, 1, [out])
+    run = finished(stored, 1, [out])
     assert out.tolist() == [FRESH >> 32 << 32]
+    assert [finding.rule for finding in run.findings] == ["run-barrier-init"]
 
 
 def test_after_inval_the_word_in_memory_counts_again():
@@ -201,7 +202,8 @@ def test_after_inval_the_word_in_memory_counts_again():
 
 def test_a_word_that_is_no_barrier_is_a_launch_failure():
     body = "mov.u64 %d2, 1; st.shared.b64 [%r2], %d2; mbarrier.arrive.shared.b64 _, [%r2]; ret;"
-    assert fault_code(kernel(BARRIER + body), 1, [np.zeros(1, np.uint64)]) == 719
+    run = kernel(BARRIER + body).run(1, 1, [np.zeros(1, np.uint64)])
+    assert (run.outcome, [finding.rule for finding in run.findings]) == ("fault", ["run-barrier-init"])
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,124 @@ def test_tritons_pipeline_of_three_stages_and_three_tiles_never_wrapped():
     (note,) = run.findings
     assert (note.values["slots"], note.values["fills"]) == (3, 3)
     assert [note.values[name] for name in ("axis_named", "extent_now", "extent")] == ["dims[0] of args[0]", 192, 384]
+
+
+# A warp loads tiles of 128 words; 128 threads add them up, the last PEELED tiles behind the loop.
+LOADED_RING = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry ring(.param .u64 a, .param .u32 tiles)
+{
+    .shared .align 128 .b8 tile[SLOT_BYTES];
+    .shared .align 8 .b8 bars[BARRIER_BYTES];
+    .reg .pred skip, done, more, wrap;
+    .reg .b32 tid, n, i, slot, parity, full, buf, value;
+    .reg .b64 from;
+    mov.u32 tid, %tid.x;
+    ld.param.u32 n, [tiles];
+    ld.param.u64 from, [a];
+    setp.ne.u32 skip, tid, 0;
+    @skip bra inited;
+    mov.u32 i, 0;
+    mov.u32 full, bars;
+init:
+    mbarrier.init.shared::cta.b64 [full], 1;
+    mbarrier.init.shared::cta.b64 [full+EMPTY], 128;
+    add.u32 full, full, STEP;
+    add.u32 i, i, 1;
+    setp.lt.u32 more, i, STAGES;
+    @more bra init;
+inited:
+    bar.sync 0;
+    mov.u32 i, 0;
+    mov.u32 slot, 0;
+    setp.lt.u32 skip, tid, 128;
+    @skip bra consume;
+    setp.ne.u32 skip, tid, 128;
+    @skip bra end;
+    mov.u32 parity, 1;
+load:
+    mov.u32 full, bars;
+    mad.lo.u32 full, slot, STEP, full;
+    mov.u32 buf, tile;
+    mad.lo.u32 buf, slot, 512, buf;
+wait_empty:
+    mbarrier.try_wait.parity.shared::cta.b64 done, [full+EMPTY], parity;
+    @!done bra wait_empty;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [buf], [from], 512, [full];
+    add.s64 from, from, 512;
+    add.u32 slot, slot, 1;
+    setp.eq.u32 wrap, slot, STAGES;
+    @wrap mov.u32 slot, 0;
+    @wrap xor.b32 parity, parity, 1;
+    add.u32 i, i, 1;
+    setp.lt.u32 more, i, n;
+    @more bra load;
+    bra.uni end;
+consume:
+    mov.u32 parity, 0;
+    sub.u32 n, n, PEELED;
+use:
+    USE
+    add.u32 i, i, 1;
+    setp.lt.u32 more, i, n;
+    @more bra use;
+    EPILOGUE
+end:
+    ret;
+}
+"""
+USE = """
+    mov.u32 full, bars;
+    mad.lo.u32 full, slot, STEP, full;
+    mov.u32 buf, tile;
+    mad.lo.u32 buf, slot, 512, buf;
+    mad.lo.u32 buf, tid, 4, buf;
+wait_full:
+    mbarrier.try_wait.parity.shared::cta.b64 done, [full], parity;
+    @!done bra wait_full;
+    ld.shared.u32 value, [buf];
+    mbarrier.arrive.shared::cta.b64 _, [full+EMPTY];
+    add.u32 slot, slot, 1;
+    setp.eq.u32 wrap, slot, STAGES;
+    @wrap mov.u32 slot, 0;
+    @wrap xor.b32 parity, parity, 1;
+"""
+
+
+def slots_of(stages, tiles, *, step, peeled=0):
+    """The slots that notes about a ring name; full and empty mbarriers are `step` bytes from slot to slot."""
+    epilogue = "".join(USE.replace("wait_full", f"wait_{number}") for number in range(peeled))
+    empty = 8 * stages if step == 8 else 8
+    text = LOADED_RING.replace("EPILOGUE", epilogue).replace("USE", USE)
+    for name, number in {
+        "SLOT_BYTES": 512 * stages,
+        "BARRIER_BYTES": max(step, 16) * stages,
+        "EMPTY": empty,
+        "STEP": step,
+        "STAGES": stages,
+        "PEELED": peeled,
+    }.items():
+        text = text.replace(name, str(number))
+    run = ts.Kernel(text).run(1, 160, [np.zeros(128 * tiles, np.uint32), tiles])
+    assert run.outcome == "finished", run.findings
+    assert not [finding for finding in run.findings if finding.severity != "note"]
+    return [finding.values["slots"] for finding in run.findings if finding.rule == "run-ring-not-wrapped"]
+
+
+@pytest.mark.parametrize("step", [8, 16, 24])
+@pytest.mark.parametrize("stages", range(2, 9))
+def test_a_ring_has_as_many_slots_as_stages(stages, step):
+    assert slots_of(stages, stages, step=step) == [stages]
+    assert slots_of(stages, stages + 1, step=step) == []
+
+
+@pytest.mark.parametrize("step", [8, 16])
+def test_slots_that_no_copy_filled_belong_to_the_ring(step):
+    assert slots_of(7, 5, step=step) == [7]
+
+
+@pytest.mark.parametrize("step", [8, 16])
+def test_slots_that_are_waited_for_behind_the_loop_belong_to_the_ring(step):
+    assert slots_of(7, 7, step=step, peeled=2) == [7]

@@ -227,7 +227,9 @@ def library_results(text):
     out = np.zeros(len(LIBRARY["names"]) * len(inputs), np.uint32)
     source = GOLDEN.parent / "kernels_own" / "library_maths.cu"
     is_recorded = text == "recorded"
-    kernel = ts.Kernel(source.with_suffix(".ptx").read_text()) if is_recorded else ts.Kernel.from_cuda(source, arch="sm_90a")
+    kernel = (
+        ts.Kernel(source.with_suffix(".ptx").read_text()) if is_recorded else ts.Kernel.from_cuda(source, arch="sm_90a")
+    )
     run = kernel.run(len(inputs) // 256, 256, [inputs, out, len(inputs)], findings=False)
     assert run.exact
     return out.reshape(-1, len(inputs))

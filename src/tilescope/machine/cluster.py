@@ -75,6 +75,8 @@ class Cluster:
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
         self.has_exits = False  # whether a thread has exited
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
+        if launch.shared_pattern:
+            self.shared[:] = launch.shared_pattern
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory

@@ -27,6 +27,7 @@ from tilescope.machine.edits.change import MutantKind
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.mutations import Mutation, find_mutations, replace_swizzle
 from tilescope.machine.edits.remedy import try_remedies
+from tilescope.machine.edits.second_run import run_again
 from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
 from tilescope.machine.execution.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.launch.entry_choice import choose_entry
@@ -244,12 +245,13 @@ class Kernel:
         wanted = _wanted(blocks, shape.grid)
         wants_remedies = flag("remedies", remedies)
         wants_advice = flag("advice", advice)
-        is_tried_again = wants_remedies or wants_advice
-        untouched = launch.memory.copied(COPIED_BYTES) if is_tried_again and findings else None
+        untouched = launch.memory.copied(COPIED_BYTES) if findings else None
         initial = None if untouched is None else InitialState(untouched, seed, wanted)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted), watch)
         smem = None if watch is None else watch.picture(launch)
+        if initial is not None:
+            run_again(launch, result, initial)
         if initial is not None and wants_remedies:
             try_remedies(self._text, launch, result, initial)
         notes = report_idle_barriers(launch, result, initial) if wants_advice else ()

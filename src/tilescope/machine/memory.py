@@ -146,6 +146,20 @@ class GlobalMemory:
         copy._next = self._next
         return copy
 
+    def has_same_bytes(self, other: GlobalMemory) -> bool:
+        """Whether all arrays hold the same bytes as those of another memory, which lie at the same addresses.
+
+        >>> memory = GlobalMemory()
+        >>> address = memory.place(np.arange(4, dtype=np.uint8))
+        >>> copy = memory.copied(4)
+        >>> memory.has_same_bytes(copy)
+        True
+        """
+        return all(
+            own.address == theirs.address and np.array_equal(own.content, theirs.content)
+            for own, theirs in zip(self._regions, other._regions, strict=True)
+        )
+
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
         """(address, bytes) of every array, in the order of addresses."""

@@ -29,6 +29,7 @@ from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.events import BlockEnd, BranchTaken, ClusterEnd, InstructionReached, WarpSync
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
+MOST_PATIENCE = 1024  # clusters that one lets go first that waited in vain: a barrier over many blocks
 IDLE_STEPS = 8 * QUANTUM_STEPS  # without a change of global memory: then another cluster may have its turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
 
@@ -87,6 +88,9 @@ class Schedule:
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
     loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
+    _turns_to_wait: int = 0  # of other clusters, before it looks again at what they changed
+    _last_wait: int = 0
+    _late_polls: set[LoopKey] = field(default_factory=set)  # that have let other clusters go first
     _quiet_steps: int = 0  # since global memory changed, or asynchronous work was done
     _continues: bool = False  # whether the front of the turn that was just taken goes on
 
@@ -109,6 +113,11 @@ class Schedule:
                 return "stopped"
             self._work_at_random_times()
             front = self._next_front()
+            if front is not None and front.pc in launch.late_pcs and self._has_others_first(front):
+                self.add(front)
+                if self._work():
+                    continue
+                return "idle"
             if front is not None:
                 if self._advance_idly(front):
                     return "idle"
@@ -122,6 +131,18 @@ class Schedule:
             if self._wake() or self._work():
                 continue
             return "idle" if any(one.reads_clock for one in self.spinning) else "blocked"
+
+    def wait_longer(self, *, has_written: bool) -> None:
+        """It can only wait again: if it has written nothing since it was woken, it lets twice as many others go first."""
+        self._last_wait = 0 if has_written else min(2 * self._last_wait + 1, MOST_PATIENCE)
+        self._turns_to_wait = self._last_wait // 2
+
+    def is_patient(self) -> bool:
+        """Whether it lets another cluster go first once more."""
+        if self._turns_to_wait == 0:
+            return False
+        self._turns_to_wait -= 1
+        return True
 
     def wake_for_others(self) -> bool:
         """Let spinning fronts look again, if another cluster changed memory. True where one does."""
@@ -157,13 +178,32 @@ class Schedule:
         if not self.ready:
             return None
         random = self.cluster.random
+        late = self.cluster.launch.late_pcs
+        ready = [front for front in self.ready if front.pc not in late] if late else self.ready
+        ready = ready or self.ready
         if random is not None:
-            least = min(front.rounds for front in self.ready)
-            chosen = random.choice([front for front in self.ready if front.rounds == least])
+            least = min(front.rounds for front in ready)
+            chosen = random.choice([front for front in ready if front.rounds == least])
         else:
-            chosen = min(self.ready, key=_turn_order)
+            chosen = min(ready, key=_turn_order)
         self.ready.remove(chosen)
         return chosen
+
+    def _has_others_first(self, front: Front) -> bool:
+        """Whether a front at a late poll lets asynchronous work, or once the other clusters, go first."""
+        if self.cluster.pending.works:
+            return True
+        key = (front.pc, int(front.lanes[0]), len(front.lanes))
+        if key in self._late_polls:
+            return False
+        self._late_polls.add(key)
+        return True
+
+    def _find_limit(self, front: Front) -> int:
+        """The instruction from which on a front lets others catch up: that of another front, or a late poll."""
+        limit = min((other.pc for other in self.ready), default=len(self.cluster.program.steps))
+        late = self.cluster.launch.late_pcs
+        return min([limit, *[pc for pc in late if pc > front.pc]]) if late else limit
 
     def _advance(self, front: Front) -> None:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
@@ -172,7 +212,7 @@ class Schedule:
         steps = cluster.steps
         turns = program.turns
         ends = program.straight_end
-        limit = min((other.pc for other in self.ready), default=len(steps))
+        limit = self._find_limit(front)
         at = front.at(cluster)
         pc = front.pc
         while True:

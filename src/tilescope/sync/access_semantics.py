@@ -21,6 +21,7 @@ class AccessSemantics(NamedTuple):
     is_flag: (
         bool  # threads may synchronize through it; a plain load whose value atom.cas checks is strong, and not a flag
     )
+    is_noncoherent: bool = False  # ld.global.nc, ldu
 
     @property
     def is_flag_load(self) -> bool:
@@ -28,8 +29,9 @@ class AccessSemantics(NamedTuple):
         return self.kind == "read" and self.is_flag
 
 
-class ArrivalSemantics(NamedTuple):
-    """What an arrival at an mbarrier releases."""
+class MbarrierSemantics(NamedTuple):
+    """What an arrival at an mbarrier releases, or a wait acquires, and at which scope."""
 
-    releases: bool  # False: .relaxed
-    only_own_block: bool  # .cta
+    is_relaxed: bool
+    scope: int
+    names_scope: bool  # False: the scope is the default, .cta

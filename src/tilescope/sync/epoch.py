@@ -102,6 +102,11 @@ def is_asynchronous(stamp: int) -> bool:
     return bool(stamp >> _ASYNCHRONOUS_SHIFT)
 
 
+def are_asynchronous(stamps: Stamps) -> npt.NDArray[np.bool_]:
+    """For each of several stamps whether a copy or a tensor core made the access."""
+    return np.asarray(stamps >> _ASYNCHRONOUS_SHIFT != 0)
+
+
 def unpack_stamp(stamp: int) -> Stamp:
     """The fields of one stamp."""
     return Stamp(

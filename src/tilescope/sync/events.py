@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.sync.access_semantics import AccessSemantics, ArrivalSemantics
+from tilescope.sync.access_semantics import AccessSemantics, MbarrierSemantics
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.footprint import Footprint, Rows
@@ -215,7 +215,7 @@ class MbarrierArrive:
     arrivals: int
     expected_bytes: int
     is_drop: bool
-    semantics: ArrivalSemantics
+    semantics: MbarrierSemantics
 
 
 @dataclass(slots=True, eq=False)
@@ -248,7 +248,7 @@ class MbarrierTest:
     parity: int
     phase: int  # the last one that completed; -1: none
     has_completed: bool
-    is_relaxed: bool
+    semantics: MbarrierSemantics
     passes: Flags
 
 

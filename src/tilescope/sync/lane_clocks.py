@@ -6,6 +6,8 @@
     ASYNC_SHARED      the same, made visible to the async proxy by a fence.proxy.async: in shared memory …
     ASYNC_GLOBAL      … and in global memory
     EXECUTED          the last epoch of each column that has completed, whether or not its writes are visible
+    SCOPED            HAPPENS_BEFORE by releases and acquires whose scopes include both threads; only where blocks of a cluster
+                      arrive at each other's mbarriers
 
 Threads that synchronize at a barrier have equal clocks afterwards. A thread's own columns are not in its row: its own accesses
 always happen before, and its own copies once it has waited for them.
@@ -33,10 +35,11 @@ from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
 from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end
 
 Vector = npt.NDArray[np.int32]
-Vectors = npt.NDArray[np.int32]  # (4, columns): HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED
+Vectors = npt.NDArray[
+    np.int32
+]  # (4 or 5, columns): HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, perhaps SCOPED
 
-HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED = range(4)
-_VECTORS = 4
+HAPPENS_BEFORE, ASYNC_SHARED, ASYNC_GLOBAL, EXECUTED, SCOPED = range(5)
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # later than any epoch: everything of that column happens before
@@ -66,8 +69,17 @@ class VectorClock(NamedTuple):
         vectors = np.zeros_like(self.vectors)
         vectors[EXECUTED] = self.vectors[EXECUTED]
         own = [column for column in columns if column < vectors.shape[1]]
-        vectors[HAPPENS_BEFORE, own] = self.vectors[HAPPENS_BEFORE, own]
+        for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
+            vectors[vector, own] = self.vectors[vector, own]
         return VectorClock(self.cluster, vectors, {})
+
+    def with_scoped(self, scoped: Vector | None) -> VectorClock:
+        """The same clock, of which a scope lets only some part, or nothing, through."""
+        vectors = self.vectors.copy()
+        vectors[SCOPED] = 0
+        if scoped is not None:
+            vectors[SCOPED, : len(scoped)] = scoped
+        return self._replace(vectors=vectors)
 
 
 def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
@@ -82,7 +94,7 @@ def join_clocks(one: VectorClock | None, other: VectorClock) -> VectorClock:
 
 def _later(one: Vectors | None, other: Vectors) -> Vectors:
     """The element-wise maximum; columns that one lacks are those of the other."""
-    if one is None:
+    if one is None or one is other:
         return other
     longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
     result = longer.copy()
@@ -101,18 +113,22 @@ def _fence_vectors(vectors: Vectors, vector: int) -> Vectors:
 class LaneClocks:
     """The vector clocks of all threads of one cluster."""
 
-    def __init__(self, cluster: int, lane_count: int, warpgroups: int) -> None:
+    def __init__(self, cluster: int, lane_count: int, warpgroups: int, *, has_scopes: bool = False) -> None:
         self.cluster = cluster
         self.lane_count = lane_count
+        self.has_scopes = has_scopes
+        self._vectors = SCOPED + 1 if has_scopes else SCOPED
         self.first_warpgroup = OWN_KINDS * lane_count
         self.first_barrier = self.first_warpgroup + warpgroups
         self.columns = self.first_barrier
-        self._rows: npt.NDArray[np.int32] = np.zeros((_FIRST_ROWS, _VECTORS, self.columns + _FIRST_BARRIERS), np.int32)
+        self._rows: npt.NDArray[np.int32] = np.zeros(
+            (_FIRST_ROWS, self._vectors, self.columns + _FIRST_BARRIERS), np.int32
+        )
         self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
         self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
         self._lanes_of_row = [lane_count] + [0] * (_FIRST_ROWS - 1)
         # HAPPENS_BEFORE, of threads: their current epoch; of their copies: the last epoch they have waited for.
-        self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
+        self._own: npt.NDArray[np.int32] = np.zeros((self._vectors, OWN_KINDS * lane_count), np.int32)
         self._own[HAPPENS_BEFORE, :lane_count] = 1
         self._own_epochs: Vector = self._own[HAPPENS_BEFORE]
         self._own_epochs.flags.writeable = False
@@ -223,6 +239,7 @@ class LaneClocks:
         own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
         if own_epochs is not None:
             own[HAPPENS_BEFORE, : len(lanes)] = own_epochs
+        own[SCOPED:] = own[HAPPENS_BEFORE]
         vectors[:, columns] = np.maximum(vectors[:, columns], own)
         others: dict[int, Vectors] = {}
         for row in rows:
@@ -232,8 +249,9 @@ class LaneClocks:
 
     def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> VectorClock:
         """A clock with epochs for some columns, and nothing else."""
-        vectors = np.zeros((_VECTORS, self.columns), np.int32)
+        vectors = np.zeros((self._vectors, self.columns), np.int32)
         vectors[HAPPENS_BEFORE, columns] = epochs
+        vectors[SCOPED:, columns] = epochs
         vectors[EXECUTED, columns] = epochs
         return VectorClock(self.cluster, vectors, {})
 
@@ -250,7 +268,7 @@ class LaneClocks:
 
     def acquire(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Acquire: join a released clock into those of some lanes."""
-        if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
+        if self._covers(lanes, clock):
             return
         self.note_unshared(lanes)
         for row in self._rows_alone(lanes):
@@ -270,9 +288,17 @@ class LaneClocks:
     def _covers(self, lanes: LaneNumbers, clock: VectorClock) -> bool:
         """Whether the row of some lanes already includes a clock."""
         row = self._row_of(lanes)
-        if row is None:
+        if row is None or not self._includes(row, clock.cluster, clock.vectors):
             return False
-        return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
+        return all(self._includes(row, cluster, vectors) for cluster, vectors in clock.others.items())
+
+    def _includes(self, row: int, cluster: int, vectors: Vectors) -> bool:
+        """Whether a row already has the epochs of a cluster."""
+        held = self._rows[row] if cluster == self.cluster else self.others[row].get(cluster)
+        if held is None or held is vectors:
+            return held is not None
+        columns = vectors.shape[1]
+        return columns <= held.shape[1] and bool((held[:, :columns] >= vectors).all())
 
     def synchronize(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Give some lanes one clock, to which all of them contributed."""
@@ -320,7 +346,8 @@ class LaneClocks:
         if (self.time_known_to(lanes, column) >= epoch).all():
             return
         for row in self._rows_alone(lanes):
-            self._rows[row, HAPPENS_BEFORE, column] = max(self._rows[row, HAPPENS_BEFORE, column], epoch)
+            for vector in (HAPPENS_BEFORE, *range(EXECUTED, self._vectors)):
+                self._rows[row, vector, column] = max(self._rows[row, vector, column], epoch)
 
     def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
         """fence.proxy.async: all that happens before some lanes is visible to the async proxy, in some memory spaces.
@@ -345,15 +372,17 @@ class LaneClocks:
             return True
         return any((theirs[vector] < theirs[HAPPENS_BEFORE]).any() for theirs in self.others[row].values())
 
-    def is_ordered(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
+    def is_ordered(
+        self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int = HAPPENS_BEFORE
+    ) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happen before what it does now."""
         row = self._row_of(lanes)
         if row is not None:
-            known = self._rows[row, HAPPENS_BEFORE][columns] >= epochs
+            known = self._rows[row, vector][columns] >= epochs
         elif columns.ndim > 1:
-            known = self._rows[self.row_of_lane[lanes][:, None], HAPPENS_BEFORE, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes][:, None], vector, columns] >= epochs
         else:
-            known = self._rows[self.row_of_lane[lanes], HAPPENS_BEFORE, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes], vector, columns] >= epochs
         if known.all():
             return np.asarray(known)
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
@@ -392,6 +421,7 @@ class LaneClocks:
         columns = np.arange(OWN_KINDS) * self.lane_count + lane
         vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
         vectors[HAPPENS_BEFORE, lane] = ALWAYS
+        vectors[SCOPED:, columns] = vectors[HAPPENS_BEFORE, columns]
         return np.asarray(vectors)
 
     def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:

@@ -27,6 +27,7 @@ _KINDS_OF_TENSORMAP: dict[str, AccessKind] = {
 _STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
 _WIDEST_CELL_BYTES = 16
 _BULK_WORD_BYTES = 8  # that st.bulk writes at once
+_MBARRIER_BYTES = 8
 _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
@@ -48,6 +49,7 @@ def decode_access(instruction: Instruction | None) -> AccessSemantics | None:
         releases=is_strong and ("release" in words or "acq_rel" in words),
         scope=scope_of(instruction),
         is_flag=is_strong,
+        is_noncoherent=instruction.name == "ldu" or (instruction.name == "ld" and "nc" in words),
     )
 
 
@@ -82,6 +84,8 @@ def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:
             size_bytes = _access_bytes(instruction, space)
             if size_bytes is not None:
                 sizes.append(size_bytes)
+        elif instruction is not None and instruction.opcode.startswith("mbarrier.inval") and space == "shared":
+            sizes.append(_MBARRIER_BYTES)  # which it writes
     return min(sizes)
 
 

@@ -5,7 +5,7 @@ What cannot be run is refused here, all of it at once, each with its line and so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from tilescope.ptx.contraction import contractions
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import ptx_example, rule
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, Lanes
+from tilescope.sync.epoch import PC_END
 from tilescope.sync.events import LoadedRegisterAccess, RegisterAccess
 
 _SHORTENED_CHARACTERS = 120
@@ -49,6 +50,7 @@ def assemble(module: Module, entry: Function) -> Program:
     refused: list[Violation] = []
     for function in _reachable(module, entry, refused):
         _append(assembler, function, refused)
+    refused.extend(_refuse_length(assembler.program))
     if refused:
         raise RuleError(refused)
     program = assembler.program
@@ -60,6 +62,14 @@ def assemble(module: Module, entry: Function) -> Program:
     _wait_for_loads(program)
     _find_straight_runs(program)
     return program
+
+
+def _refuse_length(program: Program) -> Iterator[Violation]:
+    """Refuse a program with more instructions than a stamp of the race detector can name."""
+    first = next((one for one in program.instructions[PC_END:] if one is not None), None)
+    if first is not None:
+        count = len(program.instructions)
+        yield _violation(first, f"a kernel and its functions have at most {PC_END} instructions, and these {count}")
 
 
 def _reachable(module: Module, entry: Function, refused: list[Violation]) -> list[Function]:

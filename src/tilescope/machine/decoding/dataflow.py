@@ -14,6 +14,8 @@ from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register
 
 _DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
+_STORES = frozenset({"st", "atom", "red", "stmatrix"})
+
 
 def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
     """The registers themselves, and all that is made of them, whatever the path through the program."""
@@ -30,6 +32,49 @@ def made_of(program: Program, registers: Iterable[int]) -> frozenset[int]:
             found.update(made)
             waiting.extend(made)
     return frozenset(found)
+
+
+def find_decisions(program: Program, loads: Iterable[int]) -> frozenset[int]:
+    """Of some loads those whose value is only compared, and the result only guards instructions.
+
+    ld.acquire.gpu.u32 f, [flag];
+    setp.ne.u32        p, f, 0;
+    @p bra             fast;          the thread looks once, and either branch may be right
+    """
+    return frozenset(pc for pc in loads if _only_decides(program, pc))
+
+
+def _only_decides(program: Program, load: int) -> bool:
+    comparisons = [pc for pc in _readers(program, program.targets[load]) if pc != load]
+    instructions = [program.instructions[pc] for pc in comparisons]
+    if not comparisons or any(one is None or one.name != "setp" for one in instructions):
+        return False
+    return not any(_readers(program, program.targets[pc]) for pc in comparisons)
+
+
+def _readers(program: Program, registers: Iterable[int]) -> list[int]:
+    """The instructions that read one of some registers as an operand; a guard is none."""
+    wanted = set(registers)
+    return [
+        pc
+        for pc, named in enumerate(program.registers_named)
+        if not wanted.isdisjoint(named) and not wanted.intersection(named) <= set(program.targets[pc])
+    ]
+
+
+def reaches_store(program: Program, load: int) -> bool:
+    """Whether the text stores something that is made of what an instruction loads, by some path and in some lane."""
+    made = set(program.targets[load])
+    count = 0
+    while count < len(made):
+        count = len(made)
+        for pc, named in enumerate(program.registers_named):
+            if not made.isdisjoint(named):
+                made.update(program.targets[pc])
+    return any(
+        instruction is not None and instruction.name in _STORES and not made.isdisjoint(program.registers_named[pc])
+        for pc, instruction in enumerate(program.instructions)
+    )
 
 
 class _Swap(NamedTuple):

@@ -33,6 +33,8 @@ class GridRun:
     waiting: list[Schedule] = field(default_factory=list)  # clusters that were under way when it stopped
     remedy: Remedy | None = None  # what was tried, and lets it finish
     is_remedy_untried: bool = False  # not everything was tried: the trials had no steps left
+    after_polls: GridRun | None = None  # a second run in which polls pass at once, if it did not finish
+    unstarted_blocks: int = 0  # that found no room, since resident blocks wait for each other
     finished_blocks: int = 0
     thread_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     warp_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -61,8 +63,11 @@ def _cluster_number(index: BlockIndex, cluster: BlockIndex, counts: Sequence[int
 
 
 def _order(launch: Launch, count: int) -> Iterator[int]:
-    """0 to count - 1, or with a seed the same numbers in steps that share no divisor with their count."""
-    if launch.random is None or count < 2:
+    """0 to count - 1, or with a seed the same numbers in steps that share no divisor with their count.
+
+    A grid that does not fit on the card starts in order, whatever the seed: blocks may wait for those before them.
+    """
+    if launch.random is None or count < 2 or launch.residency is not None:
         yield from range(count)
         return
     first = launch.random.randrange(count)
@@ -83,11 +88,14 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
     result.thread_counts = np.zeros(size, np.int64)
     result.warp_counts = np.zeros(size, np.int64)
     launch.to_start = iter(starts)
+    residency = launch.residency
+    room = None if residency is None else residency.blocks // launch.cluster_blocks
     waiting = result.waiting
     while True:
-        schedule = _next(launch, waiting, watch)
+        schedule = _next(launch, waiting, watch, room)
         if schedule is None:
             break
+        version = launch.memory.version
         try:
             state = schedule.run()
         except KernelFaultError as fault:
@@ -100,6 +108,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
             result.finished_blocks += launch.cluster_blocks
             continue
         waiting.append(schedule)
+        schedule.wait_longer(has_written=launch.memory.version != version)
         if state == "stopped":
             result.outcome = "stopped"
             break
@@ -107,37 +116,46 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
         _count(result, schedule)
     if waiting and result.outcome == "finished":
         result.outcome = "hang"
+        if next(launch.to_start, None) is not None:
+            result.unstarted_blocks = prod(launch.grid) - result.finished_blocks - launch.cluster_blocks * len(waiting)
     return result
 
 
-def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None) -> Schedule | None:
+def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None, room: int | None) -> Schedule | None:
     """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits.
 
+    `room` is how many clusters the card holds; None: all. One that has often looked in vain lets several new ones start first.
     If nothing else is left, parts of warps go on that wait for the rest of their warp: a card does not wait for it at barriers.
     """
-    for schedule in waiting:
-        if schedule.wake_for_others():
-            waiting.remove(schedule)
-            return schedule
+    woken = next((schedule for schedule in waiting if not schedule.is_patient() and schedule.wake_for_others()), None)
+    woken = woken or _start_next(launch, waiting, watch, room)
+    woken = woken or next((schedule for schedule in waiting if schedule.wake_for_others()), None)
+    woken = woken or next((schedule for schedule in waiting if schedule.pass_time()), None)
+    woken = woken or next((schedule for schedule in waiting if _diverge(launch, schedule)), None)
+    if woken in waiting:
+        waiting.remove(woken)
+    return woken
+
+
+def _start_next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None, room: int | None) -> Schedule | None:
+    """The next cluster, if the card has room for it and not too many idle ones wait already."""
     idle = [schedule for schedule in waiting if schedule.ready]
-    if len(idle) < IDLE_CLUSTERS:
+    if len(idle) < IDLE_CLUSTERS and (room is None or len(waiting) < room):
         start = next(launch.to_start, None)
         if start is not None:
             launch.steps_left -= CLUSTER_START_STEPS
             cluster = Cluster(launch, start)
             observe(cluster, watch)
             return Schedule(cluster)
-    for schedule in waiting:
-        if schedule.pass_time():
-            waiting.remove(schedule)
-            return schedule
-    for schedule in waiting:
-        pcs = schedule.find_gatherings()
-        if pcs:
-            schedule.diverge(launch.program.fact(ControlFlow).find_first(pcs))
-            waiting.remove(schedule)
-            return schedule
     return None
+
+
+def _diverge(launch: Launch, schedule: Schedule) -> bool:
+    """Let parts of warps go on that wait for the rest of their warp; False: there are none."""
+    pcs = schedule.find_gatherings()
+    if pcs:
+        schedule.diverge(launch.program.fact(ControlFlow).find_first(pcs))
+    return bool(pcs)
 
 
 def _count(result: GridRun, schedule: Schedule) -> None:

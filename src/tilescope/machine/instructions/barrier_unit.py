@@ -21,6 +21,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.execution.fault import LAUNCH_FAILURE, fault_of
 from tilescope.machine.execution.records import RECORDS_KEPT, PhaseRecord, RunningPhase
+from tilescope.sync.access_semantics import MbarrierSemantics
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.cluster_shape import LaneNumbers, block_index
 from tilescope.sync.events import MbarrierInit, MbarrierInval, MbarrierPhaseCompleted, MbarrierTest
@@ -122,7 +123,7 @@ def complete_bytes(cluster: Cluster, address: int, lane: int, size_bytes: int) -
 
 
 def test_phase(
-    cluster: Cluster, address: int, lanes: LaneNumbers, *, parity: int, is_relaxed: bool
+    cluster: Cluster, address: int, lanes: LaneNumbers, *, parity: int, semantics: MbarrierSemantics
 ) -> npt.NDArray[np.bool_]:
     """For each lane whether it sees the phase of that parity completed; a failed test makes its copies come next."""
     has_completed = barrier_at(cluster, address, int(lanes[0])).passes(parity)
@@ -134,9 +135,7 @@ def test_phase(
     if not cluster.bus.is_heard:
         return passes
     phase = cluster.running_phases.get(address, _FRESH).number - 1
-    passes = cluster.bus.test(
-        MbarrierTest(cluster.pc, lanes, address, parity, phase, has_completed, is_relaxed, passes)
-    )
+    passes = cluster.bus.test(MbarrierTest(cluster.pc, lanes, address, parity, phase, has_completed, semantics, passes))
     if has_completed and not passes.all():
         cluster.version += 1  # the next test will see something else
     return passes

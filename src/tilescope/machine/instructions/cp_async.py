@@ -284,6 +284,7 @@ def _expect_more(cluster: Cluster, address: int, lane: int, arrivals: int) -> No
 
 
 def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers, *, is_counted: bool) -> None:
+    """Issue the arrivals of lanes. Each full count completes a phase, and the lanes beyond it arrive later (measured on an H200)."""
     pc = cluster.pc
     pending = cluster.pending
     barrier_at(cluster, address, int(lanes[0]))
@@ -292,12 +293,15 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers, *, is_count
     copies = [work for work in pending.works if work.kind == "cp.async" and np.isin(work.lanes, lanes).any()]
 
     def perform(some: LaneNumbers) -> None:
+        arrivals = max(1, min(len(some), barrier_at(cluster, address, int(some[0])).pending))
+        arriving, later = some[:arrivals], some[arrivals:]
         for work in copies:
-            _finish_for(pending, work, some)
+            _finish_for(pending, work, arriving)
         cluster.pc = pc
-        arrivals = len(some)
-        cluster.emit(CpAsyncArrived(pc, issue, some))
+        cluster.emit(CpAsyncArrived(pc, issue, arriving))
         change(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
+        if len(later):
+            pending.add(Work("arrival", pc, later, perform, barrier=address))
 
     pending.add(Work("arrival", pc, lanes, perform, barrier=address))
 

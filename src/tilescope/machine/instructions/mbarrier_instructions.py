@@ -27,11 +27,12 @@ from tilescope.machine.instructions.modifiers import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import RefusedError, Step
 from tilescope.ptx.syntax import Instruction, Operand
-from tilescope.sync.access_semantics import ArrivalSemantics
+from tilescope.sync.access_semantics import MbarrierSemantics
 from tilescope.sync.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import MbarrierArrive, MbarrierExpect
 from tilescope.sync.mbarrier import Mbarrier
+from tilescope.sync.memory_scope import CTA, SCOPE_OF_MODIFIER
 
 Flags = npt.NDArray[np.bool_]
 _ARRIVALS = ("arrive", "arrive_drop")
@@ -139,9 +140,15 @@ def _complete_bytes(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
     return lambda state: state.complete_tx(size_bytes)
 
 
+def _decode_semantics(instruction: Instruction) -> MbarrierSemantics:
+    """The order of an arrival or a wait; without a scope it is that of the block."""
+    scopes = [SCOPE_OF_MODIFIER[word] for word in instruction.modifiers if word in SCOPE_OF_MODIFIER]
+    return MbarrierSemantics("relaxed" in instruction.modifiers, scopes[0] if scopes else CTA, names_scope=bool(scopes))
+
+
 def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
     """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
-    semantics = ArrivalSemantics("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
+    semantics = _decode_semantics(instruction)
     has_bytes = words.flag("expect_tx")
     words.flag("noComplete")
     space = words.space()
@@ -171,7 +178,7 @@ def _arrive_warp(
     *,
     has_bytes: bool,
     is_drop: bool,
-    semantics: ArrivalSemantics,
+    semantics: MbarrierSemantics,
 ) -> int:
     """The arrivals of one warp at one barrier, and their token."""
     arrivals = len(group.lanes)
@@ -204,7 +211,7 @@ def _sum_of(cluster: Cluster, register: int, lanes: LaneNumbers) -> int:
 
 def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     """test_wait and try_wait, by the token of an arrival or by the parity of a phase. The time of a try_wait means nothing."""
-    is_relaxed = "relaxed" in instruction.modifiers
+    semantics = _decode_semantics(instruction)
     has_parity = words.flag("parity")
     space = words.space()
     words.without_effect()
@@ -220,14 +227,16 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
         asked = addresses(cluster, at)
         held = cluster.registers[phase][at].astype(np.uint64)
         phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _test_lanes(cluster, at, asked, phases, is_relaxed=is_relaxed)
+        passed = _test_lanes(cluster, at, asked, phases, semantics)
         if target is not None:
             cluster.registers[target][at] = passed
 
     return wait
 
 
-def _test_lanes(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
+def _test_lanes(
+    cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, semantics: MbarrierSemantics
+) -> Flags:
     """For each lane whether the phase that it asks for has ended."""
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
@@ -239,7 +248,7 @@ def _test_lanes(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Value
         address = int(addresses[first])
         parity = int(phases[first])
         own = lanes[is_asked]
-        passed[is_asked] = test_phase(cluster, address, own, parity=parity, is_relaxed=is_relaxed)
+        passed[is_asked] = test_phase(cluster, address, own, parity=parity, semantics=semantics)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

@@ -19,11 +19,13 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
+from tilescope.machine.execution.residency import Residency, find_residency
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.array_ends import ArrayEnds, watch_array_ends
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
+from tilescope.machine.observers.store_log import StoreLog
 from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.address import BUFFER_ALIGNMENT_BYTES
@@ -81,6 +83,10 @@ class Launch:
     recorder: Recorder | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # used by copies, in the order of their first use
     detector: LaunchDetector | None = None  # None: no findings are wanted
+    after_polls: Launch | None = None  # a second run in which polls pass at once, if it did not finish
+    late_pcs: tuple[int, ...] = ()  # polls that execute when nothing else can, in ascending order
+    shared_pattern: int = 0  # the byte that fills shared memory before a block starts
+    store_log: StoreLog | None = None  # of a second run that compares what threads store
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
@@ -119,6 +125,12 @@ class Launch:
     def cluster_blocks(self) -> int:
         """Blocks of a cluster."""
         return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
+    def residency(self) -> Residency | None:
+        """The room for blocks on the card; None if the whole grid fits."""
+        blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        return find_residency(self.arch, self.block_lanes, self.shared_stride, blocks)
 
     @property
     def shared_end(self) -> int:

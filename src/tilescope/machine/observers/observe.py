@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.control_flow import ControlFlow
-from tilescope.machine.decoding.dataflow import stores_of_sums
+from tilescope.machine.decoding.dataflow import find_decisions, stores_of_sums
 from tilescope.machine.execution.collective import Collective, names_all_lanes
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.smem_watch import SmemWatch
+from tilescope.machine.observers.store_log import ChangedLoads
 from tilescope.machine.observers.tile_use import TileUse
 from tilescope.machine.program import Program
 from tilescope.machine.schedule import Gathering
+from tilescope.ptx.syntax import Instruction
+from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.detector.context import LaunchDetector, ProgramFacts
 from tilescope.sync.detector.control_paths import CollectiveKind
 from tilescope.sync.detector.detector import ClusterDetector
 from tilescope.sync.detector.race import How
+from tilescope.sync.memory_scope import GPU
 
 _TENSOR_OPERATIONS: dict[str, How] = {
     "alloc": "tcgen05.alloc",
@@ -47,7 +56,10 @@ def _find_facts(program: Program) -> ProgramFacts:
         tensor_operations=operations,
         map_edits=_tensormap_pcs(program, "replace"),
         map_copies=_tensormap_pcs(program, "cp_fenceproxy"),
+        scopes=_find_scopes(accesses),
+        decisions=find_decisions(program, [pc for pc, access in enumerate(accesses) if access and access.is_flag_load]),
         stores_of_sums=stores_of_sums(program),
+        has_remote_arrivals=any(_may_be_remote(instruction) for instruction in program.instructions),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
         collectives=_find_collectives(program),
@@ -88,6 +100,20 @@ def _tensormap_pcs(program: Program, action: str) -> frozenset[int]:
     )
 
 
+def _may_be_remote(instruction: Instruction | None) -> bool:
+    """Whether an instruction may arrive at an mbarrier of another block."""
+    if instruction is None or instruction.name != "mbarrier":
+        return False
+    words = set(instruction.modifiers)
+    return not words.isdisjoint({"arrive", "arrive_drop"}) and words.isdisjoint({"shared", "shared::cta"})
+
+
+def _find_scopes(accesses: Sequence[AccessSemantics | None]) -> npt.NDArray[np.int8] | None:
+    """The scope of each strong access; None if all are .gpu or wider."""
+    strong = [access.scope if access is not None and access.is_strong else GPU for access in accesses]
+    return None if min(strong, default=GPU) == GPU else np.array(strong, np.int8)
+
+
 def _has_tiles(program: Program) -> bool:
     """Whether TMA or a tensor core reads or writes shared memory."""
     named = [one for one in program.instructions if one is not None]
@@ -114,6 +140,9 @@ def observe(cluster: Cluster, watch: SmemWatch | None = None) -> None:
         detector = ClusterDetector(cluster.shape, launch.detector)
         bus.answer_by(detector)
         bus.subscribe(detector.handlers())
+        if launch.store_log is not None:
+            bus.answer_by(ChangedLoads(detector, launch.store_log, cluster.shape))
+            bus.subscribe(launch.store_log.handlers(cluster.shape))
         if watch is not None:
             bus.subscribe(watch.handlers(cluster, detector.context))
         cluster.accesses = launch.detector.program.accesses

@@ -24,7 +24,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.report.array_findings import report_array_ends
 from tilescope.machine.report.cost_findings import report_costs
-from tilescope.machine.report.hang import report_hang
+from tilescope.machine.report.hang import report_hang, waited_barriers
 from tilescope.machine.report.places import (
     block_index_of,
     describe_address,
@@ -37,7 +37,7 @@ from tilescope.machine.report.places import (
     thread_numbers,
 )
 from tilescope.machine.report.race_report import report_races, report_wrong_bytes
-from tilescope.machine.report.race_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
+from tilescope.machine.report.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.report.remedy_report import report_ending
 from tilescope.machine.report.ring_notes import report_unwrapped_rings
 from tilescope.machine.report.swizzle_findings import report_swizzles
@@ -192,6 +192,8 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     """
     byte_errors = tuple(report_wrong_bytes(launch, result))
     ending = _report_outcome(launch, result)
+    if launch.after_polls is not None and result.after_polls is not None:
+        ending += _report_outcome(launch.after_polls, result.after_polls)
     races = report_races(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
     causes = tuple(finding for finding in races if is_victim and finding.rule in _CAUSES_OF_A_HANG)
@@ -242,6 +244,8 @@ def _has_excess(costs: Costs) -> bool:
 
 
 def _report_outcome(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
+    if _has_misused_barrier(launch, result):
+        return ()
     if result.fault is not None:
         return (_report_fault(launch, result, result.fault),)
     if result.outcome == "hang":
@@ -249,6 +253,24 @@ def _report_outcome(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.outcome == "stopped":
         return (_report_stop(launch, result.waiting[-1]),)
     return ()
+
+
+def _has_misused_barrier(launch: Launch, result: GridRun) -> bool:
+    """Whether a fault or a hang is at an mbarrier that another finding is about: operations on it are not defined."""
+    if launch.detector is None or result.outcome not in ("hang", "fault"):
+        return False
+    conflicts = launch.detector.conflicts.found.values()
+    misused = {conflict.address for conflict in conflicts if conflict.mistake in BARRIER_MISUSE}
+    if not misused:
+        return False
+    if result.fault is not None:
+        address = result.fault.address if result.fault.code == FAILURE.code else None
+        return address is not None and result.waiting[-1].cluster.shape.place(address) in misused
+    return any(
+        schedule.cluster.shape.place(address) in misused
+        for schedule in result.waiting
+        for address in waited_barriers(schedule)
+    )
 
 
 def _report_fault(launch: Launch, result: GridRun, fault: KernelFaultError) -> Violation:

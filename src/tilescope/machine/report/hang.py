@@ -75,6 +75,14 @@ WORD = HANG.worded(
     found="{where}: {who} cannot leave a loop that polls the word at {address:#x}[[ ({owner})]], which stays {word:#x}",
     fix="Let a thread that still runs write the word, or launch the blocks that do.",
 )
+NOT_RESIDENT = HANG.worded(
+    found=(
+        "{where}: {who} cannot leave a loop that polls the word at {address:#x}[[ ({owner})]], which stays {word:#x};"
+        " {unstarted:block} of the grid cannot become resident"
+    ),
+    limit="{resident:block} that wait take all room on {sms} SMs, and the others start only when one of them ends",
+    fix="Launch at most {resident:block}, or let a block wait only for blocks with smaller numbers.",
+)
 COLUMNS = HANG.worded(
     found="{where}: {who} cannot allocate columns of tensor memory, of which the block holds {taken} of 512 already",
     fix="Free columns with tcgen05.dealloc before they are allocated again, or allocate fewer.",
@@ -136,14 +144,19 @@ def report_hang(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
 
 def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violation:
     first = equal[0]
+    wording = first.wording
+    facts = first.facts
+    residency = launch.residency
+    if wording is WORD and residency is not None and result.unstarted_blocks:
+        wording = NOT_RESIDENT
+        resident = residency.blocks // launch.cluster_blocks * launch.cluster_blocks
+        facts = {**facts, "unstarted": result.unstarted_blocks, "resident": resident, "sms": residency.sms}
     who = f"{first.threads} of block {first.block}"
     others = len(equal) - 1
     if others:
         who += " and of another block" if others == 1 else f" and of {others} other blocks"
     short = {"where": name_line(launch.program, first.pc), "who": "a thread", "others": None}
-    return report_ending(
-        first.wording, launch, result, {"where": first.where, "who": who, **first.facts, "short": short}
-    )
+    return report_ending(wording, launch, result, {"where": first.where, "who": who, **facts, "short": short})
 
 
 def find_waits(schedule: Schedule) -> Iterator[Wait]:
@@ -168,6 +181,14 @@ def stuck_polls(schedule: Schedule) -> Iterator[StuckPoll]:
         address = wait.facts.get("address")
         if wait.wording is MBARRIER and isinstance(address, int):
             yield StuckPoll(wait.pc, address)
+
+
+def waited_barriers(schedule: Schedule) -> Iterator[int]:
+    """The shared addresses of the mbarriers that the threads of a cluster cannot pass, initialised or not."""
+    for wait in find_waits(schedule):
+        address = wait.facts.get("address")
+        if wait.wording in (MBARRIER, NO_MBARRIER) and isinstance(address, int):
+            yield address
 
 
 class _LanePositions:

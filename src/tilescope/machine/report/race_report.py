@@ -55,6 +55,7 @@ _VERB: dict[How, str] = {
     "bulk store": "stores from",
     "wgmma": "multiplies from",
     "init": "initialises",
+    "inval": "invalidates",
     "arrival": "uses",
     "wait": "waits for",
     **TENSOR_VERB,
@@ -168,6 +169,8 @@ def _finding_key(program: Program, conflict: Conflict) -> tuple[object, ...]:
 
     A loop that is unrolled four times has four stores, and another one four loads: 16 pairs of instructions, one mistake.
     """
+    if conflict.mistake == "dead barrier":  # whichever instruction uses it, the init is what is missing
+        return conflict.mistake, conflict.address, None if conflict.before is None else conflict.before.pc
     instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
     sources = [None if instruction is None else instruction.source_line for instruction in instructions]
     if None in sources:
@@ -204,12 +207,25 @@ def _report_group(launch: Launch, group: Sequence[Conflict], groups: Sequence[Se
 def _count_occurrences(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
     """The number of occurrences of equal conflicts, as a number and as text, and the lines of all."""
     times = sum(conflict.times for conflict in group)
-    pcs = dict.fromkeys(pc for conflict in group for pc in conflict.pcs if pc is not None)
+    pcs = dict.fromkeys(
+        pc for conflict in group for pc in (*conflict.pcs, *_synchronizing_pcs(conflict)) if pc is not None
+    )
     facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
     if len(group) > 1:
         noun = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
+        if group[0].mistake == "dead barrier":
+            noun = "instructions"
         facts["met"] = f"{times} times by {len(group)} {noun}"
+    poll_pc = group[0].facts.get("poll_pc")
+    if poll_pc is not None:
+        poll = f"where the poll at {name_line(launch.program, poll_pc)} passes at once"
+        facts["met"] = poll if facts["met"] is None else f"{facts['met']}, {poll}"
     return facts | line_facts(launch.program, *pcs)
+
+
+def _synchronizing_pcs(conflict: Conflict) -> list[int]:
+    """The instructions that order both accesses, but not enough."""
+    return [conflict.facts[name] for name in ("arrival", "wait") if name in conflict.facts]
 
 
 def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
@@ -224,6 +240,9 @@ def _describe_conflict(launch: Launch, conflict: Conflict) -> dict[str, object]:
         "at": name_line(launch.program, now.pc),
         "block": conflict.block,
     }
+    if conflict.mistake == "narrow scope":
+        facts["arrival_at"] = name_line(launch.program, conflict.facts["arrival"])
+        facts["wait_at"] = name_line(launch.program, conflict.facts["wait"])
     if "last" in conflict.facts:
         facts["columns_named"] = name_columns(conflict.facts["first"], conflict.facts["last"])
     if conflict.mistake in ("block end", "copy left"):
@@ -361,7 +380,7 @@ def is_lost_update(program: Program, conflict: Conflict) -> bool:
     A barrier would order the accesses, and still lose an update.
     """
     before = conflict.before
-    if before is None or conflict.space == "registers":
+    if before is None or conflict.space == "registers" or "has_equal_stores" in conflict.facts:
         return False
     first, store = sorted((before.pc, conflict.now.pc))
     if first < store:

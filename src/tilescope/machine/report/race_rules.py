@@ -64,8 +64,21 @@ LANE_ORDER = RACE.worded(
     limit="lanes of a warp are not ordered without a barrier between them, and volatile accesses are no barrier",
     fix="Put bar.warp.sync 0xffffffff (__syncwarp()) between the two.",
 )
+NARROW_ATOMIC = RACE.worded(
+    limit="both are strong, and the scope of one leaves out the thread of the other: to each other they are like plain accesses",
+    fix="Use the scope .gpu for both (atomicAdd in place of atomicAdd_block, thread_scope_device in place of thread_scope_block).",
+)
 BARRIER_REUSE = RACE.worded(
     found="at {at} {who} invalidates or overwrites the mbarrier at {what}, which {before_who} uses at {before_where}[[; seen {met}]]",
+)
+_NARROW_FOUND = (
+    "at {at} {who} {does} {what}, which {before_who} {did} at {before_where}; the arrival at {arrival_at} and the wait at {wait_at}"
+    " order the two[[; seen {met}]]"
+)
+NARROW_SCOPE = RACE.worded(
+    found=_NARROW_FOUND,
+    limit="the threads are in different blocks, and one of both names the scope .cta, which orders nothing between blocks",
+    fix="Write .release.cluster at the arrival and .acquire.cluster at the wait.",
 )
 BARRIER_PHASE = RACE.worded(
     found=(
@@ -79,6 +92,21 @@ CLUSTER_PHASE = RACE.worded(
     found="at {at} {who} arrives at the barrier of the cluster again without having waited at it[[; seen {met}]]",
     limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
     fix="Put barrier.cluster.wait between the two arrivals.",
+)
+DEFAULT_SCOPE = rule(
+    "run-default-scope",
+    "Between blocks of a cluster, data of threads is passed on by arrivals and waits with .cluster scope.",
+    argument="{where}",
+    found=_NARROW_FOUND,
+    limit=(
+        "the threads are in different blocks, and an arrival or a wait without a scope has .cta, which orders nothing between blocks;"
+        " an H200 shows no symptom, B200s have failed"
+    ),
+    fix="Write .release.cluster at the arrival and .acquire.cluster at the wait.",
+    source="PTX ISA, mbarrier.arrive, mbarrier.test_wait: the default scope",
+    severity="warning",
+    passing=f"ts.Kernel({ptx_example('run-default-scope.pass.ptx')}).run(2, 32, cluster=2).findings",
+    failing=f"ts.Kernel({ptx_example('run-default-scope.fail.ptx')}).run(2, 32, cluster=2).findings",
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
@@ -167,6 +195,54 @@ BARRIER_INIT = rule(
     source="PTX ISA, mbarrier.init, fence.mbarrier_init, barrier.cluster",
     passing=f"ts.Kernel({ptx_example('run-barrier-init.pass.ptx')}).run(1, 64).findings",
     failing=f"ts.Kernel({ptx_example('run-barrier-init.fail.ptx')}).run(1, 64).findings",
+)
+NEVER_INITIALISED = BARRIER_INIT.worded(
+    found="at {at} {who} uses the mbarrier at {what}, which nobody has initialised[[; seen {met}]]",
+    limit="an operation on an mbarrier before its mbarrier.init is not defined",
+    fix="Put mbarrier.init and a barrier before {where}, or check how the address is computed.",
+)
+INVALIDATED = BARRIER_INIT.worded(
+    found="at {at} {who} uses the mbarrier at {what}, which {before_who} invalidates at {before_where}[[; seen {met}]]",
+    limit="an operation on an mbarrier after its mbarrier.inval is not defined",
+    fix="Put mbarrier.inval after the last use of the mbarrier, or initialise it again before {where}.",
+)
+BARRIER_LIFETIME = rule(
+    "run-barrier-lifetime",
+    "The eight bytes of an mbarrier are written by nothing else from its init to its inval, which follows the last use.",
+    argument="{where}",
+    found="at {at} {who} initialises the mbarrier at {what}, which {before_who} initialised at {before_where}[[; seen {met}]]",
+    limit="a second mbarrier.init without mbarrier.inval in between is not defined",
+    fix="Let one thread initialise the mbarrier once, or put mbarrier.inval before {where}.",
+    source="PTX ISA, mbarrier.init, mbarrier.inval",
+    passing=f"ts.Kernel({ptx_example('run-barrier-lifetime.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-barrier-lifetime.fail.ptx')}).run(1, 64).findings",
+)
+COPY_OVER_BARRIER = BARRIER_LIFETIME.worded(
+    found="at {at} {who} {does} {what}, an mbarrier that {before_who} initialises at {before_where}[[; seen {met}]]",
+    limit="a copy may not write the bytes of an mbarrier",
+    fix="Check the address and the size of the copy; to use the bytes for data, put mbarrier.inval and a barrier before {where}.",
+)
+STORE_OVER_BARRIER = BARRIER_LIFETIME.worded(
+    found="at {at} {who} {does} the mbarrier at {what}, over which {before_who} {did} at {before_where}[[; seen {met}]]",
+    limit="after a store over an mbarrier, operations on it are not defined",
+    fix="Store elsewhere, or put mbarrier.inval before {before_where} and mbarrier.init before {where}.",
+)
+PENDING_AT_INVAL = BARRIER_LIFETIME.worded(
+    found="at {at} {who} invalidates the mbarrier at {what}, which {before_who} still {did} at {before_where}[[; seen {met}]]",
+    limit="mbarrier.inval comes after everything that will arrive at the mbarrier, or complete on it",
+    fix="Wait for that phase of the mbarrier before {where}.",
+)
+BARRIER_OVERWRITTEN = rule(
+    "run-barrier-overwritten",
+    "mbarrier.inval comes before the bytes of an mbarrier are used for something else.",
+    argument="{where}",
+    found="at {at} {who} {does} {what}, an mbarrier that {before_who} initialises at {before_where}[[; seen {met}]]",
+    limit="nobody uses the mbarrier afterwards, but without mbarrier.inval the state that the chip caches may be written over the data",
+    fix="Put mbarrier.inval before {where}.",
+    source="PTX ISA, mbarrier.inval",
+    severity="warning",
+    passing=f"ts.Kernel({ptx_example('run-barrier-overwritten.pass.ptx')}).run(1, 64).findings",
+    failing=f"ts.Kernel({ptx_example('run-barrier-overwritten.fail.ptx')}).run(1, 64).findings",
 )
 INIT_FENCE = rule(
     "run-init-fence",
@@ -301,6 +377,11 @@ UNWRITTEN = rule(
     passing=f"ts.Kernel({ptx_example('run-unwritten.pass.ptx')}).run(1, 64).findings",
     failing=f"ts.Kernel({ptx_example('run-unwritten.fail.ptx')}).run(1, 64).findings",
 )
+UNWRITTEN_USED = UNWRITTEN.worded(
+    limit="shared memory is not initialised when a block starts; with another content the kernel left other bytes in global memory",
+    fix="Write it first.",
+    severity="error",
+)
 UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
     "Something was written to an operand before a tensor core multiplies it.",
@@ -338,6 +419,38 @@ ROUNDED_SUM = rule(
     failing=f"ts.Kernel({ptx_example('run-rounded-sum.fail.ptx')}).run(1, 64).findings",
 )
 
+UNUSED_LOAD = rule(
+    "run-unused-load",
+    "A load whose value is not used does not race with a write.",
+    argument="{where}",
+    found=TWO_ACCESSES,
+    limit="nothing orders the two, but the loaded value is not used: with any other value there the kernel stores the same",
+    fix="Do nothing; or let only the threads load that use the value.",
+    source=_SOURCE,
+    severity="note",
+    passing=f"ts.Kernel({ptx_example('run-unused-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-unused-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
+NONCOHERENT_LOAD = rule(
+    "run-noncoherent-load",
+    "A kernel does not write bytes that it loads with ld.global.nc (__ldg, const __restrict__).",
+    argument="{where}",
+    found="at {at} {who} reads {what} by the non-coherent cache, and {before_who} {did} it at {before_where}[[; seen {met}]]",
+    limit="the cache of ld.global.nc does not see writes of the kernel that runs, whatever orders the two",
+    fix="Load it with plain ld.global: take __ldg, or const and __restrict__, away.",
+    source="PTX ISA, ld.global.nc; CUDA C++ Programming Guide, Read-Only Data Cache Load Function",
+    passing=f"ts.Kernel({ptx_example('run-noncoherent-load.pass.ptx')}).run(1, 64, {_WORDS}).findings",
+    failing=f"ts.Kernel({ptx_example('run-noncoherent-load.fail.ptx')}).run(1, 64, {_WORDS}).findings",
+)
+NONCOHERENT_STORE = NONCOHERENT_LOAD.worded(
+    found="at {at} {who} {does} {what}, which {before_who} {did} by the non-coherent cache at {before_where}[[; seen {met}]]",
+    limit="nothing orders the two, and ld.global.nc takes bytes that no thread of the kernel writes",
+)
+NONCOHERENT_IN_PLACE = NONCOHERENT_STORE.worded(
+    limit="the load happens before this write, but ld.global.nc takes bytes that no thread of the kernel writes",
+    severity="warning",
+)
+
 _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "race": RACE.wording,
     "proxy fence": PROXY_FENCE.wording,
@@ -351,6 +464,13 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "barrier init": BARRIER_INIT.wording,
     "init fence": INIT_FENCE.wording,
     "barrier reuse": BARRIER_REUSE,
+    "dead barrier": INVALIDATED,
+    "second init": BARRIER_LIFETIME.wording,
+    "copy over barrier": COPY_OVER_BARRIER,
+    "store over barrier": STORE_OVER_BARRIER,
+    "barrier pending": PENDING_AT_INVAL,
+    "narrow scope": DEFAULT_SCOPE.wording,
+    "barrier overwritten": BARRIER_OVERWRITTEN.wording,
     "barrier phase": BARRIER_PHASE,
     "phase overtaken": PHASE_OVERTAKEN.wording,
     "phase skipped": PHASE_SKIPPED,
@@ -361,12 +481,22 @@ _WORDING_OF_MISTAKE: dict[Mistake, Wording] = {
     "copy left": OWN_COPY_LEFT,
     "stale read": STALE_READ.wording,
     "lane order": LANE_ORDER,
+    "noncoherent load": NONCOHERENT_LOAD.wording,
+    "noncoherent store": NONCOHERENT_STORE,
+    "noncoherent in place": NONCOHERENT_IN_PLACE,
     "unwritten": UNWRITTEN.wording,
     "unwritten operand": UNWRITTEN_OPERAND.wording,
     "cp.async fence": CP_ASYNC_FENCE.wording,
     "rounded sum": ROUNDED_SUM.wording,
+    "unused load": UNUSED_LOAD.wording,
     **TENSOR_WORDINGS,
 }
+
+
+BARRIER_MISUSE: frozenset[Mistake] = frozenset(
+    {"dead barrier", "second init", "copy over barrier", "store over barrier", "barrier pending"}
+)
+"""After these an mbarrier may do anything: hang, or fail the launch."""
 
 
 def wording_of(conflict: Conflict) -> Wording:
@@ -379,6 +509,14 @@ def wording_of(conflict: Conflict) -> Wording:
         return TWO_VALUES
     if conflict.mistake in CONVERGENCE_WORDINGS:
         return convergence_wording(conflict)
+    if conflict.mistake == "narrow scope" and conflict.facts["names_scope"]:
+        return NARROW_SCOPE
+    if conflict.mistake == "dead barrier" and conflict.before is None:
+        return NEVER_INITIALISED
+    if conflict.mistake == "race" and "is_narrow" in conflict.facts:
+        return NARROW_ATOMIC
+    if conflict.mistake == "unwritten" and "changes_result" in conflict.facts:
+        return UNWRITTEN_USED
     if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
         return RELAXED_COPY_WAIT
     return _WORDING_OF_MISTAKE[conflict.mistake]

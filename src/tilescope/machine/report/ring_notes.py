@@ -1,6 +1,6 @@
 """Notes about rings of slots that never wrapped: a slot that is filled once cannot show a refill that comes too early.
 
-    full[0] full[1] full[2] full[3]      adjacent mbarriers that count the bytes of copies
+    full[0] full[1] full[2] full[3]      mbarriers in even steps that count the bytes of copies
       tile 0  tile 1  tile 2             three fills of four slots: no slot was filled again
 
 The waits of a ring are in a loop and compute their parity, since each mbarrier is waited for again. A wait before the loop, or
@@ -9,7 +9,7 @@ for the constant parity 0, belongs to a tile that is loaded once, such as Q in a
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import MbarrierUse
 
-_BARRIER_BYTES = 8
+_STEPS_BYTES = (8, 16)  # from slot to slot, if one is filled: adjacent mbarriers, or pairs of a full and an empty one
 _POLLING = frozenset({"mbarrier", "bra", "mov", "nanosleep", "selp", "setp"})
 _FILLS_OF_A_SLOT = 2  # needed to see whether the second fill waits for the readers of the first
 
@@ -44,8 +44,11 @@ NEVER_WRAPPED = rule(
 )
 
 
+_CopyKind = tuple[int | None, int]  # the number of the tensor map, and the bytes
+
+
 class _Ring(NamedTuple):
-    """Adjacent mbarriers, by their offsets in a block, and the copies that they counted in the busiest block."""
+    """Mbarriers in even steps, by their offsets in a block, and the copies that they counted in the busiest block."""
 
     offsets: list[int]
     copies: list[CopyRecord]
@@ -59,7 +62,11 @@ def report_unwrapped_rings(launch: Launch) -> Iterator[Violation]:
     loads = [copy for copy in launch.copies if copy.kind == "load" and copy.barrier is not None]
     counting = {copy.barrier & SHARED_OFFSET_MASK for copy in loads if copy.barrier is not None}
     reused = {offset for offset in counting if _is_reused(launch.program, uses.get(offset))}
-    for offsets in _group_adjacent(reused, uses):
+    kinds: dict[int, set[_CopyKind]] = defaultdict(set)  # by mbarrier
+    for copy in loads:
+        if copy.barrier is not None:
+            kinds[copy.barrier & SHARED_OFFSET_MASK].add((copy.map_number, copy.bytes))
+    for offsets in _group_rings(reused, uses, kinds):
         ring = _Ring(offsets, _copies_of_busiest_block(loads, offsets))
         fills = Counter((copy.block, copy.shared_address) for copy in loads if _reports_to(copy, offsets))
         if max(fills.values()) < _FILLS_OF_A_SLOT:
@@ -109,25 +116,52 @@ def _has_computed_parity(program: Program, pc: int) -> bool:
     return len(constants) > 1
 
 
-def _group_adjacent(reused: Iterable[int], uses: dict[int, MbarrierUse]) -> list[list[int]]:
-    """Group adjacent mbarriers to rings; unused mbarriers after them that expect the same arrivals belong to the ring too.
+def _group_rings(
+    reused: Iterable[int], uses: dict[int, MbarrierUse], kinds: dict[int, set[_CopyKind]]
+) -> list[list[int]]:
+    """Group mbarriers in even steps to rings: they expect the same arrivals, and count copies of the same kind.
 
-    >>> used, unused = MbarrierUse(1, frozenset({7})), MbarrierUse(1, frozenset())
-    >>> _group_adjacent([1024, 1032, 2048], {1024: used, 1032: used, 1040: unused, 2048: used})
-    [[1024, 1032, 1040], [2048]]
+    The waits of some slots may be behind the loop, in a peeled epilogue. Slots that no copy has filled belong to the ring too.
+
+    >>> used, unused, empty = MbarrierUse(1, frozenset({7})), MbarrierUse(1, frozenset()), MbarrierUse(128, frozenset({9}))
+    >>> kinds = {1024: {(0, 64)}, 1032: {(0, 64)}, 2048: {(0, 64)}, 2064: {(0, 64)}}
+    >>> _group_rings([1024, 1032], {1024: used, 1032: used, 1040: unused, 2048: used}, kinds)
+    [[1024, 1032, 1040]]
+    >>> _group_rings([2048, 2064], {2048: used, 2056: empty, 2064: used, 2072: empty, 2080: unused}, kinds)
+    [[2048, 2064, 2080]]
     """
     rings: list[list[int]] = []
-    for offset in sorted(reused):
-        if rings and offset == rings[-1][-1] + _BARRIER_BYTES:
-            rings[-1].append(offset)
-        else:
-            rings.append([offset])
-    for ring in rings:
-        following = uses.get(ring[-1] + _BARRIER_BYTES)
-        while following is not None and not following.pcs and following.arrivals == uses[ring[0]].arrivals:
-            ring.append(ring[-1] + _BARRIER_BYTES)
-            following = uses.get(ring[-1] + _BARRIER_BYTES)
+    grouped: set[int] = set()
+    for start in sorted(reused):
+        if start in grouped:
+            continue
+        steps = sorted({*_STEPS_BYTES, *(offset - start for offset in kinds if offset > start)})
+        rings.append(max((_find_ring(start, step, uses, kinds) for step in steps), key=len))
+        grouped.update(rings[-1])
     return rings
+
+
+def _find_ring(start: int, step: int, uses: dict[int, MbarrierUse], kinds: dict[int, set[_CopyKind]]) -> list[int]:
+    """The ring of an mbarrier, if its slots are `step` bytes apart: filled slots on both sides, then unused ones."""
+
+    def is_filled(offset: int) -> bool:
+        use = uses.get(offset)
+        is_alike = use is not None and use.arrivals == uses[start].arrivals
+        return is_alike and not kinds.get(offset, set()).isdisjoint(kinds[start])
+
+    def is_unused(offset: int) -> bool:
+        use = uses.get(offset)
+        return use is not None and use.arrivals == uses[start].arrivals and not use.pcs
+
+    first = start
+    while is_filled(first - step):
+        first -= step
+    ring = [first]
+    while is_filled(ring[-1] + step):
+        ring.append(ring[-1] + step)
+    while is_unused(ring[-1] + step):
+        ring.append(ring[-1] + step)
+    return ring
 
 
 def _copies_of_busiest_block(loads: Iterable[CopyRecord], offsets: Sequence[int]) -> list[CopyRecord]:

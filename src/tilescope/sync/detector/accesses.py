@@ -17,13 +17,24 @@ from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
 from tilescope.sync.detector.fences import Fences
+from tilescope.sync.detector.moral_strength import drop_morally_strong
+from tilescope.sync.detector.noncoherent_loads import Writer, judge_noncoherent_load, judge_noncoherent_store
 from tilescope.sync.detector.race import How, Side
 from tilescope.sync.detector.releases import SyncWords
-from tilescope.sync.epoch import Stamps, columns_of, first_of_each, is_strong, pcs_of, stamp_base, unpack_stamp
+from tilescope.sync.epoch import (
+    Stamps,
+    are_asynchronous,
+    columns_of,
+    first_of_each,
+    is_strong,
+    pcs_of,
+    stamp_base,
+    unpack_stamp,
+)
 from tilescope.sync.events import Atomic, Load, MemorySpace, Store
-from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.lane_clocks import EXECUTED
-from tilescope.sync.memory_scope import GPU
+from tilescope.sync.footprint import CellNumbers, Cells
+from tilescope.sync.lane_clocks import EXECUTED, SCOPED
+from tilescope.sync.memory_scope import CTA, GPU
 from tilescope.sync.shadow.accessor import Threads
 from tilescope.sync.shadow.global_cells import Stretch, read_slots
 from tilescope.sync.shadow.shadow_cells import CellTable, LaneCells, ThreadReads, Unordered
@@ -65,6 +76,7 @@ class ThreadAccess:
     at: LaneCells
     cells: CellNumbers
     table_start: int  # the first cell of the table, in its space
+    scope: int = GPU
 
     @property
     def writes(self) -> bool:
@@ -74,6 +86,10 @@ class ThreadAccess:
     def lane_at(self, position: int) -> int:
         """The lane that accesses one of the cells."""
         return int(self.request.lanes[position // self.at.each])
+
+    def lanes_at(self, positions: CellNumbers) -> LaneNumbers:
+        """The lanes that access some of the cells."""
+        return self.request.lanes[positions // self.at.each]
 
 
 class Accesses:
@@ -131,6 +147,8 @@ class Accesses:
             self._access_shared("atomic", request, access)
         else:
             self._access_memory("atomic", request, access)
+        if access.scope == CTA and self._context.cluster.blocks > 1:
+            self._judge_blocks_of_atomic(event)
         self._fences.synchronize_by_store(flags, access, event.lanes, event.places)
         self._fences.stale.keep_value(flags, event.written_places, event.held)
 
@@ -141,7 +159,7 @@ class Accesses:
         context = self._context
         if context.cluster.blocks > 1:
             self._reach(request.lanes, request.places)
-        thread_access = self.shared_access(how, request, is_strong=access.is_strong)
+        thread_access = self.shared_access(how, request, is_strong=access.is_strong, scope=access.scope)
         self.find_races(context.shared, thread_access)
         if access.kind != "write":
             self._report_unwritten(thread_access)
@@ -152,6 +170,11 @@ class Accesses:
             newest = context.clocks.newest_stamp
             slots = request.lanes // WARP_LANES * 2
             context.shared.read_by_threads(ThreadReads(thread_access.at, slots, stamps, newest))
+
+    def stamp_write(self, lanes: LaneNumbers, cells: Cells) -> None:
+        """Lanes have written cells of shared memory by something other than a store."""
+        stamps = self._stamps(lanes, is_strong=False)
+        self._context.shared.write(cells, stamps)
 
     def source_of_copies(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> None:
         """Threads read global memory by cp.async."""
@@ -172,17 +195,23 @@ class Accesses:
         number = self._context.number
         newest = self._context.clocks.newest_stamp
         if stretch.table.is_written:
-            thread_access = ThreadAccess("global", "read", access.is_strong, request, at, at.cells, stretch.first)
+            thread_access = _global_access("read", access, request, at, stretch)
             self.find_races(stretch.table, thread_access)
         slots = read_slots(number, request.lanes // WARP_LANES)
         stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         stretch.table.read_by_threads(ThreadReads(at, slots, stamps, newest, number))
+        if access.is_noncoherent:
+            judge_noncoherent_load(self._context, stretch, at, stamps)
 
     def _write_memory(
         self, how: How, stretch: Stretch, request: Request, at: LaneCells, access: AccessSemantics
     ) -> None:
-        thread_access = ThreadAccess("global", how, access.is_strong, request, at, at.cells, stretch.first)
+        thread_access = _global_access(how, access, request, at, stretch)
         self.find_races(stretch.table, thread_access)
+        if stretch.table.noncoherent is not None:
+            threads = Threads(self._context.clocks, request.lanes, at.each)
+            writer = Writer(how, request.lanes, at.each)
+            judge_noncoherent_store(self._context, stretch, thread_access.cells, threads, writer)
         stamps = self._stamps(request.lanes, is_strong=access.is_strong)
         stretch.table.write(thread_access.cells, stamps.repeat(at.each), self._context.number)
 
@@ -197,11 +226,24 @@ class Accesses:
         is_rounded_sum = is_sum and differ_by_rounding(event.stored, event.values)
         context.report("rounded sum" if is_rounded_sum else "race", side, side, event.space, int(event.places[index]))
 
-    def shared_access(self, how: How, request: Request, *, is_strong: bool = False) -> ThreadAccess:
+    def _judge_blocks_of_atomic(self, event: Atomic) -> None:
+        """Lanes of several blocks that execute one atomic of scope .cta together at one address."""
+        blocks = self._context.cluster.block_of_lane[event.lanes]
+        order = np.lexsort((blocks, event.places))
+        is_same_word = event.places[order][1:] == event.places[order][:-1]
+        is_other_block = blocks[order][1:] != blocks[order][:-1]
+        found = np.flatnonzero(is_same_word & is_other_block)
+        if len(found):
+            first, second = order[found[0]], order[found[0] + 1]
+            before = Side(event.pc, "atomic", int(event.lanes[first]))
+            now = Side(event.pc, "atomic", int(event.lanes[second]))
+            self._context.report("race", before, now, event.space, int(event.places[second]), is_narrow=1)
+
+    def shared_access(self, how: How, request: Request, *, is_strong: bool = False, scope: int = GPU) -> ThreadAccess:
         """An access of lanes to cells of shared memory."""
         width = self._context.cell_bytes
         at = LaneCells(request.places // width, ceil_div(request.size_bytes, width))
-        return ThreadAccess("shared", how, is_strong, request, at, at.cells, 0)
+        return ThreadAccess("shared", how, is_strong, request, at, at.cells, 0, scope)
 
     def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
         """The stamp of this access of each lane."""
@@ -210,28 +252,26 @@ class Accesses:
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
         """Report recorded accesses that conflict with this one and are not ordered before it."""
         threads = Threads(self._context.clocks, thread_access.request.lanes, thread_access.at.each)
-        is_atomic = thread_access.how == "atomic"
-        unordered = table.unordered_writes(thread_access.cells, threads, strong=is_atomic)
+        is_excused = thread_access.how == "atomic" and self._context.launch.program.scopes is None
+        unordered = table.unordered_writes(thread_access.cells, threads, strong=is_excused)
         if unordered is not None:
             self._judge(unordered, thread_access, was_write=True)
+        if self._context.clocks.has_scopes:
+            self._find_narrow_scopes(table, thread_access)
         if thread_access.is_strong:
             covered = table.unordered_covered(thread_access.cells, threads)
             if covered is not None:
                 self._report(covered, thread_access, was_write=True)
         if thread_access.writes:
-            for read in table.unordered_reads(thread_access.cells, threads, strong=is_atomic):
+            for read in table.unordered_reads(thread_access.cells, threads, strong=is_excused):
                 self._judge(read, thread_access, was_write=False)
 
     def _judge(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
-        """Report unordered accesses; of two strong ones only those of lanes of one warp, a load and a store."""
-        if not thread_access.is_strong:
-            self._report(unordered, thread_access, was_write=was_write)
+        """Report unordered accesses; of two that are morally strong only those of lanes of one warp, a load and a store."""
+        self._report(unordered, thread_access, was_write=was_write)
+        if not thread_access.is_strong or thread_access.how == "atomic" or was_write == thread_access.writes:
             return
         are_strong = is_strong(unordered.stamps)
-        if not are_strong.all():
-            self._report(unordered.where(~are_strong), thread_access, was_write=was_write)
-        if thread_access.how == "atomic" or was_write == thread_access.writes:
-            return
         own_lanes = thread_access.request.lanes[unordered.places // thread_access.at.each]
         are_neighbors = are_strong & self._is_own_warp(unordered, own_lanes)
         for index in first_of_each(pcs_of(unordered.stamps[are_neighbors])):
@@ -256,12 +296,39 @@ class Accesses:
         same = thread_access.request.same
         return same is not None and bool(same()[unordered.places // thread_access.at.each].all())
 
-    def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
-        """Report one conflict for each earlier instruction; a store of the value that is already there is none."""
+    def _find_narrow_scopes(self, table: CellTable, thread_access: ThreadAccess) -> None:
+        """Report accesses of other blocks' threads that only a release or an acquire with the scope of one block orders."""
         context = self._context
-        if self._is_unchanged(unordered, thread_access):
+        lanes = thread_access.request.lanes
+        threads = Threads(context.clocks, lanes, thread_access.at.each, SCOPED)
+        kinds = [(table.unordered_writes(thread_access.cells, threads, strong=thread_access.is_strong), True)]
+        if thread_access.writes:
+            reads = table.unordered_reads(thread_access.cells, threads, strong=thread_access.is_strong)
+            kinds += [(read, False) for read in reads]
+        for unordered, was_write in kinds:
+            if unordered is None:
+                continue
+            own = context.own_unordered(unordered)
+            for index in first_of_each(pcs_of(own.stamps)):
+                stamp = unpack_stamp(int(own.stamps[index]))
+                position = int(own.places[index])
+                lane = thread_access.lane_at(position)
+                at = np.array([lane]), np.array([stamp.column]), np.array([stamp.epoch])
+                if stamp.column < context.clocks.lane_count and bool(context.clocks.is_ordered(*at)[0]):
+                    now = Side(context.pc, thread_access.how, lane)
+                    address = self._address(thread_access, position)
+                    context.report_narrow_scope(stamp, now, thread_access.space, address, was_write=was_write)
+
+    def _report(self, unordered: Unordered, thread_access: ThreadAccess, *, was_write: bool) -> None:
+        """Report one conflict for each earlier instruction.
+
+        A store of the value that is already there does not conflict with threads. It does with a copy, which may still be pending.
+        """
+        context = self._context
+        conflicting = self._drop_harmless(unordered, thread_access)
+        if conflicting is None:
             return
-        unordered = self._others_first(unordered, thread_access)
+        unordered = self._others_first(conflicting, thread_access)
         for index in first_of_each(pcs_of(unordered.stamps)):
             position = int(unordered.places[index])
             stamp = unpack_stamp(int(unordered.stamps[index]))
@@ -273,11 +340,29 @@ class Accesses:
                 mistake = "map copy"
             address = self._address(thread_access, position)
             facts = context.foreign(unordered, index)
+            if thread_access.is_strong and stamp.is_strong:
+                facts["is_narrow"] = 1
             if mistake == "copy wait" and not facts:
                 over = context.clocks.time_known_to(np.array([lane]), stamp.column, EXECUTED)
                 if int(over[0]) >= stamp.epoch:
                     facts["relaxed"] = 1
             context.report(mistake, before, now, thread_access.space, address, **facts)
+
+    def _drop_harmless(self, unordered: Unordered, thread_access: ThreadAccess) -> Unordered | None:
+        """Unordered accesses without those that are morally strong with this one, or that equal values excuse; None: none is left."""
+        if thread_access.is_strong:
+            lanes = thread_access.lanes_at(unordered.places)
+            racing = drop_morally_strong(self._context, unordered, lanes, thread_access.scope)
+            if racing is None:
+                return None
+            unordered = racing
+        same = thread_access.request.same
+        if same is None:
+            return unordered
+        is_harmless = same()[unordered.places // thread_access.at.each] & ~are_asynchronous(unordered.stamps)
+        if is_harmless.all():
+            return None
+        return unordered.where(~is_harmless) if are_asynchronous(unordered.stamps).any() else unordered
 
     def _is_map_copy(self, before: Side, now: Side, unordered: Unordered, index: int) -> bool:
         """Whether a lane edits a map in shared memory that its warp copies with tensormap.cp_fenceproxy.
@@ -323,6 +408,13 @@ class Accesses:
             index = int(np.argmax(is_remote & (ranks == rank)))
             now = Side(self._context.pc, "read", int(lanes[index]))
             self._context.report("block end", None, now, "shared", int(places[index]), rank=rank)
+
+
+def _global_access(
+    how: How, access: AccessSemantics, request: Request, at: LaneCells, stretch: Stretch
+) -> ThreadAccess:
+    """An access of lanes to cells of one stretch of global memory."""
+    return ThreadAccess("global", how, access.is_strong, request, at, at.cells, stretch.first, access.scope)
 
 
 def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> bool:

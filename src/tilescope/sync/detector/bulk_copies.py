@@ -12,7 +12,9 @@ from tilescope.sync.address import SHARED_RANK_SHIFT, is_in_window
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext, classify_conflict
-from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
+from tilescope.sync.detector.mbarrier_history import MbarrierHistory
+from tilescope.sync.detector.mbarrier_order import Mbarriers
+from tilescope.sync.detector.noncoherent_loads import Writer, judge_noncoherent_store
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import (
     PENDING,
@@ -137,23 +139,15 @@ class BulkCopies:
             context.report_unit(unordered, cells, now, unit, "shared")
         for read in context.shared.unordered_reads(cells, replace(unit, proxy=HAPPENS_BEFORE), strong=is_reduction):
             self._report_reads(read, cells, now)
+        self._mbarriers.bytes.copy(cells, now)
         return self._under_way(cells, barrier, is_strong=is_reduction, is_own_load=is_own_load)
 
     def _under_way(self, cells: Cells, barrier: MbarrierHistory, *, is_strong: bool, is_own_load: bool) -> PendingCopy:
         base = stamp_base(self._context.pc, is_strong=is_strong, is_asynchronous=True)
         stamp = int(pack_stamps(base, barrier.column, PENDING))
         self._context.shared.write(cells, stamp)
-        barrier.byte_pcs.add(self._context.pc)
-        pending = PendingCopy(cells, stamp, barrier, base, barrier.phases, is_own_load)
-        self._note_end(pending, PENDING)
-        return pending
-
-    def _note_end(self, pending: PendingCopy, epoch: int) -> None:
-        """Keep the epoch in which the last copy of an mbarrier ends."""
-        if pending.is_own_load:
-            pending.barrier.last_load = (epoch, self._context.pc)
-        else:
-            pending.barrier.last_copy = (epoch, self._context.pc)
+        barrier.issue_copy(self._context.pc, is_own_load=is_own_load)
+        return PendingCopy(cells, stamp, barrier, base, barrier.phases, is_own_load)
 
     def _report_reads(self, unordered: Unordered, cells: Cells, now: Side) -> None:
         """Report reads that are unordered with a copy: of old bytes or, where nobody had written any, of its own."""
@@ -171,8 +165,7 @@ class BulkCopies:
         epoch = barrier.phases + 1
         after = int(pack_stamps(pending.base, barrier.column, epoch))
         self._context.shared.restamp(pending.cells, pending.stamp, after)
-        self._note_end(pending, epoch)
-        barrier.came_bytes += size_bytes
+        barrier.complete_copy(self._context.pc, size_bytes, is_own_load=pending.is_own_load)
         if pending.phase < barrier.phases:
             barrier.spill(size_bytes, pending.phase)
 
@@ -188,6 +181,7 @@ class BulkCopies:
         barrier = self._mbarriers.issue(event.barrier, event.lanes)
         thread_access = self._accesses.shared_access("copy", Request(event.lanes, event.places, event.size_bytes))
         self._accesses.find_races(context.shared, thread_access)
+        self._mbarriers.bytes.copy(thread_access.cells, Side(context.pc, "copy", int(event.lanes[0])))
         self._pending[event] = self._under_way(thread_access.cells, barrier, is_strong=False, is_own_load=False)
 
     def _store(self, lane: int, cells: Cells, group: int) -> None:
@@ -218,6 +212,7 @@ class BulkCopies:
         unordered = context.shared.unordered_writes(cells, unit)
         if unordered is not None:
             context.report_unit(unordered, cells, now, unit, "shared")
+        context.report_narrow_writes(context.shared, cells, now, unit)
         context.report_unwritten(cells, now)
 
     def wait(self, event: GroupWait) -> None:
@@ -238,6 +233,7 @@ class BulkCopies:
             unordered = table.unordered_writes(piece.cells, unit)
             if unordered is not None:
                 context.report_unit(unordered, piece.cells + piece.stretch.first, now, unit, "global")
+            context.report_narrow_writes(table, piece.cells, now, unit, table_start=piece.stretch.first)
             table.read_by_unit(piece.cells, 0, pending.read_stamp, context.number)
 
     def _read_map(self, address: int, pending: PendingCopy) -> None:
@@ -270,6 +266,9 @@ class BulkCopies:
                 before = context.side(unpack_stamp(int(read.stamps[index])), was_write=False)
                 address = context.address_of(in_memory, int(read.places[index]), "global")
                 context.report("race", before, now, "global", address, **context.foreign(read, index))
+            if table.noncoherent is not None:
+                writer = Writer(now.how, np.array([lane]), len(piece.cells))
+                judge_noncoherent_store(context, piece.stretch, piece.cells, unit, writer)
             table.write(piece.cells, int(pack_stamps(base, column, group + 1)), context.number)
 
     def _note_store(self, event: CopyIssued, cells: Cells) -> None:
@@ -326,10 +325,12 @@ class BulkCopies:
             if address >> SHARED_RANK_SHIFT != rank:
                 continue
             place = context.cluster.place(address)
-            if barrier.last_load is not None and clock.over[barrier.column] < barrier.last_load[0]:
-                context.report("copy left", None, Side(barrier.last_load[1], "copy", None), "shared", place, rank=rank)
-            if barrier.last_copy is not None and clock.over[barrier.column] < barrier.last_copy[0]:
-                context.report("block end", None, Side(barrier.last_copy[1], "copy", None), "shared", place, rank=rank)
+            own_pc = barrier.unfinished_copy(clock.over, is_own_load=True)
+            if own_pc is not None:
+                context.report("copy left", None, Side(own_pc, "copy", None), "shared", place, rank=rank)
+            other_pc = barrier.unfinished_copy(clock.over, is_own_load=False)
+            if other_pc is not None:
+                context.report("block end", None, Side(other_pc, "copy", None), "shared", place, rank=rank)
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
             if clock.known[BULK_READ * clocks.lane_count + lane] < epoch:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
@@ -22,6 +24,7 @@ from tilescope.sync.lane_clocks import (
     CP_ASYNC,
     EXECUTED,
     HAPPENS_BEFORE,
+    SCOPED,
     LaneClocks,
     Vector,
     VectorClock,
@@ -53,12 +56,28 @@ class MbarrierUse(NamedTuple):
     pcs: frozenset[int]
 
 
+class NarrowRelease(NamedTuple):
+    """An arrival at another block's mbarrier and its wait, one of them with the scope of a block: what the arrival releases."""
+
+    clock: VectorClock
+    names_scope: bool  # False: the scope is the default
+
+
 class BarrierBytes(NamedTuple):
     """An mbarrier, by its offset in a block's shared memory, and the bytes of one of its phases."""
 
     offset: int
     block: BlockIndex
     bytes: PhaseBytes
+
+
+@dataclass(slots=True)
+class Poll:
+    """An instruction that polls: whether it ever saw what another thread wrote, and some of the global words that it loads."""
+
+    is_of_mbarrier: bool
+    has_passed: bool = False
+    words: set[int] = field(default_factory=set)
 
 
 class ProgramFacts(NamedTuple):
@@ -69,7 +88,10 @@ class ProgramFacts(NamedTuple):
     tensor_operations: Mapping[int, How]  # of tcgen05 instructions
     map_edits: frozenset[int]  # tensormap.replace
     map_copies: frozenset[int]  # tensormap.cp_fenceproxy
+    scopes: npt.NDArray[np.int8] | None  # of strong accesses; None: all are .gpu or wider
+    decisions: frozenset[int]  # strong loads whose value only decides where threads go on
     stores_of_sums: frozenset[int]  # of float sums that all lanes of a warp hold, each rounded in another order
+    has_remote_arrivals: bool  # at mbarriers of other blocks of the cluster
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
     collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
@@ -88,6 +110,8 @@ class LaunchDetector:
         self.copies_issued = 0  # bulk and tensor copies, as far as the run keeps records of them
         self.running: dict[BlockIndex, Any] = {}  # the detectors of clusters that have not ended, by first block
         self.flags = SyncWords("global")
+        self.polls: dict[int, Poll] = {}  # by instruction: loads of flags, and tests of mbarriers
+        self.late_pcs: frozenset[int] = frozenset()  # polls that see what others have written, whenever they can
         self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
         self.clusters = 0
@@ -122,9 +146,12 @@ class DetectorContext:
         self.number = launch.clusters
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
-        self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups)
+        has_scopes = cluster.blocks > 1 and launch.program.has_remote_arrivals
+        self.clocks = LaneClocks(self.number, cluster.lane_count, self.warpgroups, has_scopes=has_scopes)
+        self.narrow_releases: dict[tuple[int, int], NarrowRelease] = {}  # by the pcs of arrival and wait
         self.has_cp_async = False  # whether any thread has issued one
         self.ended_blocks: set[int] = set()  # by rank
+        self.inval_pcs: set[int] = set()  # mbarrier.inval, which writes the word of its mbarrier
         self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each actor on tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // WARP_LANES
@@ -189,6 +216,8 @@ class DetectorContext:
             return Side(stamp.pc, "cp.async", lane)
         if kind in (BULK_READ, BULK_WRITE):
             return Side(stamp.pc, "bulk store", lane)
+        if stamp.pc in self.inval_pcs:
+            return Side(stamp.pc, "inval", lane)
         meaning = self.launch.program.accesses[stamp.pc]
         how: How = "write" if was_write else "read"
         if meaning is not None and meaning.kind == "atomic":
@@ -205,6 +234,13 @@ class DetectorContext:
             return {}
         return {"cluster": int(unordered.clusters[index])}
 
+    def poll_at(self, pc: int, *, is_of_mbarrier: bool = False) -> Poll:
+        """The poll at an instruction."""
+        poll = self.launch.polls.get(pc)
+        if poll is None:
+            poll = self.launch.polls[pc] = Poll(is_of_mbarrier)
+        return poll
+
     def report_unit(
         self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]
     ) -> None:
@@ -217,6 +253,8 @@ class DetectorContext:
             before = self.side(stamp, was_write=True)
             mistake = classify_conflict(before.how, now.how, was_write=True)
             facts = self.foreign(unordered, index)
+            if before.how == "inval" and unit.happens_after(stamp, facts.get("cluster")):
+                continue  # like the other uses of an mbarrier, it needs no proxy fence
             if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
                 facts["relaxed"] = 1
             if before.how in ("write", "atomic", "cp.async") and unit.happens_after(stamp, facts.get("cluster")):
@@ -224,6 +262,40 @@ class DetectorContext:
             self.report(
                 mistake, before, now, space, self.address_of(cells, int(unordered.places[index]), space), **facts
             )
+
+    def report_narrow_writes(
+        self, table: CellTable, cells: Cells, now: Side, unit: Unit, *, table_start: int = 0
+    ) -> None:
+        """Report writes by threads of other blocks that a copy or a tensor core reads, ordered by a scope of one block alone."""
+        if not self.clocks.has_scopes:
+            return
+        unordered = table.unordered_writes(cells, replace(unit, proxy=SCOPED))
+        if unordered is None:
+            return
+        space: Literal["shared", "global"] = "shared" if table is self.shared else "global"
+        own = self.own_unordered(unordered)
+        for index in self._farthest_of_each(own.stamps, now):
+            stamp = unpack_stamp(int(own.stamps[index]))
+            if stamp.column < self.clocks.lane_count and unit.find_visible(unit.vectors)[stamp.column] >= stamp.epoch:
+                start = self.address_of(slice(table_start, None), 0, space)
+                address = start + self.address_of(cells, int(own.places[index]), space)
+                self.report_narrow_scope(stamp, now, space, address, was_write=True)
+
+    def own_unordered(self, unordered: Unordered) -> Unordered:
+        """Those accesses that threads and units of this cluster made."""
+        return unordered if unordered.clusters is None else unordered.where(unordered.clusters == self.number)
+
+    def report_narrow_scope(
+        self, stamp: Stamp, now: Side, space: Literal["shared", "global"], address: int, *, was_write: bool
+    ) -> None:
+        """Report two accesses that only an arrival or a wait with the scope of one block orders."""
+        before = self.side(stamp, was_write=was_write)
+        found = [key for key, one in self.narrow_releases.items() if one.clock.known[stamp.column] >= stamp.epoch]
+        if not found:
+            return
+        arrival, wait = max(found, key=lambda key: self.narrow_releases[key].names_scope)
+        names_scope = int(self.narrow_releases[arrival, wait].names_scope)
+        self.report("narrow scope", before, now, space, address, arrival=arrival, wait=wait, names_scope=names_scope)
 
     def _farthest_of_each(self, stamps: Stamps, now: Side) -> list[int]:
         """One stamp of each instruction: of a thread of another warp than the issuer's, if there is one."""

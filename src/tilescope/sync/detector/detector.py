@@ -117,7 +117,7 @@ class ClusterDetector:
         """The mbarriers of all blocks."""
         from tilescope.sync.detector.mbarrier_order import Mbarriers
 
-        return Mbarriers(self.context, self.fences)
+        return Mbarriers(self.context, self.fences, self.accesses)
 
     @cached_property
     def cp_async(self) -> CpAsyncOrder:
@@ -235,13 +235,13 @@ class ClusterDetector:
 
     def _store(self, event: Store) -> None:
         self.accesses.store(event)
-        if event.space == "shared" and self._has_mbarriers:
-            self.mbarriers.check_overwrite(event.lanes, event.places)
+        if event.space == "shared" and event.access is not None and self._has_mbarriers:
+            self.mbarriers.bytes.store(event.lanes, event.places, event.size_bytes)
 
     def _atomic(self, event: Atomic) -> None:
         self.accesses.atomic(event)
         if event.space == "shared" and len(event.written_lanes) and self._has_mbarriers:
-            self.mbarriers.check_overwrite(event.written_lanes, event.written_places)
+            self.mbarriers.bytes.store(event.written_lanes, event.written_places, event.written_bytes)
 
     @property
     def _has_mbarriers(self) -> bool:
@@ -315,6 +315,7 @@ class ClusterDetector:
         if "tmem" in parts:
             self.tmem.end(rank, clock)
         if self._has_mbarriers:
+            self.mbarriers.bytes.end(rank)
             self._end_of_remote_arrivals(rank, clock)
         if rank in self.accesses.reached_blocks:
             self._end_of_remote_accesses(rank, clock)
@@ -332,11 +333,12 @@ class ClusterDetector:
     def _end_of_remote_arrivals(self, rank: int, clock: VectorClock) -> None:
         """Other blocks that may still come to an mbarrier of a block that ends."""
         ranks = self.context.cluster.block_of_lane
+        over = clock.over
         for address, barrier in self.mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT != rank:
                 continue
             for lane, (epoch, pc) in barrier.users.items():
-                if ranks[lane] != rank and clock.known[lane] < epoch:
+                if ranks[lane] != rank and over[lane] < epoch:
                     side = Side(pc, "arrival", lane)
                     place = self.context.cluster.place(address)
                     self.context.report("block end", None, side, "shared", place, rank=rank)

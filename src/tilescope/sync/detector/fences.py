@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,14 @@ from tilescope.sync.bus import StaleValues
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext
 from tilescope.sync.detector.releases import Release, SyncWords
-from tilescope.sync.lane_clocks import VectorClock, join_clocks
+from tilescope.sync.lane_clocks import VectorClock
 from tilescope.sync.memory_scope import GPU
 
 if TYPE_CHECKING:
     from tilescope.sync.detector.stale_reads import StaleReads
+
+
+_POLLED_WORDS = 8  # of one poll that are remembered
 
 
 class Fences:
@@ -30,9 +34,8 @@ class Fences:
         self.shared_flags = SyncWords("shared")
         # By scope: the epoch of each thread's last fence of at least that scope; 0: none.
         self.epochs: npt.NDArray[np.int32] = np.zeros((GPU + 1, lanes), np.int32)
-        self._seen: dict[
-            int, list[Release]
-        ] = {}  # releases that relaxed loads observed: acquired at the next fence of the lane
+        # By lane, then by id: releases that relaxed loads observed, acquired at the next fence of the lane.
+        self._seen: dict[int, dict[int, Release]] = {}
 
     @cached_property
     def stale(self) -> StaleReads:
@@ -51,6 +54,9 @@ class Fences:
     ) -> StaleValues:
         """Strong loads: acquire the releases at their words; lanes that may read a stale value get it."""
         stale_values: StaleValues = {}
+        poll = self._context.poll_at(self._context.pc)
+        if flags.space == "global" and not poll.has_passed and len(poll.words) < _POLLED_WORDS:
+            poll.words.update(addresses[:_POLLED_WORDS].tolist())
         if not flags.releases and not flags.before:
             return stale_values
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
@@ -58,9 +64,10 @@ class Fences:
             unseen = self.stale.on_load(flags, lane, address, size_bytes)
             if unseen is not None and unseen.value is not None:
                 stale_values[place] = unseen.value
-                releases = list(unseen.releases.values())
-            for release in releases:
-                self._observe_release(lane, release, access)
+                releases = list(reversed(unseen.releases.values()))
+            elif address in flags.before:
+                poll.has_passed = True
+            self._observe_releases(lane, releases, access)
         return stale_values
 
     def synchronize_by_store(
@@ -75,16 +82,24 @@ class Fences:
             return
         is_handing_on = access.releases or bool(self.epochs[0, lanes].any())
         for turn in _turns(addresses) if is_handing_on else [np.arange(len(lanes))]:
+            known: set[int] = set()  # words whose releases all happen before the atomic
             if flags.releases:
                 for lane, address in zip(lanes[turn].tolist(), addresses[turn].tolist(), strict=True):
-                    for release in flags.at(address):
-                        self._observe_release(lane, release, access)
-            self._release(flags, access, lanes[turn], addresses[turn])
+                    if self._observe_releases(lane, flags.at(address), access):
+                        known.add(address)
+            self._release(flags, access, lanes[turn], addresses[turn], known)
 
-    def _release(self, flags: SyncWords, access: AccessSemantics, lanes: LaneNumbers, addresses: Addresses) -> None:
+    def _release(
+        self,
+        flags: SyncWords,
+        access: AccessSemantics,
+        lanes: LaneNumbers,
+        addresses: Addresses,
+        known: Container[int] = (),
+    ) -> None:
         """Release at words; a relaxed access releases what the last fence of each lane covers."""
         if access.releases:
-            self._record_release(flags, lanes, addresses, None, access.scope)
+            self._record_release(flags, lanes, addresses, None, access.scope, known=known)
             self._context.clocks.advance(lanes)
             return
         for scope in range(access.scope, -1, -1):
@@ -93,29 +108,43 @@ class Fences:
                 fenced = lanes[is_fenced]
                 self._record_release(flags, fenced, addresses[is_fenced], self.epochs[scope], scope)
 
-    def _observe_release(self, lane: int, release: Release, access: AccessSemantics) -> None:
+    def _observe_releases(self, lane: int, releases: Sequence[Release], access: AccessSemantics) -> bool:
+        """A lane observes the releases at a word, the newest first. True if all of them happen before it now."""
+        number = self._context.number
         rank = int(self._context.cluster.block_of_lane[lane])
-        if not release.reaches(self._context.number, rank, access.scope):
-            return
-        if access.acquires:
-            self._context.clocks.acquire(np.array([lane]), release.clock)
-            return
-        if (
-            access.kind == "atomic"
-        ):  # it has counted others: what they did before has completed, as threadFenceReduction relies on
-            self._context.clocks.acquire(np.array([lane]), release.clock.only_executed())
+        are_all_known = access.acquires
+        included = 0
+        for release in releases if access.acquires else reversed(releases):
+            if release.number <= included:
+                break  # an acquired release includes this one and those before it
+            if not release.reaches(number, rank, access.scope):
+                are_all_known = False
+            elif access.acquires:
+                self._context.clocks.acquire(np.array([lane]), release.clock)
+                included = max(included, release.includes)
+            else:
+                self._keep_observed(lane, release, access)
+        return are_all_known
+
+    def _keep_observed(self, lane: int, release: Release, access: AccessSemantics) -> None:
+        """A relaxed access observes a release, which the next fence of the lane acquires.
+
+        An atomic has counted others: what they did before has completed, as threadFenceReduction relies on.
+        """
+        if access.kind == "atomic":
+            self._context.clocks.acquire(np.array([lane]), release.executed)
         self._observe(lane, release)
 
     def _observe(self, lane: int, release: Release) -> None:
-        seen = self._seen.setdefault(lane, [])
-        if not any(held is release for held in seen):
-            seen.append(release)
+        self._seen.setdefault(lane, {}).setdefault(id(release), release)
 
     def observed_by(self, lanes: LaneNumbers) -> list[Release]:
         """Releases that relaxed loads of some lanes observed, and no fence has acquired yet."""
         if not self._seen:
             return []
-        seen = {id(release): release for lane in lanes.tolist() for release in self._seen.get(lane, ())}
+        seen: dict[int, Release] = {}
+        for lane in lanes.tolist():
+            seen.update(self._seen.get(lane, {}))
         return list(seen.values())
 
     def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
@@ -129,9 +158,9 @@ class Fences:
         for release in seen:
             key = (release.clock.cluster, release.rank, release.scope)
             held = merged.get(key)
-            merged[key] = release if held is None else release._replace(clock=join_clocks(held.clock, release.clock))
+            merged[key] = release if held is None else release.joined(held)
         for lane in lanes.tolist():
-            self._seen[lane] = list(merged.values())
+            self._seen[lane] = {id(release): release for release in merged.values()}
 
     def fence_clock(self, lanes: LaneNumbers, scope: int) -> VectorClock | None:
         """What a relaxed arrival of some lanes releases: all that their last fence of that scope covers."""
@@ -148,18 +177,24 @@ class Fences:
         addresses: Addresses,
         epochs: npt.NDArray[np.int32] | None,
         scope: int,
+        *,
+        known: Container[int] = (),
     ) -> None:
-        """Record at each word the clock of its lanes; of themselves only up to given epochs."""
+        """Record at each word the clock of its lanes; of themselves only up to given epochs.
+
+        `known` are words whose earlier releases these clocks include.
+        """
         ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
             own = lanes[(addresses == address) & (ranks == rank)]
             clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
-            flags.add(address, Release(clock, scope, rank))
+            includes = flags.newest_number(address) if address in known else 0
+            flags.add(address, Release(clock, clock.only_executed(), scope, rank, includes=includes))
 
     def keep(self, lane: int, clock: VectorClock) -> None:
         """A relaxed wait observed a completed phase, which the next fence acquires."""
         rank = int(self._context.cluster.block_of_lane[lane])
-        self._observe(lane, Release(clock, GPU, rank))
+        self._observe(lane, Release(clock, clock.only_executed(), GPU, rank))
 
     def fence(self, lanes: LaneNumbers, scope: int) -> None:
         """fence.acq_rel, fence.sc, membar."""
@@ -176,7 +211,7 @@ class Fences:
         seen: dict[int, Release] = {}
         seen_by: dict[int, list[int]] = {}
         for lane in lanes.tolist():
-            for release in self._seen.pop(lane, ()):
+            for release in self._seen.pop(lane, {}).values():
                 if release.reaches(self._context.number, int(ranks[lane]), scope):
                     seen[id(release)] = release
                     seen_by.setdefault(id(release), []).append(lane)

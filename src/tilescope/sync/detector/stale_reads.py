@@ -89,7 +89,7 @@ class StaleReads:
         last_load = self._once.get(word)
         if last_load is not None and last_load.load_pc == pc:
             self._context.launch.polling_pcs.add(pc)
-        if before is None or not self._may_be_stale(lane, before, size_bytes):
+        if before is None or pc in self._context.launch.late_pcs or not self._may_be_stale(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._context.number, lane))
@@ -123,6 +123,8 @@ class StaleReads:
             if context.cluster.block_of_lane[word.lane] != rank:
                 continue
             del self._once[word]
+            if stale_read.load_pc in context.launch.program.decisions:
+                continue  # a thread that looks once may take either branch
             write = stale_read.write
             facts = {} if write.cluster == context.number else {"cluster": write.cluster}
             before = Side(write.pc, "write", next(iter(write.writers)))

@@ -13,7 +13,7 @@ from tilescope.sync.detector.fences import Fences
 from tilescope.sync.detector.race import Side
 from tilescope.sync.detector.releases import Release
 from tilescope.sync.events import BarrierArrive, BarrierComplete, ClusterArrive, ClusterPass, Converge, WarpSync
-from tilescope.sync.lane_clocks import Vector, VectorClock, join_clocks
+from tilescope.sync.lane_clocks import EXECUTED, Vector, VectorClock, join_clocks
 from tilescope.sync.memory_scope import CLUSTER
 
 
@@ -73,7 +73,8 @@ class ThreadBarriers:
             barrier = self._named[event.rank, number] = NamedBarrier(
                 clocks.new_column(), np.zeros(clocks.lane_count, np.int32)
             )
-        is_lost = clocks.time_known_to(lanes, barrier.column) < barrier.arrived[lanes]
+        completed = clocks.time_known_to(lanes, barrier.column, EXECUTED)
+        is_lost = completed < barrier.arrived[lanes]
         if is_lost.any():
             now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
             self._context.report("barrier phase", None, now, "registers", None, number=number)

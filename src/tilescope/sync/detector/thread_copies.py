@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext
+from tilescope.sync.detector.mbarrier_history import Moments
 from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import pack_stamps, stamp_base
@@ -46,6 +47,7 @@ class CpAsyncOrder:
         lanes = event.lanes
         thread_access = self._accesses.shared_access("cp.async", Request(lanes, event.places, event.size_bytes))
         self._accesses.find_races(context.shared, thread_access)
+        self._mbarriers.bytes.copy(thread_access.cells, Side(context.pc, "cp.async", int(lanes[0])))
         base = stamp_base(context.pc, is_asynchronous=True)
         stamps = pack_stamps(base, self._first_column + lanes, self._epochs[lanes])
         context.shared.write(thread_access.cells, stamps.repeat(thread_access.at.each))
@@ -80,8 +82,9 @@ class CpAsyncOrder:
     def issue_arrival(self, event: CpAsyncArriveIssued) -> None:
         """cp.async.mbarrier.arrive is issued: it will release the copies that the lanes have issued so far."""
         lanes = event.lanes
-        self._mbarriers.issue(event.address, lanes, "arrival")
+        barrier = self._mbarriers.issue(event.address, lanes, "arrival")
         epochs: Vector = self._epochs[lanes].copy()
+        barrier.note_late_arrival(event.pc, Moments(self._first_column + lanes, epochs))
         self._epochs[lanes] += 1
         self._arrived[lanes] = epochs
         self._epochs_of_arrival[event] = epochs

@@ -25,7 +25,8 @@ from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TM
 from tilescope.sync.address import SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext, PublishedColumns
-from tilescope.sync.detector.mbarrier_order import MbarrierHistory, Mbarriers
+from tilescope.sync.detector.mbarrier_history import MbarrierHistory
+from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import PENDING, Stamp, Stamps, pack_stamps, stamp_base, unpack_stamp
 from tilescope.sync.events import (

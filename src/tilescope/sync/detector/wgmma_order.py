@@ -54,6 +54,7 @@ class WgmmaOrder:
             unordered = context.shared.unordered_writes(cells, unit)
             if unordered is not None:
                 context.report_unit(unordered, cells, now, unit, "shared")
+            context.report_narrow_writes(context.shared, cells, now, unit)
             context.report_unwritten(cells, now)
             context.note_unfenced_copies(cells, vectors[ASYNC_SHARED], now)
             context.shared.read_by_unit(cells, warpgroup, stamp)

@@ -23,6 +23,7 @@ class Threads:
     clocks: LaneClocks
     lanes: LaneNumbers
     cells_of_lane: int = 1
+    vector: int = HAPPENS_BEFORE
 
     @property
     def cluster(self) -> int:
@@ -32,12 +33,12 @@ class Threads:
     @property
     def settled(self) -> int:
         """All accesses of their cluster with smaller stamps happen before each of them."""
-        return self.clocks.settled(self.lanes)
+        return self.clocks.settled(self.lanes) if self.vector == HAPPENS_BEFORE else settled_end(0)
 
     @property
     def is_whole_cluster(self) -> bool:
         """Whether all threads of the cluster have this clock."""
-        return self.clocks.is_common(self.lanes)
+        return self.vector == HAPPENS_BEFORE and self.clocks.is_common(self.lanes)
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:
         """Whether a unit, up to an epoch, happens before all of them; their own copies do not count."""
@@ -52,11 +53,13 @@ class Threads:
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
         if seen.clusters is None:
-            return self.clocks.is_ordered(lanes, columns, epochs)
+            return self.clocks.is_ordered(lanes, columns, epochs, self.vector)
         is_foreign = (seen.clusters != self.clocks.cluster) & (epochs > 0)
         if not is_foreign.any():
-            return self.clocks.is_ordered(lanes, np.where(epochs > 0, columns, 0), epochs)
-        known = self.clocks.is_ordered(lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs))
+            return self.clocks.is_ordered(lanes, np.where(epochs > 0, columns, 0), epochs, self.vector)
+        known = self.clocks.is_ordered(
+            lanes, np.where(is_foreign, 0, columns), np.where(is_foreign, 0, epochs), self.vector
+        )
         rows = self.clocks.row_of_lane[lanes]
         for row in np.unique(rows).tolist():
             own = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])

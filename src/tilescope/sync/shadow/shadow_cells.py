@@ -17,13 +17,16 @@ put into their slots together: arrays that a kernel only reads cost little.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells
+
+if TYPE_CHECKING:
+    from tilescope.sync.shadow.noncoherent_reads import NoncoherentReads
 
 ClusterNumbers = npt.NDArray[np.int32]
 _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
@@ -215,6 +218,7 @@ class CellTable:
         self._unit_reads = ReadTable(count, units, is_shared=is_shared)
         self._waiting: list[ThreadReads] = []
         self._cells_waiting = 0
+        self.noncoherent: NoncoherentReads | None = None  # None: nobody has read them by ld.global.nc
 
     def last_writes(self, cells: Cells, cluster: int) -> Seen:
         """The last writes of cells, as somebody of a cluster finds them."""
