@@ -20,6 +20,8 @@ class TritonLaunch:
     arguments: str
     constants: dict = field(default_factory=dict)
     options: dict = field(default_factory=dict)
+    reference: object = None  # (arguments before the launch) → expected arrays by their position
+    source: str = "Triton"
 
     @property
     def arch(self):
@@ -274,7 +276,13 @@ TRITON_LAUNCHES = (
     unit("test_core", "test_atomic_min_max_neg_zero.kernel", 1, "f32:1 f32:1 f32:1"),
     unit("test_core", "test_histogram.histogram_kernel", 1, "s32:256 s32:32:zeros", {"M": 256, "N": 32}),
     unit("test_core", "test_scan_1d.scan_kernel", 1, "s32:2x32:zeros s32:32", {"M": 32, "N": 2}),
-    unit("test_core", "test_generic_reduction.var_mean_kernel", 1, "f32:512 f32:1 f32:1 f32:1 f32:1", {"BLOCK": 512}),
+    unit(
+        "test_core",
+        "test_generic_reduction.var_mean_kernel",
+        1,
+        "f32:512:arange f32:1 f32:1 f32:1 f32:1",
+        {"BLOCK": 512},
+    ),
     unit("test_core", "test_permute.kernel", 1, "f32:64x32 32 1 f32:64x64:zeros 1 64", {"BLOCK_M": 64, "BLOCK_N": 32}),
     unit(
         "test_core",
@@ -337,8 +345,8 @@ TRITON_LAUNCHES = (
     unit(
         "test_tensor_descriptor",
         "test_tensor_descriptor_load.kernel",
-        (2, 2),
-        "f16:64x64:zeros f16:64x64 64 64",
+        1,
+        "f16:32x32:zeros f16:64x128 64 128",
         {"M_BLOCK": 32, "N_BLOCK": 32},
     ),
     unit(
@@ -370,7 +378,7 @@ TRITON_LAUNCHES = (
         "test_tensor_descriptor",
         "test_host_tensor_descriptor_load.kernel",
         1,
-        "f16:64x64:zeros desc:f16:64x64/32x32 64 64",
+        "f16:32x32:zeros desc:f16:64x128/32x32 64 128",
         {"M_BLOCK": 32, "N_BLOCK": 32},
     ),
     unit(
