@@ -33,7 +33,7 @@ def judge_noncoherent_load(context: DetectorContext, stretch: Stretch, at: LaneC
     table = stretch.table
     if table.noncoherent is None:
         table.noncoherent = NoncoherentReads(len(table.writes))
-    table.noncoherent.put(at, stamps, context.number)
+    table.noncoherent.put(at.first, at.each, stamps, context.number)
     if not table.is_written:
         return
     cells = at.cells

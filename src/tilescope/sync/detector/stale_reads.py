@@ -89,7 +89,9 @@ class StaleReads:
         last_load = self._once.get(word)
         if last_load is not None and last_load.load_pc == pc:
             self._context.launch.polling_pcs.add(pc)
-        if before is None or pc in self._context.launch.late_pcs or not self._may_be_stale(lane, before, size_bytes):
+        if before is not None and pc in self._context.launch.late_pcs:
+            before.seen_by.add((self._context.number, lane))
+        if before is None or not self._may_be_stale(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._context.number, lane))

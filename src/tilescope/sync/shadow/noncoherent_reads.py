@@ -8,18 +8,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.sync.epoch import Stamps
 from tilescope.sync.footprint import CellNumbers
-from tilescope.sync.shadow.shadow_cells import ClusterNumbers, LaneCells
 
+ClusterNumbers = npt.NDArray[np.int32]
 _MOST_WAITING = 1 << 16  # cells that wait for their places in the arrays
 
 
 class _Read(NamedTuple):
-    """One instruction by which lanes of a cluster read cells."""
+    """One instruction by which lanes of a cluster read cells: the same number each, from the first one on."""
 
-    at: LaneCells
+    first: CellNumbers
+    each: int
     stamps: Stamps
     cluster: int
 
@@ -34,10 +36,10 @@ class NoncoherentReads:
         self._stamps: Stamps | None = None
         self._clusters: ClusterNumbers | None = None
 
-    def put(self, at: LaneCells, stamps: Stamps, cluster: int) -> None:
-        """Lanes of a cluster read cells."""
-        self._waiting.append(_Read(at, stamps, cluster))
-        self._cells_waiting += len(stamps) * at.each
+    def put(self, first: CellNumbers, each: int, stamps: Stamps, cluster: int) -> None:
+        """Lanes of a cluster read cells: the same number each, from the first one on."""
+        self._waiting.append(_Read(first, each, stamps, cluster))
+        self._cells_waiting += len(stamps) * each
         if self._cells_waiting > _MOST_WAITING:
             self._put_waiting()
 
@@ -55,8 +57,8 @@ class NoncoherentReads:
             self._stamps = np.zeros(self._count, np.int64)
             self._clusters = np.zeros(self._count, np.int32)
         for read in self._waiting:
-            cells = read.at.cells
-            self._stamps[cells] = read.stamps.repeat(read.at.each)
-            self._clusters[cells] = read.cluster
+            for offset in range(read.each):
+                self._stamps[read.first + offset] = read.stamps
+                self._clusters[read.first + offset] = read.cluster
         self._waiting.clear()
         self._cells_waiting = 0

@@ -17,16 +17,14 @@ put into their slots together: arrays that a kernel only reads cost little.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.sync.epoch import Stamps, is_asynchronous, is_strong, unpack_stamp
 from tilescope.sync.footprint import CellNumbers, Cells
-
-if TYPE_CHECKING:
-    from tilescope.sync.shadow.noncoherent_reads import NoncoherentReads
+from tilescope.sync.shadow.noncoherent_reads import NoncoherentReads
 
 ClusterNumbers = npt.NDArray[np.int32]
 _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
