@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tilescope.arch import Arch, ArchName
 from tilescope.errors import RuleError, argument_range, argument_type, unknown_name
 from tilescope.machine.arithmetic import operation, special_unit
+from tilescope.machine.arithmetic.compute import Array
 from tilescope.reading import as_array
 from tilescope.rule import rule
 
@@ -56,7 +57,7 @@ _LEAST_ARCH = {"bf16": "sm_90"}
 
 def approx(
     name: str, array: npt.ArrayLike, divisor: npt.ArrayLike | None = None, *, arch: ArchName | None = None
-) -> npt.NDArray[Any]:
+) -> Array:
     """An approximate function of each element, bit for bit as an H200 computes it.
 
     `name` is the instruction: "ex2.approx.ftz.f32", "tanh.approx.bf16", "div.full.f32" (which takes `divisor`). Without a type
@@ -95,7 +96,7 @@ def approx(
     return np.asarray(words.reshape(shaped[0].shape).view(_TYPES[type_name].dtype))
 
 
-def _find_form(name: object, dtype: np.dtype[Any]) -> str:
+def _find_form(name: object, dtype: np.dtype[np.generic]) -> str:
     """The instruction with its type; an error if PTX has no such function."""
     if isinstance(name, str):
         form = name.strip().removesuffix("x2")
@@ -107,7 +108,7 @@ def _find_form(name: object, dtype: np.dtype[Any]) -> str:
     raise RuleError([unknown_name("function", "name", name, _FORMS)])
 
 
-def _words(argument: str, elements: npt.NDArray[Any], type_name: str) -> npt.NDArray[Any]:
+def _words(argument: str, elements: Array, type_name: str) -> Array:
     """The bits of an array, which must have the type of the function."""
     row = _TYPES[type_name]
     if elements.dtype != row.dtype:

@@ -29,7 +29,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import line_facts, name_line
-from tilescope.machine.report.race_rules import severity_of
+from tilescope.machine.report.races.race_rules import severity_of
 from tilescope.machine.report.ring_notes import report_unwrapped_rings
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import Turn

@@ -24,7 +24,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
 from tilescope.machine.report.hang import stuck_bars, stuck_polls
 from tilescope.machine.report.places import find_function
-from tilescope.machine.report.race_report import WrongBytes
+from tilescope.machine.report.races.race_report import WrongBytes
 from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Instruction
 from tilescope.sentence import counted

@@ -16,11 +16,11 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.machine.decoding.access_decoder import decode_accesses
-from tilescope.machine.edits.convergence import JUMPS, Convergence
+from tilescope.machine.edits.converged_places import JUMPS, Convergence
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
-from tilescope.machine.report.conflict_groups import is_in_one_warp
+from tilescope.machine.report.races.conflict_groups import is_in_one_warp
 from tilescope.ptx.syntax import Immediate, Instruction, Label
 from tilescope.sync.detector.race import Conflict, Insertion, Side
 

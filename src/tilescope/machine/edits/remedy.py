@@ -23,16 +23,16 @@ import numpy as np
 
 from tilescope.machine.decoding.access_decoder import decode_accesses
 from tilescope.machine.edits.barrier_numbers import WAIT_MISTAKES, Stuck, find_corrections, find_stuck_barriers
-from tilescope.machine.edits.convergence import Convergence, VisitCounter
+from tilescope.machine.edits.converged_places import Convergence, VisitCounter
 from tilescope.machine.edits.kernel_text import Edits, KernelText
 from tilescope.machine.edits.remedy_candidates import Candidate, find_candidates
 from tilescope.machine.edits.trial import OTHER_SEEDS, InitialState, make_trial, trial_step_budget, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
-from tilescope.machine.report.conflict_groups import ConflictGroup, group_conflicts, is_in_one_warp
-from tilescope.machine.report.race_report import find_wrong_bytes
-from tilescope.machine.report.race_rules import severity_of
+from tilescope.machine.report.races.conflict_groups import ConflictGroup, group_conflicts, is_in_one_warp
+from tilescope.machine.report.races.race_report import find_wrong_bytes
+from tilescope.machine.report.races.race_rules import severity_of
 from tilescope.ptx.editing import Edit
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.race import Conflict, Conflicts, Insertion, Mistake, Pcs, Remedy, Side

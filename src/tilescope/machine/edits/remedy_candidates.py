@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tilescope.machine.edits.conflict_site import ConflictSite, NamedBarrier, Spot
-from tilescope.machine.edits.convergence import Convergence
+from tilescope.machine.edits.converged_places import Convergence
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.stronger_operands import (
     Corrections,
@@ -27,7 +27,7 @@ from tilescope.machine.edits.stronger_operands import (
     wider_scopes,
 )
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.report.conflict_groups import is_lost_update
+from tilescope.machine.report.races.conflict_groups import is_lost_update
 from tilescope.sync.detector.race import Conflict, How, Insertion, Mistake
 
 WARP_BARRIER_OPCODE = "bar.warp.sync"

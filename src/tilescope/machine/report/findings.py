@@ -36,12 +36,12 @@ from tilescope.machine.report.places import (
     thread_index,
     thread_numbers,
 )
-from tilescope.machine.report.race_report import report_races, report_wrong_bytes
-from tilescope.machine.report.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
+from tilescope.machine.report.races.race_report import report_races, report_wrong_bytes
+from tilescope.machine.report.races.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
+from tilescope.machine.report.races.tmem_report import TENSOR_ORDER
 from tilescope.machine.report.remedy_report import report_ending
 from tilescope.machine.report.ring_notes import report_unwrapped_rings
 from tilescope.machine.report.swizzle_findings import report_swizzles
-from tilescope.machine.report.tmem_report import TENSOR_ORDER
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, ptx_example, rule
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RESERVED_BYTES

@@ -136,7 +136,7 @@ class KernelRun(Value):
     blocks_run: int
     steps: int  # instructions, each counted once for all threads that ran it together
     inexact: tuple[str, ...]
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()  # approximate functions, computed as on an H200
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
     copies: tuple[KernelCopy, ...] = field(repr=False)

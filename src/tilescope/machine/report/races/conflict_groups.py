@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.program import Program
-from tilescope.machine.report.race_rules import severity_of
+from tilescope.machine.report.races.race_rules import severity_of
 from tilescope.sync.detector.race import Conflict
 
 ConflictGroup = list[Conflict]

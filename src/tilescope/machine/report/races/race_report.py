@@ -13,14 +13,6 @@ from typing import NamedTuple
 from tilescope.errors import Violation, Wording
 from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
-from tilescope.machine.report.conflict_groups import (
-    FindingGroup,
-    group_conflicts,
-    is_in_one_warp,
-    is_lost_update,
-    merge_fixed_together,
-)
-from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
 from tilescope.machine.report.element import Element, array_element, tile_element
 from tilescope.machine.report.places import (
     block_index_of,
@@ -32,9 +24,16 @@ from tilescope.machine.report.places import (
     shared_variable,
     thread_index,
 )
-from tilescope.machine.report.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, wording_of
-from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
-from tilescope.machine.report.tmem_report import (
+from tilescope.machine.report.races.conflict_groups import (
+    FindingGroup,
+    group_conflicts,
+    is_in_one_warp,
+    is_lost_update,
+    merge_fixed_together,
+)
+from tilescope.machine.report.races.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
+from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, wording_of
+from tilescope.machine.report.races.tmem_report import (
     BY_WARP,
     FINISH,
     TENSOR_END_REMEDY,
@@ -45,6 +44,7 @@ from tilescope.machine.report.tmem_report import (
     name_columns,
     name_tensor_cell,
 )
+from tilescope.machine.report.remedy_report import FINDING_GONE, report_ending, report_remedy, report_untried
 from tilescope.sentence import Facts, counted, listed
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import block_index

@@ -7,8 +7,8 @@ the threads, the accesses and their places.
 from __future__ import annotations
 
 from tilescope.errors import Severity, Wording
-from tilescope.machine.report.convergence_report import CONVERGENCE_WORDINGS, convergence_wording
-from tilescope.machine.report.tmem_report import (
+from tilescope.machine.report.races.convergence_report import CONVERGENCE_WORDINGS, convergence_wording
+from tilescope.machine.report.races.tmem_report import (
     COMMIT_LEFT,
     LEFT_AT_END,
     NOT_WAITED_FOR,
