@@ -175,6 +175,7 @@ CALLS = {
     ts.identify: {"dump": SMEM, "tile": MEMORY[: 8 * 64].reshape(8, 64)},
     ts.inspect_descriptor: {"word": WORD},
     ts.inspect_tensor_map: {"blob": MAP.encode()},
+    ts.approx: {"name": "ex2.approx.f32", "array": np.ones(4, np.float32)},
     ts.ldmatrix: {"smem": bytes(512), "lane_address": LANES},
     ts.load: {"tensor_map": MAP, "memory": MEMORY, "coords": (0, 0)},
     ts.load_multicast: {

@@ -153,7 +153,7 @@ class _Trials:
         self._errors = errors
         assert launch.detector is not None
         found = launch.detector.conflicts.found.values()
-        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in found if _is_serious(conflict)}
+        self._known_offsets = {_conflict_offsets(program, conflict) for conflict in found}
         early_waits = [conflict for conflict in errors if conflict.mistake in WAIT_MISTAKES]
         self._early_wait_offsets = frozenset(_conflict_offsets(program, conflict) for conflict in early_waits)
         self._passing: list[Candidate] = []
