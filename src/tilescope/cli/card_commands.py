@@ -46,7 +46,7 @@ With --environment nothing is run: versions of Python, packages, driver, CUDA to
 the cards, and which extras of tilescope are installed. A report of a mistake needs it.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
-tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels.
+tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels, approx.
 """
 _BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
 """
