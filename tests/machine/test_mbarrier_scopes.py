@@ -1,5 +1,7 @@
 """mbarriers between blocks, and beyond their counts: what needs a scope, what a card reports, and one finding for one mistake."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pair_kernels import SEEDS, run, variant
@@ -108,3 +110,13 @@ def test_a_hang_at_an_mbarrier_without_init_is_one_finding():
     """
     result = kernel(body, "").run(1, 128)
     assert (result.outcome, serious(result)) == ("hang", ["run-barrier-init"])
+
+
+def test_inval_behind_a_commit_waits_for_its_arrival():
+    text = (Path(ts.__file__).parent / "rule_examples" / "run-commit-left.fail.ptx").read_text()
+    invalidated = text.replace("    ret;", "    @%p1 mbarrier.inval.shared.b64 [m];\n    ret;")
+    findings = [finding for finding in ts.Kernel(invalidated).run(1, 32).findings if finding.severity == "error"]
+    assert [finding.rule for finding in findings] == ["run-barrier-lifetime"]
+    lines = [invalidated.splitlines()[line - 1] for line in findings[0].values["ptx_lines"]]
+    assert "mbarrier.inval" in lines[0]
+    assert "tcgen05.commit" in lines[1]

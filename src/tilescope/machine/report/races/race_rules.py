@@ -228,7 +228,7 @@ STORE_OVER_BARRIER = BARRIER_LIFETIME.worded(
     fix="Store elsewhere, or put mbarrier.inval before {before_where} and mbarrier.init before {where}.",
 )
 PENDING_AT_INVAL = BARRIER_LIFETIME.worded(
-    found="at {at} {who} invalidates the mbarrier at {what}, which {before_who} still {did} at {before_where}[[; seen {met}]]",
+    found="at {at} {who} invalidates the mbarrier at {what}, on which {before_where} may still be pending[[; seen {met}]]",
     limit="mbarrier.inval comes after everything that will arrive at the mbarrier, or complete on it",
     fix="Wait for that phase of the mbarrier before {where}.",
 )
