@@ -38,9 +38,15 @@ PAST_TILE = PAST_ARRAY.worded(
 
 
 def report_array_ends(launch: Launch, ends: ArrayEnds) -> Iterator[Violation]:
-    """A note for each instruction that reads beyond its array or tile."""
+    """A note for each source line that reads beyond its array or tile; without lines, for each instruction."""
     program = launch.program
+    reported: set[tuple[object, ...]] = set()
     for past in ends.found.values():
+        lines = line_facts(program, past.pc)
+        key = (lines["source_lines"] or past.pc, past.operand, past.array)
+        if key in reported:
+            continue
+        reported.add(key)
         facts: Facts = {
             "where": name_instruction(program, past.pc),
             "at": name_line(program, past.pc),
@@ -48,7 +54,7 @@ def report_array_ends(launch: Launch, ends: ArrayEnds) -> Iterator[Violation]:
             "address": past.address,
             "variable": shared_variable(program, past.address),
             "block": past.block,
-            **line_facts(program, past.pc),
+            **lines,
         }
         if past.array is not None:
             yield PAST_ARRAY.violation(**facts, array=name_in_program(past.array.name))
