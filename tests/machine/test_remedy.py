@@ -236,8 +236,8 @@ def test_a_right_kernel_runs_once(monkeypatch, name):
 
 def test_warnings_are_no_reason_to_run_again(monkeypatch):
     runs = counted_runs(monkeypatch)
-    pairs = KERNELS["tail_not_cleared"]
-    result, _ = run(pairs, ts.Kernel(variant(pairs.text, "tail-left")), None, remedies=True)
+    pairs = KERNELS["volatile_words"]
+    result, _ = run(pairs, ts.Kernel(variant(pairs.text, "no-fence-behind")), None, remedies=True)
     assert [finding.severity for finding in result.findings] == ["warning"]
     assert runs == ["asked"]
 
