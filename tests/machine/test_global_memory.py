@@ -1,4 +1,4 @@
-"""Global memory: growth of releases at one word, and the limits of what the race detector can name."""
+"""Global memory: releases at one word, racing loads that nobody uses, unwritten bytes, residency, and limits of the race detector."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from ptx_texts import finished, kernel
 
 import tilescope as ts
 from tilescope.machine.decoding import assembly
+from tilescope.machine.execution.residency import find_residency
 from tilescope.sync.lane_clocks import LaneClocks
 
 COUNTED = """
@@ -40,3 +41,60 @@ def test_more_instructions_than_a_stamp_can_name_are_refused(monkeypatch):
     with pytest.raises(ts.RuleError, match="at most 7 instructions") as refused:
         kernel(body)
     assert [violation.rule for violation in refused.value.violations] == ["ptx-unsupported"]
+
+
+REDUNDANT = """
+    ld.param.u64 %d1, [x];
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p1, %r1, 1;
+    ld.global.u32 %r2, [%d1];
+    MADE %r3, %r2, 7;
+    @%p1 st.global.u32 [%d1], %r3;
+"""
+
+
+def rules_of(run):
+    return [(finding.severity, finding.rule) for finding in run.findings]
+
+
+def test_a_load_whose_value_only_masked_stores_use_is_a_note():
+    run = finished(kernel(REDUNDANT.replace("MADE", "add.u32"), ".param .u64 x"), 64, [np.ones(1, np.uint32)])
+    assert rules_of(run) == [("note", "run-unused-load")]
+
+
+@pytest.mark.parametrize(("operation", "held"), [("min.u32", 9), ("max.u32", 3), ("and.b32", 9)])
+def test_a_load_that_other_threads_store_elsewhere_is_used(operation, held):
+    text = REDUNDANT.replace("MADE", operation) + "@!%p1 st.global.u32 [%d1+4], %r3;"
+    run = finished(kernel(text, ".param .u64 x"), 64, [np.full(2, held, np.uint32)])
+    assert ("error", "run-race") in rules_of(run)
+    assert ("note", "run-unused-load") not in rules_of(run)
+
+
+def test_an_unwritten_word_that_reaches_no_result_stays_a_warning():
+    text = """
+        .shared .align 4 .b32 s[64];
+        ld.shared.u32 %r1, [s];
+        and.b32 %r1, %r1, 0;
+        ld.param.u64 %d1, [out];
+        st.global.u32 [%d1], %r1;
+    """
+    run = finished(kernel(text), 1, [np.ones(1, np.uint32)])
+    assert rules_of(run) == [("warning", "run-unwritten")]
+    run = finished(kernel(text.replace("and.b32 %r1, %r1, 0;", "")), 1, [np.ones(1, np.uint32)])
+    assert rules_of(run) == [("error", "run-unwritten")]
+
+
+@pytest.mark.parametrize(
+    ("arch", "lanes", "shared_bytes", "blocks", "room"),
+    [
+        ("sm_90", 1024, 1024, 265, 264),
+        ("sm_90", 1024, 1024, 264, None),
+        ("sm_90", 32, 228 << 10, 133, 132),
+        ("sm_90", 32, 1024, 132 * 32 + 1, 132 * 32),
+        ("sm_100", 32, 228 << 10, 149, 148),
+        ("sm_89", 1024, 1024, 143, 142),
+    ],
+)
+def test_a_card_holds_as_many_blocks_as_fit_on_its_multiprocessors(arch, lanes, shared_bytes, blocks, room):
+    residency = find_residency(arch, lanes, shared_bytes, blocks)
+    assert (None if residency is None else residency.blocks) == room

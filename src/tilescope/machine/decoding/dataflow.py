@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tilescope.machine.program import Program
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand, Register, nested_operands
 
 _DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call", "mma", "wgmma", "wmma"})
 
@@ -64,7 +64,7 @@ def _readers(program: Program, registers: Iterable[int]) -> list[int]:
 
 def reaches_store(program: Program, load: int) -> bool:
     """Whether the text stores something that is made of what an instruction loads, by some path and in some lane."""
-    made = set(program.targets[load])
+    made = {register for register in program.targets[load] if not _is_overwritten_next(program, load, register)}
     count = 0
     while count < len(made):
         count = len(made)
@@ -74,6 +74,28 @@ def reaches_store(program: Program, load: int) -> bool:
     return any(
         instruction is not None and instruction.name in _STORES and not made.isdisjoint(program.registers_named[pc])
         for pc, instruction in enumerate(program.instructions)
+    )
+
+
+def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:
+    """Whether the next instruction of the text that names a register writes it, whatever it held."""
+    for later in range(pc + 1, len(program.instructions)):
+        instruction = program.instructions[later]
+        if instruction is not None and register in program.registers_named[later]:
+            is_target = register in program.targets[later]
+            return is_target and instruction.guard is None and not _is_source(program, later, register)
+    return False
+
+
+def _is_source(program: Program, pc: int, register: int) -> bool:
+    """Whether an instruction names a register behind its first operand."""
+    instruction = program.instructions[pc]
+    assert instruction is not None
+    function = _function_at(program, pc)
+    return any(
+        isinstance(inner, Register) and program.register_numbers.get((function, inner.number)) == register
+        for operand in instruction.operands[1:]
+        for inner in nested_operands(operand)
     )
 
 
