@@ -499,10 +499,12 @@ class TmemOrder:
                 side = context.tensor_side(actor.last_pc, None)
                 context.report("block end", None, side, "shared", None, rank=rank)
         for address, barrier in self._mbarriers.at.items():
-            if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
-                if clock.over[barrier.column] < barrier.last_commit.epoch:
-                    side = Side(barrier.last_commit.pc, "tcgen05.commit", None)
-                    context.report("block end", None, side, "shared", None, rank=rank)
+            commit = barrier.last_commit
+            if address >> SHARED_RANK_SHIFT != rank or commit is None:
+                continue
+            if clock.over[barrier.column] < commit.epoch:
+                side = Side(commit.pc, "tcgen05.commit", None)
+                context.report("block end", None, side, "shared", None, rank=rank)
         for held in self._allocations:
             if held.rank == rank:
                 last = held.first + held.columns - 1
