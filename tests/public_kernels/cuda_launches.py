@@ -328,8 +328,12 @@ CUDA_LAUNCHES = (
     _learn("02e_matmul_sm100", "matmul_v3", "GEMM", "matmul_v3", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v4", "GEMM", "matmul_v4", _bf16(128, 128, 640), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v5", "GEMM", "matmul_v5", _bf16(256, 256, 640), "sm_100a"),
-    _learn("02e_matmul_sm100", "matmul_v6", "GEMM", "matmul_v6", _bf16(256, 256, 640), "sm_100a"),
-    _learn("02e_matmul_sm100", "matmul_v7", "GEMM", "matmul_v7a", _bf16(256, 512, 640), "sm_100a"),
+    _learn(
+        "02e_matmul_sm100", "matmul_v6", "GEMM", "matmul_v6", _bf16(256, 256, 640), "sm_100a", ("-include", "tuple")
+    ),
+    _learn(
+        "02e_matmul_sm100", "matmul_v7", "GEMM", "matmul_v7a", _bf16(256, 512, 640), "sm_100a", ("-include", "tuple")
+    ),
     _learn("03_sum", "sum", "SUM", "sum_v3", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v4c", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v5", _row_sums),

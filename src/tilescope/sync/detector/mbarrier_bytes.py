@@ -19,7 +19,7 @@ from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.accesses import Accesses, Request
 from tilescope.sync.detector.context import DetectorContext
-from tilescope.sync.detector.mbarrier_history import BARRIER_BYTES, MbarrierHistory
+from tilescope.sync.detector.mbarrier_history import BARRIER_BYTES, Commit, MbarrierHistory
 from tilescope.sync.detector.race import Mistake, Side
 from tilescope.sync.footprint import Cells
 from tilescope.sync.lane_clocks import EXECUTED, HAPPENS_BEFORE, Vector
@@ -34,6 +34,7 @@ class MbarrierBytes:
         shared_bytes = context.cluster.blocks * context.cluster.shared_stride
         self._is_live: npt.NDArray[np.bool_] = np.zeros(ceil_div(shared_bytes, BARRIER_BYTES), np.bool_)  # by word
         self._live: dict[int, MbarrierHistory] = {}  # by word
+        self._initialised: dict[int, MbarrierHistory] = {}  # by word: the last one there, invalidated or not
 
     def init(self, address: int, held: MbarrierHistory, made: MbarrierHistory) -> None:
         """mbarrier.init: no live mbarrier may be there, and all accesses to its bytes must happen before."""
@@ -50,6 +51,7 @@ class MbarrierBytes:
             self._accesses.find_races(context.shared, self._accesses.shared_access("init", request))
         self._is_live[place // BARRIER_BYTES] = True
         self._live[place // BARRIER_BYTES] = made
+        self._initialised[place // BARRIER_BYTES] = made
 
     def inval(self, address: int, lane: int, held: MbarrierHistory) -> Side:
         """mbarrier.inval: all uses must have completed, copies and arrivals too; the word is written to memory."""
@@ -139,8 +141,9 @@ class MbarrierBytes:
             if copy_pc is not None:
                 self._report("barrier pending", Side(copy_pc, "copy", None), now, place)
                 return
-        if barrier.last_commit is not None and known[barrier.column] < barrier.last_commit[0]:
-            self._report("barrier pending", Side(barrier.last_commit[1], "tcgen05.commit", None), now, place)
+        commit = barrier.last_commit
+        if commit is not None and known[barrier.column] < commit.epoch and not self._has_later_commit(commit, known):
+            self._report("barrier pending", Side(commit.pc, "tcgen05.commit", None), now, place)
             return
         for pc, arrivals in barrier.late_arrivals.items():
             is_open = known[arrivals.columns] < arrivals.epochs
@@ -148,6 +151,16 @@ class MbarrierBytes:
                 lane = int(arrivals.columns[np.argmax(is_open)]) % self._context.clocks.lane_count
                 self._report("barrier pending", Side(pc, "arrival", lane), now, place)
                 return
+
+    def _has_later_commit(self, commit: Commit, known: Vector) -> bool:
+        """Whether a later commit of the same thread is known to have arrived, at whichever mbarrier."""
+        return any(
+            other.last_commit is not None
+            and other.last_commit.lane == commit.lane
+            and other.last_commit.number > commit.number
+            and bool(known[other.column] >= other.last_commit.epoch)
+            for other in self._initialised.values()
+        )
 
     def _clock_of(self, side: Side, vector: int) -> Vector:
         """By column: the last epoch that happens before a thread's access, or that has completed."""

@@ -46,6 +46,15 @@ class RemoteArrival(NamedTuple):
     clock: VectorClock
 
 
+class Commit(NamedTuple):
+    """A tcgen05.commit at an mbarrier. The commits of one thread arrive in their order."""
+
+    epoch: int  # the phase in which it arrived; PENDING until then
+    pc: int
+    lane: int
+    number: int  # counts the commits of the cluster
+
+
 @dataclass(slots=True)
 class MbarrierHistory:
     """One mbarrier. `column` counts its completed phases.
@@ -79,7 +88,7 @@ class MbarrierHistory:
     last_copy: dict[bool, tuple[int, int]] = field(default_factory=dict)  # (epoch, pc) of the last that completed
     pending_copies: dict[bool, Counter[int]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
     late_arrivals: dict[int, Moments] = field(default_factory=dict)  # by pc: of cp.async.mbarrier.arrive
-    last_commit: tuple[int, int] | None = None  # (epoch, pc) of the last tcgen05.commit
+    last_commit: Commit | None = None
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0

@@ -25,7 +25,7 @@ from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TM
 from tilescope.sync.address import SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import LaneNumbers
 from tilescope.sync.detector.context import DetectorContext, PublishedColumns
-from tilescope.sync.detector.mbarrier_history import MbarrierHistory
+from tilescope.sync.detector.mbarrier_history import Commit, MbarrierHistory
 from tilescope.sync.detector.mbarrier_order import Mbarriers
 from tilescope.sync.detector.race import Side
 from tilescope.sync.epoch import PENDING, Stamp, Stamps, pack_stamps, stamp_base, unpack_stamp
@@ -82,7 +82,7 @@ class Committed(NamedTuple):
     clock: VectorClock
     actor: Actor
     epoch: int
-    pc: int
+    commit: Commit
 
 
 class _Allocation(NamedTuple):
@@ -118,6 +118,7 @@ class TmemOrder:
         self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that writes it
         self._shapes: dict[Shape, int] = {}
         self._commits: WeakKeyDictionary[TmemCommit, dict[int, Committed]] = WeakKeyDictionary()
+        self._commit_count = 0
         self._writes: Stamps = np.zeros(0, np.int64)
         self._shape_of_write: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._reads: Stamps = np.zeros((0, 0), np.int64)
@@ -393,9 +394,9 @@ class TmemOrder:
             np.array([actor.column, actor.fenced, actor.issued]), np.full(3, actor.epoch, np.int32)
         )
         clock = join_clocks(clocks.clock(np.array([lane])), finished)
-        pc = self._context.pc
-        barrier.last_commit = (PENDING, pc)
-        return Committed(barrier, clock, actor, actor.epoch, pc)
+        self._commit_count += 1
+        barrier.last_commit = Commit(PENDING, self._context.pc, lane, self._commit_count)
+        return Committed(barrier, clock, actor, actor.epoch, barrier.last_commit)
 
     def arrive(self, event: TmemCommitArrived) -> None:
         """The arrival of a commit; its mbarrier counts it next."""
@@ -403,7 +404,7 @@ class TmemOrder:
         barrier = committed.barrier
         barrier.note_arrival(np.array([committed.actor.column]), np.array([committed.epoch], np.int32))
         barrier.arrive(committed.clock)
-        barrier.last_commit = (barrier.phases + 1, committed.pc)
+        barrier.last_commit = committed.commit._replace(epoch=barrier.phases + 1)
 
     def fence(self, event: TmemFence) -> None:
         """tcgen05.fence::before_thread_sync or after_thread_sync."""
@@ -498,10 +499,12 @@ class TmemOrder:
                 side = context.tensor_side(actor.last_pc, None)
                 context.report("block end", None, side, "shared", None, rank=rank)
         for address, barrier in self._mbarriers.at.items():
-            if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
-                epoch, pc = barrier.last_commit
-                if clock.over[barrier.column] < epoch:
-                    context.report("block end", None, Side(pc, "tcgen05.commit", None), "shared", None, rank=rank)
+            commit = barrier.last_commit
+            if address >> SHARED_RANK_SHIFT != rank or commit is None:
+                continue
+            if clock.over[barrier.column] < commit.epoch:
+                side = Side(commit.pc, "tcgen05.commit", None)
+                context.report("block end", None, side, "shared", None, rank=rank)
         for held in self._allocations:
             if held.rank == rank:
                 last = held.first + held.columns - 1
