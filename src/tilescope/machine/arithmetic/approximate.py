@@ -43,12 +43,13 @@ TYPES = {
     "tanh": ("f32", "f16", "f16x2", "bf16", "bf16x2"),
 }
 
-_LOOP_FROM_WORDS = 1 << 21  # loading numba takes as long as numpy needs for these
+_LOOP_FROM_WORDS = 1 << 23  # loading numba takes as long as numpy needs for these
+_WORDS_OF_A_CALL = 1500  # that take as long as a call of numpy's functions with no words
 
 
 @dataclass(slots=True)
 class _Work:
-    """The words computed so far in this process."""
+    """The work done so far in this process, in words."""
 
     words: int = 0
 
@@ -102,7 +103,7 @@ def _on_f32(function: Callable[..., Words], table: str) -> Compute:
     """A function of the unit as one of f32 bits: compiled where numba is loaded, or worth loading."""
 
     def compute(*sources: Array) -> Array:
-        _work.words += sources[0].size
+        _work.words += sources[0].size + _WORDS_OF_A_CALL
         if (_work.words >= _LOOP_FROM_WORDS or "numba" in sys.modules) and (
             loop := compiled_loop(function)
         ) is not None:

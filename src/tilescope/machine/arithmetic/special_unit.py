@@ -110,19 +110,21 @@ def _read_rows() -> dict[str, dict[str, list[int]]]:
 @cache
 def _squares() -> npt.NDArray[np.uint16]:
     """sq(x) of every x: 131,072 numbers below 2^15."""
-    return truncated_square(np.arange(1 << ARGUMENT_BITS)).astype(np.uint16)
+    return truncated_square(np.arange(1 << ARGUMENT_BITS, dtype=np.int32)).astype(np.uint16)
 
 
-def truncated_square(x: Integers) -> Integers:
+def truncated_square(x: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Compute x * x / 2^19 without the columns below 19, row by row of the triangle.
 
-    >>> truncated_square(np.array([1 << 16, (1 << 17) - 1])).tolist(), ((1 << 17) - 1) ** 2 >> 19
+    >>> truncated_square(np.array([1 << 16, (1 << 17) - 1], np.int32)).tolist(), ((1 << 17) - 1) ** 2 >> 19
     ([8192, 32759], 32767)
     """
     total = np.zeros_like(x)
     for bit in range(ARGUMENT_BITS):
-        row = (x >> (bit + 1) << (2 * bit + 2)) + (1 << 2 * bit)
-        total += (x >> bit & 1) * (row >> DROPPED_COLUMNS)
+        shift = 2 * bit + 2 - DROPPED_COLUMNS  # of the bits above this one
+        higher = x >> (bit + 1)
+        row = (higher << shift) + (1 << 2 * bit >> DROPPED_COLUMNS) if shift >= 0 else higher >> -shift
+        total += (x >> bit & 1) * row
     return total
 
 
