@@ -216,12 +216,9 @@ _KITTENS = (
 )
 
 
-def _cutlass(name, shape, generation):
-    arch, flags = {"Hopper": ("sm_90a", ("-DHOPPER", "-DARCH=Sm90")), "Blackwell": ("sm_100a", ("-DARCH=Sm100",))}[
-        generation
-    ]
+def _cutlass(name, shape):
     make = partial(_transposed_product, *shape, np.float16)
-    return CudaLaunch("CUTLASS", f"collective {name}", "cutlass_gemm.cu", name, make, arch, flags)
+    return CudaLaunch("CUTLASS", f"collective {name}", "cutlass_gemm.cu", name, make, "sm_90a", ("-DHOPPER", "-DARCH=Sm90"))
 
 
 def _deepgemm(name, kernel, flag, function, prepare, arch="sm_90a"):
@@ -277,11 +274,9 @@ CUDA_LAUNCHES = (
     CudaLaunch("libcu++", "pipeline", "libcudacxx.cu", "run_sum_by_pipeline", _summed_batches),
     CudaLaunch("libcu++", "atomic_ref", "libcudacxx.cu", "run_pass_messages", _messages),
     CudaLaunch("libcu++", "binary_semaphore", "libcudacxx.cu", "run_count_by_semaphore", _counted),
-    _cutlass("warp_specialized", (128, 256, 192), "Hopper"),
-    _cutlass("pingpong", (128, 256, 192), "Hopper"),
-    _cutlass("cooperative", (256, 128, 192), "Hopper"),
-    _cutlass("one_sm", (128, 128, 192), "Blackwell"),
-    _cutlass("two_sm", (256, 128, 192), "Blackwell"),
+    _cutlass("warp_specialized", (128, 256, 192)),
+    _cutlass("pingpong", (128, 256, 192)),
+    _cutlass("cooperative", (256, 128, 192)),
     CudaLaunch(
         "CUTLASS",
         "multistage",
