@@ -45,3 +45,14 @@ def test_a_wait_for_the_last_commit_is_enough(names):
 
 def test_a_commit_after_the_awaited_one_may_still_arrive():
     assert find_errors(waited="first", inval_first="first", inval_last="second") == ["run-barrier-lifetime"]
+
+
+def test_a_commit_without_a_space_takes_the_lower_32_bits_of_its_address():
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one"
+    text = KERNEL.format(waited="second", inval_first="first", inval_last="second")
+    narrow = text.replace(f"{commit}.shared::cluster.b64 [second]", f"mov.u64 %rd1, second; {commit}.b64 [%rd1]")
+    assert narrow != text
+    run = ts.Kernel(narrow.replace(".reg .pred", ".reg .b64 %rd<2>; .reg .pred")).run(
+        1, 32, arch="sm_100a", remedies=False
+    )
+    assert run.outcome == "finished"

@@ -203,6 +203,7 @@ def _attention():
 
 _cub = partial(CudaLaunch, "CUB")
 RELAXED = ("--expt-relaxed-constexpr",)
+WITH_TUPLES = (*RELAXED, "-include", "tuple")  # which torch's header includes
 # Its headers take char for signed, which it is not on every host.
 _KITTENS = (
     "-std=c++20",
@@ -216,12 +217,11 @@ _KITTENS = (
 )
 
 
-def _cutlass(name, shape, generation):
-    arch, flags = {"Hopper": ("sm_90a", ("-DHOPPER", "-DARCH=Sm90")), "Blackwell": ("sm_100a", ("-DARCH=Sm100",))}[
-        generation
-    ]
+def _cutlass(name, shape):
     make = partial(_transposed_product, *shape, np.float16)
-    return CudaLaunch("CUTLASS", f"collective {name}", "cutlass_gemm.cu", name, make, arch, flags)
+    return CudaLaunch(
+        "CUTLASS", f"collective {name}", "cutlass_gemm.cu", name, make, "sm_90a", ("-DHOPPER", "-DARCH=Sm90")
+    )
 
 
 def _deepgemm(name, kernel, flag, function, prepare, arch="sm_90a"):
@@ -277,11 +277,9 @@ CUDA_LAUNCHES = (
     CudaLaunch("libcu++", "pipeline", "libcudacxx.cu", "run_sum_by_pipeline", _summed_batches),
     CudaLaunch("libcu++", "atomic_ref", "libcudacxx.cu", "run_pass_messages", _messages),
     CudaLaunch("libcu++", "binary_semaphore", "libcudacxx.cu", "run_count_by_semaphore", _counted),
-    _cutlass("warp_specialized", (128, 256, 192), "Hopper"),
-    _cutlass("pingpong", (128, 256, 192), "Hopper"),
-    _cutlass("cooperative", (256, 128, 192), "Hopper"),
-    _cutlass("one_sm", (128, 128, 192), "Blackwell"),
-    _cutlass("two_sm", (256, 128, 192), "Blackwell"),
+    _cutlass("warp_specialized", (128, 256, 192)),
+    _cutlass("pingpong", (128, 256, 192)),
+    _cutlass("cooperative", (256, 128, 192)),
     CudaLaunch(
         "CUTLASS",
         "multistage",
@@ -309,31 +307,25 @@ CUDA_LAUNCHES = (
     _kittens(9, 512, "B200"),
     _learn("02a_matmul_simt", "matmul", "GEMM", "matmul_v3", partial(_plain_product, 128, 128, 32)),
     _learn("02a_matmul_simt", "matmul", "GEMM", "matmul_v6b", partial(_plain_product, 128, 128, 32)),
-    _learn("02b_matmul_sm80", "matmul_v1", "GEMM", "matmul_v3", _bf16(128, 128, 96), "sm_80", RELAXED),
+    _learn("02b_matmul_sm80", "matmul_v1", "GEMM", "matmul_v3", _bf16(128, 128, 128), "sm_80", RELAXED),
     _learn("02b_matmul_sm80", "matmul_v6", "GEMM", "matmul_v6", _bf16(128, 128, 128), "sm_80", RELAXED),
     _learn(
         "02c_matmul_sm120",
         "matmul_v3",
         "GEMM",
         "matmul_v3_bf16",
-        _bf16(128, 128, 128),
+        _bf16(256, 256, 128),
         "sm_120a",
-        (*RELAXED, "-include", "tuple"),
+        WITH_TUPLES,
     ),
     _learn("02e_matmul_sm100", "matmul_v0", "GEMM", "matmul_v0", _bf16(128, 128, 256), "sm_100a", RELAXED),
-    _learn("02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1a", _bf16(256, 256, 256), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1b", _bf16(128, 256, 512), "sm_100a"),
-    _learn("02e_matmul_sm100", "matmul_v2", "GEMM", "matmul_v2a", _bf16(256, 256, 256), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v2", "GEMM", "matmul_v2b", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v3", "GEMM", "matmul_v3", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v4", "GEMM", "matmul_v4", _bf16(128, 128, 640), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v5", "GEMM", "matmul_v5", _bf16(256, 256, 640), "sm_100a"),
-    _learn(
-        "02e_matmul_sm100", "matmul_v6", "GEMM", "matmul_v6", _bf16(256, 256, 640), "sm_100a", ("-include", "tuple")
-    ),
-    _learn(
-        "02e_matmul_sm100", "matmul_v7", "GEMM", "matmul_v7a", _bf16(256, 512, 640), "sm_100a", ("-include", "tuple")
-    ),
+    _learn("02e_matmul_sm100", "matmul_v6", "GEMM", "matmul_v6", _bf16(256, 256, 640), "sm_100a", WITH_TUPLES),
+    _learn("02e_matmul_sm100", "matmul_v7", "GEMM", "matmul_v7a", _bf16(256, 512, 640), "sm_100a", WITH_TUPLES),
     _learn("03_sum", "sum", "SUM", "sum_v3", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v4c", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v5", _row_sums),

@@ -26,7 +26,7 @@ from tilescope.machine.execution.pending import Work
 from tilescope.machine.execution.tmem_state import pair_ranks, split_address
 from tilescope.machine.instructions.barrier_unit import BARRIER_BYTES, barrier_at, change
 from tilescope.machine.instructions.copy_engine import cast_to
-from tilescope.machine.instructions.load_store import AddressOf
+from tilescope.machine.instructions.load_store import AddressOf, decode_address, space_of
 from tilescope.machine.instructions.mbarrier_instructions import decode_shared_address
 from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.instructions.tensor_core.tensor_products import decode_product
@@ -36,8 +36,8 @@ from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.ptx.syntax import Instruction
-from tilescope.sync.address import SHARED_WINDOW
+from tilescope.ptx.syntax import Instruction, Operand
+from tilescope.sync.address import WINDOW_BYTES, Space
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import TmemAlloc, TmemCommit, TmemCommitArrived, TmemDealloc, TmemFence
 
@@ -103,13 +103,25 @@ class AllocTurn:
         return True
 
 
+def _decode_narrow_address(assembler: Assembler, operand: Operand, space: Space) -> AddressOf:
+    """A function that gives shared addresses, of whichever form: the instruction takes the lower 32 bits of its register.
+
+    ThunderKittens passes a generic address to tcgen05.alloc…shared::cta, and a shared one to tcgen05.commit without .shared.
+    """
+    if space_of(assembler, operand, space) not in ("shared", "generic"):
+        return decode_shared_address(assembler, operand, space)  # which refuses it
+    addresses = decode_address(assembler, operand)
+    return lambda cluster, at: addresses(cluster, at) & (WINDOW_BYTES - 1)
+
+
 def _alloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
     _take_sync(words)
     space = words.space()
     words.flag("b32")
     words.done()
     target, columns = instruction.operands
-    return AllocTurn(decode_shared_address(assembler, target, space), assembler.source(columns, "u32"), cta_group)
+    addresses_of = _decode_narrow_address(assembler, target, space)
+    return AllocTurn(addresses_of, assembler.source(columns, "u32"), cta_group)
 
 
 def _dealloc(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Turn:
@@ -164,13 +176,11 @@ def _commit(assembler: Assembler, instruction: Instruction, words: Words, cta_gr
     space = words.space()
     words.flag("b64")
     words.done()
-    addresses_of = decode_shared_address(assembler, instruction.operands[0], space)
+    addresses_of = _decode_narrow_address(assembler, instruction.operands[0], space)
     mask = assembler.source(instruction.operands[1], "u16") if has_mask else None
 
     def issue(cluster: Cluster, at: Lanes) -> None:
         addresses = addresses_of(cluster, at)
-        if space == "shared":
-            addresses = np.where(addresses >= SHARED_WINDOW, addresses - SHARED_WINDOW, addresses)
         cluster.launch.charge(len(addresses))
         for lane, address in zip(cluster.lanes(at).tolist(), addresses.tolist(), strict=True):
             targets = [address]
