@@ -336,13 +336,17 @@ class Recorder:
             self._add(BlockSync(event.pc, event.lanes, event.number, event.threads, waits=False))
 
     def _complete_block(self, event: BarrierComplete) -> None:
+        """Without a count a barrier completes when all warps that live have arrived, each counted once."""
         self._completed += 1
-        self._add_waiting(event, self._completed)
+        threads = event.threads
+        if not event.is_counted and event.waiting:
+            lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
+            threads = WARP_LANES * len(np.unique(lanes // WARP_LANES))
+        self._add_waiting(event, threads, self._completed)
 
-    def _add_waiting(self, event: BarrierComplete, completion: int) -> None:
+    def _add_waiting(self, event: BarrierComplete, threads: int, completion: int) -> None:
         for waiting in event.waiting:
-            row = BlockSync(waiting.pc, waiting.lanes, event.number, event.threads, True, completion)
-            self._add(row)
+            self._add(BlockSync(waiting.pc, waiting.lanes, event.number, threads, True, completion))
 
     def _arrive_at_cluster(self, event: ClusterArrive) -> None:
         """A release covers all that the threads did before it, so their mbarrier.init needs no fence."""
@@ -396,7 +400,7 @@ class Recorder:
             first_lane = np.array([warp * WARP_LANES])
             self._add(Wait(poll.pc, first_lane, address, poll.parity, poll.phase))
         for barrier in waiting:
-            self._add_waiting(barrier, self._completed + 1)
+            self._add_waiting(barrier, barrier.threads, self._completed + 1)
         if not last and not waiting:  # those who wait for the cluster are often victims of the other waits
             for one in at_cluster:
                 self._add(ClusterSync(one.pc, one.lanes, waits=True, has_passed=False))
