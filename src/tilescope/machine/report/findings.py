@@ -36,6 +36,7 @@ from tilescope.machine.report.places import (
     thread_index,
     thread_numbers,
 )
+from tilescope.machine.report.races.convergence_report import CONVERGENCE
 from tilescope.machine.report.races.race_report import report_races, report_wrong_bytes
 from tilescope.machine.report.races.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.report.races.tmem_report import TENSOR_ORDER
@@ -185,7 +186,7 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """The findings of a run: how it ended, data races, costs; errors first.
+    """The findings of a run: how it ended, data races, costs; errors first, and of them divergent barriers, which cause others.
 
     A thread that hangs, or that arms an mbarrier with a pending copy, is often the victim of a data race: a missing wait frees
     a slot too early. So such data races come first.
@@ -204,7 +205,9 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         *_report_map_edits(launch),
         *_report_accesses(launch, is_finished=result.outcome == "finished"),
     )
-    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
+    return tuple(
+        sorted(findings, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.rule != CONVERGENCE.name))
+    )
 
 
 def _report_map_edits(launch: Launch) -> Iterator[Violation]:
