@@ -14,7 +14,8 @@ from kernel_arrays import filled
 
 import tilescope as ts
 from tilescope.errors import RuleError
-from tilescope.gpu.verify.suites.approx_suite import EXPONENTS, FUNCTIONS, compute_sums, compute_words, sums
+from tilescope.gpu.verify.suites import Outcome
+from tilescope.gpu.verify.suites.approx_suite import APPROX, EXPONENTS, FUNCTIONS, compute_sums, compute_words, sums
 from tilescope.machine.arithmetic import operation, special_unit
 from tilescope.machine.arithmetic.approximate import compiled_loop
 from tilescope.machine.arithmetic.special_unit import FLUSHED, QUOTIENTS, SCALED, rows_of, truncated_square
@@ -285,3 +286,47 @@ def test_the_table_has_627_rows():
     counts = {name: len(rows_of(name).base) for name in FLUSHED if name != "cos"}
     assert counts == {"rcp": 128, "rsqrt": 128, "sqrt": 128, "lg2": 64, "ex2": 64, "sin": 64, "tanh": 51}
     assert special_unit.ARCH == "sm_90"
+
+
+class OtherCard:
+    """A card whose reciprocals differ from an H200's in some fractions of one exponent."""
+
+    def __init__(self, exponent, fractions):
+        self.exponent = exponent
+        self.fractions = fractions
+
+    def launch(self, place, *values, out, **_sizes):
+        if place == "approx:words":
+            number, exponent = values
+            out[0][:] = self.words(FUNCTIONS[number], exponent)
+            return
+        for row, (number, exponent) in enumerate(zip(*values, strict=True)):
+            out[0][row] = compute_sums(self.words(FUNCTIONS[number], int(exponent)))
+
+    def words(self, function, exponent):
+        words = compute_words(function, exponent)
+        if exponent == self.exponent:
+            words[self.fractions] ^= 1
+        return words
+
+    def free(self):
+        pass
+
+
+def test_a_card_with_another_unit_is_narrowed_down_to_inputs():
+    cases = [{"function": "rcp.approx.ftz.f32", "exponent": exponent} for exponent in (126, 127)]
+    right, wrong = [Outcome(data) for data in APPROX.results(OtherCard(127, [5, 600_000]), cases)]
+    assert APPROX.difference(cases[0], right) == ""
+    words = APPROX.difference(cases[1], wrong)
+    assert "2 results" in words
+    assert "0x3f800005" in words
+    assert "0x3f8927c0" in words
+    assert len(wrong.data) == 16 + 8 + 2 * 12 + 4 * (1 << 15)  # sums, counts, two inputs, every 256th result
+    assert "rcp.approx.ftz.f32" in APPROX.note(cases, [right, wrong])
+    assert APPROX.note(cases[:1], [right]).endswith("the unit of an H200.")
+
+
+def test_verify_lists_every_case_once_and_draws_by_seed():
+    every = APPROX.cases(APPROX.count, 1, "sm_90")
+    assert len({(case["function"], case["exponent"]) for case in every}) == len(FUNCTIONS) * EXPONENTS
+    assert APPROX.cases(5, 1, "sm_90") == APPROX.cases(9, 1, "sm_90")[:5] != APPROX.cases(5, 2, "sm_90")
