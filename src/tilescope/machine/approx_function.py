@@ -25,7 +25,7 @@ APPROX_ARCH = rule(
     fix="Use {least}, or convert to float32 and use the f32 form.",
     source="PTX ISA, ex2 and tanh: target ISA notes",
     passing='ts.approx("tanh.approx.f32", np.ones(4, np.float32), arch="sm_90")',
-    failing='ts.approx("tanh.approx.bf16", np.ones(4, ml_dtypes.bfloat16), arch="sm_80")',
+    failing='ts.approx("tanh.approx.bf16", np.ones(4, "bfloat16"), arch="sm_80")',
 )
 _SCALED = ("rcp", "rsqrt", "sqrt", "lg2", "ex2", "sin", "cos")  # have a form without .ftz
 _FORMS = (
