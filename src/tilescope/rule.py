@@ -70,6 +70,7 @@ _ROW_MODULES = (
     "sync.mbarrier",
     "pipeline.simulation",
     "ptx",
+    "machine.approx_function",
     "machine.launch.described_launch",
     "machine.launch.triton_compiler",
     "machine.launch.cuda_compiler",

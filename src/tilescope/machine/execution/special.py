@@ -40,6 +40,8 @@ _SINGLE = frozenset(
         "%reserved_smem_offset_begin",
         "%reserved_smem_offset_end",
         "%reserved_smem_offset_cap",
+        "%reserved_smem_offset_0",
+        "%reserved_smem_offset_1",
         "WARP_SZ",
     }
 )
@@ -121,6 +123,8 @@ def _single(launch: LaunchFacts, cluster: ClusterShape, name: str) -> int:
         "%reserved_smem_offset_begin": 0,
         "%reserved_smem_offset_end": 0x120,  # what the system uses of the bytes that it reserves
         "%reserved_smem_offset_cap": SHARED_RESERVED_BYTES,
+        "%reserved_smem_offset_0": 0,  # nothing is reserved by the linker
+        "%reserved_smem_offset_1": 0,
         "WARP_SZ": WARP_LANES,
     }
     return values[name]

@@ -186,7 +186,7 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """The findings of a run: how it ended, data races, costs; errors first, and of them divergent barriers, which cause others.
+    """The findings of a run: how it ended, data races, costs; errors first, and of those of a finished run divergent barriers.
 
     A thread that hangs, or that arms an mbarrier with a pending copy, is often the victim of a data race: a missing wait frees
     a slot too early. So such data races come first.
@@ -205,9 +205,9 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         *_report_map_edits(launch),
         *_report_accesses(launch, is_finished=result.outcome == "finished"),
     )
-    return tuple(
-        sorted(findings, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.rule != CONVERGENCE.name))
-    )
+    if result.outcome == "finished":
+        findings = tuple(sorted(findings, key=lambda finding: finding.rule != CONVERGENCE.name))
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _report_map_edits(launch: Launch) -> Iterator[Violation]:
