@@ -15,6 +15,8 @@ MEASURED = {
     "%reserved_smem_offset_begin": 0,
     "%reserved_smem_offset_end": 0x120,
     "%reserved_smem_offset_cap": 0x400,
+    "%reserved_smem_offset_0": 0,
+    "%reserved_smem_offset_1": 0,
 }
 
 
