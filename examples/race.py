@@ -6,7 +6,7 @@ image, which another warp stored. On a card the numbers may well be right. The r
     $ python examples/race.py
     run-race: at reverse.cu:7 thread (0, 0, 0) of block (0, 0, 0) reads shared address 0x4fc (tile+252),
     which thread (63, 0, 0) writes at reverse.cu:6, PTX line 37 (st.shared.f32 [%r4], %f1).
-    Put `bar.sync 0;` (__syncthreads()) before reverse.cu:7, PTX line 43 (ld.shared.f32 %f2, [%r8]):
+    Put `__syncthreads()` (`bar.sync 0;`) before reverse.cu:7, PTX line 43 (ld.shared.f32 %f2, [%r8]):
     tried, and this finding is gone.
     with bar.sync 0; before PTX line 43: finished, 0 findings
 """

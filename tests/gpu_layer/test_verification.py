@@ -90,6 +90,7 @@ def test_a_card_that_differs_is_told_in_words_with_status_1(suites, predicting, 
     assert all(re.match(rf"case 0: {place}", told[name]) for name in ("loads", "im2col"))
     assert "wavefronts: card 0x" in told["banks"]
     assert "lane 31, register" in told["ldmatrix"] or "shared memory, line" in told["ldmatrix"]
+    told.pop("approx", None)  # its sums name no place
     assert all("(1 of " in difference for difference in told.values())
     again = replay(Capture.read(path))  # the bytes of cases that differ are kept, so the words are the same
     assert [each.difference for each in again.suites] == [each["difference"] for each in first["suites"]]

@@ -137,6 +137,7 @@ def tensor_cores() -> list[str]:
     smem = np.arange(64, dtype=np.uint16)
     registers: npt.NDArray[np.uint32] = ts.ldmatrix(smem, np.arange(32) % 8 * 16, count=1)
     ts.stmatrix(registers, smem, np.arange(32) % 8 * 16)
+    powers = ts.approx("ex2.approx.ftz.f32", np.ones(4, np.float32))
     product = ts.emulate_mma(np.eye(64), np.ones((64, 16)), data_type="bf16")
     compressed = ts.compress(np.eye(16, 32), "bf16")
     whole = ts.decompress(compressed.values, compressed.metadata, "bf16")
@@ -146,7 +147,21 @@ def tensor_cores() -> list[str]:
     scales = ts.scale_layout(128, 256, "nvfp4")
     factors = np.zeros((128, 16), np.uint8)
     equal = bool((ts.unpack_scales(ts.pack_scales(factors), (128, 16)) == factors).all())
-    told: list[object] = [atom, other, readings, fields, loop, second, held, product, whole, memory, place, scales]
+    told: list[object] = [
+        atom,
+        other,
+        readings,
+        fields,
+        loop,
+        second,
+        held,
+        powers,
+        product,
+        whole,
+        memory,
+        place,
+        scales,
+    ]
     return [type(one).__name__ for one in told] + [str(instruction), str(agrees), str(equal)]
 
 

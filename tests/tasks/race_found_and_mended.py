@@ -34,9 +34,9 @@ def solve(desk):
     said = desk.type(f"{RUN} -q")
     assert said.status == 1
     assert said.first.startswith("turned finished, with 1 error:")
-    assert "PTX line 21 thread" in said.first
-    assert "nothing on this path orders" in said.first
-    assert "Put `bar.sync 0;` (__syncthreads()) before PTX" in said.out
+    assert "at PTX line 21 a thread reads tile+252" in said.first
+    assert "(run-race)" in said.first
+    assert "Put `bar.sync 0;` before PTX" in said.out
     assert "line 21" in said.out
     desk.write("turned.ptx", KERNEL.replace("BARRIER", "bar.sync 0;"))
     mended = desk.type(RUN)
