@@ -55,14 +55,16 @@ _FRACTION = (1 << FRACTION_BITS) - 1
 _ARGUMENT = (1 << ARGUMENT_BITS) - 1
 _BINADE = 1 << FRACTION_BITS
 _SEGMENT_SHIFT = FRACTION_BITS - 6  # of functions with 64 segments
-_TURNS_OF_RADIAN = float(np.array(0x3E22F983, np.uint32).view(np.float32))  # 1 / (2 pi)
+_QUADRANTS_OF_RADIAN = 4 * float(np.array(0x3E22F983, np.uint32).view(np.float32))  # 4 times 1 / (2 pi), rounded to f32
+_SINE_LIMIT = 2.0**30  # quadrants: f32 numbers beyond it are whole turns
+_EX2_LIMIT = 2.0**7
 _F32_BITS_OF_DOUBLE = -1 << 29
 
 _TWO_24 = 127 + 24 << FRACTION_BITS
 _TWO_12 = 127 + 12 << FRACTION_BITS
 _TWO_MINUS_12 = 127 - 12 << FRACTION_BITS
 _QUARTER = 125 << FRACTION_BITS
-_FAR_EXPONENT = 127 + 126
+_FAR = 127 + 126 << FRACTION_BITS
 _MINUS_126 = _SIGN | 127 + 6 << FRACTION_BITS | 0x7C0000
 _LEAST_NORMAL_NUMBER = 2.0**-126
 
@@ -222,19 +224,16 @@ def lg2(word: Words, rows: Rows) -> Words:
     return choose(is_nan(word), NAN, choose(exponent == 0, _SIGN | _INFINITY, result))
 
 
-def fixed_point(word: Words, shift: Words) -> Words:
-    """The 24 bits of a number, shifted left, or right for a negative shift; truncated."""
-    fraction = word & _FRACTION | 1 << FRACTION_BITS
-    left = np.minimum(np.maximum(shift, 0), 32)
-    right = np.minimum(np.maximum(-shift, 0), 32)
-    return fraction << left >> right
+def fixed_point(number: Words, limit: float) -> Words:
+    """A number >= 0 with 23 fraction bits, truncated; `limit` in place of larger ones and of NaN."""
+    return np.int64(np.fmin(number, limit) * _BINADE)
 
 
 def ex2(word: Words, rows: Rows) -> Words:
     """2^x: the argument is truncated to 7 integer bits and 23 fraction bits."""
     exponent = exponent_of(word)
     is_negative = word >= _SIGN
-    fixed = fixed_point(word, np.minimum(exponent - 127, 7))
+    fixed = fixed_point(np.float64(number_of(word & ~_SIGN)), _EX2_LIMIT)
     whole = fixed >> FRACTION_BITS
     part = fixed & _FRACTION
     whole = choose(is_negative, choose(part == 0, -whole, -whole - 1), whole)
@@ -245,31 +244,29 @@ def ex2(word: Words, rows: Rows) -> Words:
     return choose(is_nan(word), NAN, result)
 
 
-def turned(word: Words, rows: Rows, first_quadrant: int, sign: Words) -> Words:
-    """The sine of x, from a quadrant on. x is multiplied to turns and cut to f32, then cut to 23 bits of a quadrant."""
-    radians = np.float64(number_of(word & ~_SIGN))
-    turns = np.float64(radians * _TURNS_OF_RADIAN).view(np.int64) & _F32_BITS_OF_DOUBLE
-    shift = (turns >> 52) - 1023 + 2
-    fraction = turns >> 29 & _FRACTION | 1 << FRACTION_BITS
-    left = np.minimum(np.maximum(shift, 0), 26)
-    right = np.minimum(np.maximum(-shift, 0), 32)
-    fixed = fraction << left >> right
-    quadrant = (fixed >> FRACTION_BITS) + first_quadrant
-    part = fixed & _FRACTION
-    part = choose(quadrant & 1 == 1, ~part & _FRACTION, part)
+def sine_from(first_quadrant: int, word: Words, rows: Rows, sign: Words) -> Words:
+    """The sine of x, from a quadrant on."""
+    fixed = fixed_quadrants(word) + (first_quadrant << FRACTION_BITS)
+    part = (fixed ^ -(fixed >> FRACTION_BITS & 1)) & _FRACTION
     p = evaluate(rows, part >> _SEGMENT_SHIFT, part & _ARGUMENT)
-    result = normalise(p, 37, sign ^ (quadrant & 2) << 30)
-    return choose(exponent_of(word) == 255, NAN, result)
+    return choose(exponent_of(word) == 255, NAN, normalise(p, 37, sign ^ fixed << 7 & _SIGN))
+
+
+def fixed_quadrants(word: Words) -> Words:
+    """Radians as quadrants: the product is cut to f32, then to 23 fraction bits."""
+    radians = np.float64(number_of(word & ~_SIGN))
+    quadrants = np.float64(radians * _QUADRANTS_OF_RADIAN).view(np.int64) & _F32_BITS_OF_DOUBLE
+    return fixed_point(np.int64(quadrants).view(np.float64), _SINE_LIMIT)
 
 
 def sin(word: Words, rows: Rows) -> Words:
     """The sine of radians."""
-    return turned(word, rows, 0, word & _SIGN)
+    return sine_from(0, word, rows, word & _SIGN)
 
 
 def cos(word: Words, rows: Rows) -> Words:
     """The cosine of radians: the sine, a quadrant later."""
-    return turned(word, rows, 1, word & 0)
+    return sine_from(1, word, rows, word & 0)
 
 
 def tanh(word: Words, rows: Rows) -> Words:
@@ -300,10 +297,9 @@ def multiply_numbers(a: Words, b: Words) -> Words:
 
 def multiply_flushed(word: Words, reciprocal: Words) -> Words:
     """mul.rn.ftz.f32 with a reciprocal, which is never subnormal: a product below 2^-126 is zero, even if it would be rounded up."""
-    flushed = choose(exponent_of(word) == 0, word & _SIGN, word)
-    product = np.float64(number_of(flushed)) * np.float64(number_of(reciprocal))
+    product = np.float64(number_of(word * ((word & ~_SIGN) >= _BINADE))) * np.float64(number_of(reciprocal))
     result = choose(np.abs(product) < _LEAST_NORMAL_NUMBER, (word ^ reciprocal) & _SIGN, word_of(product))
-    return choose(is_nan(result), NAN, result)
+    return choose(np.isnan(product), NAN, result)
 
 
 def rcp_scaled(word: Words, rows: Rows) -> Words:
@@ -315,7 +311,7 @@ def rcp_scaled(word: Words, rows: Rows) -> Words:
 def quotient_scale(divisor: Words) -> Words:
     """The power of two that moves a divisor and its reciprocal among the normal numbers."""
     exponent = exponent_of(divisor)
-    return choose(exponent == 0, _TWO_24, choose(exponent >= _FAR_EXPONENT, _QUARTER, _ONE))
+    return choose(exponent == 0, _TWO_24, choose(exponent >= _FAR >> FRACTION_BITS, _QUARTER, _ONE))
 
 
 def rsqrt_scaled(word: Words, rows: Rows) -> Words:
@@ -355,16 +351,16 @@ def full_factors(dividend: Words, divisor: Words, rows: Rows) -> tuple[Words, Wo
 
 def full_factors_flushed(dividend: Words, divisor: Words, rows: Rows) -> tuple[Words, Words]:
     """The factors of div.full.ftz.f32."""
-    exponent = exponent_of(divisor)
-    is_far = exponent >= _FAR_EXPONENT
-    near = choose(is_far & (exponent < 255), divisor - 2 * _BINADE, divisor)
+    magnitude = divisor & ~_SIGN
+    is_far = magnitude >= _FAR
+    near = divisor - 2 * _BINADE * (is_far & (magnitude < _INFINITY))
     return choose(is_far, quarter_flushed(dividend), dividend), rcp(near, rows)
 
 
 def quarter_flushed(word: Words) -> Words:
     """A quarter, zero if it is below 2^-126."""
-    exponent = exponent_of(word)
-    return choose(exponent <= 2, word & _SIGN, choose(exponent == 255, word, word - 2 * _BINADE))
+    magnitude = word & ~_SIGN
+    return choose(magnitude < 3 * _BINADE, word & _SIGN, word - 2 * _BINADE * (magnitude < _INFINITY))
 
 
 def approx_factors(dividend: Words, divisor: Words, rows: Rows) -> tuple[Words, Words]:
@@ -463,7 +459,8 @@ PARTS: tuple[Callable[..., Words], ...] = (  # that the functions are made of: c
     normalise,
     root_segment,
     fixed_point,
-    turned,
+    sine_from,
+    fixed_quadrants,
     multiply,
     multiply_numbers,
     multiply_flushed,
