@@ -216,7 +216,7 @@ class Kernel:
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
         seed = None if seed is None else integer("seed", seed)
-        card_arch = Arch.named(self.module.target if arch is None else arch)
+        card_arch = self._target if arch is None else Arch.named(arch)
         own_memory = _memory(memory)
         shape = resolve_launch_shape(self.program, card_arch, self._asked_shape(grid, block, cluster, smem_bytes))
         watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
@@ -234,7 +234,7 @@ class Kernel:
             parameters=parameters.content,
             given_maps=parameters.given_maps,
             variable_addresses=place_variables(self.program, contents_of(own_memory)),
-            arch=card_arch.name,
+            arch=card_arch,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
@@ -257,6 +257,11 @@ class Kernel:
         notes = report_idle_barriers(launch, result, initial) if wants_advice else ()
         after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem)
         return build_run(launch, result, notes, after)
+
+    @cached_property
+    def _target(self) -> Arch:
+        """The architecture that the text is for."""
+        return Arch.named(self.module.target)
 
     def _asked_shape(
         self,

@@ -232,7 +232,7 @@ def _moved_registers(program: Program) -> frozenset[int]:
 
 def _settle_products_first(step: Step, use: RegisterUse) -> Step:
     def take_when_settled(cluster: Cluster, at: Lanes) -> None:
-        if use.settled and cluster.pending.works:
+        if use.settled and cluster.works:
             pc = cluster.pc
             cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
             cluster.pc = pc
@@ -255,7 +255,7 @@ def _wait_for_loads(program: Program) -> None:
 
 def _finish_loads_first(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
-        if cluster.pending.works:
+        if cluster.works:
             pc = cluster.pc
             cluster.pending.settle_loads(registers, cluster.lanes(at))
             cluster.pc = pc

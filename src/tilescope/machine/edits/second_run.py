@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.decoding.dataflow import reaches_store
+from tilescope.machine.decoding.dataflow import find_stored_values
 from tilescope.machine.edits.trial import InitialState, make_trial, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
@@ -133,7 +133,7 @@ def _is_race_with_load(launch: Launch, conflict: Conflict) -> bool:
     A load whose value the text never stores is left as it is: the programmer meant to use it.
     """
     load = _racing_load(launch, conflict) if conflict.mistake == "race" else None
-    return load is not None and reaches_store(launch.program, load)
+    return load is not None and load in launch.program.fact(find_stored_values)
 
 
 def _racing_load(launch: Launch, conflict: Conflict) -> int | None:

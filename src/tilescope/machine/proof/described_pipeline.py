@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tilescope.arch import WARP_LANES
 from tilescope.machine.proof.act import BY_THREADS, Act, CannotSayError
 from tilescope.machine.proof.acts import Acts
+from tilescope.machine.proof.coverage import describe_uncovered
 from tilescope.machine.proof.folding import folded
 from tilescope.machine.proof.implied_acts import add_implied_acts
 from tilescope.machine.proof.naming import Named, Placed, named
@@ -53,7 +54,7 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
         acts = Acts(log)
         require_releases(recorded, acts)
         described = _Description(recorded, acts).pipeline()
-        return replace(described, not_covered=tuple(log.global_memory.reasons(recorded.place)))
+        return replace(described, not_covered=tuple(describe_uncovered(log.global_memory, recorded.place)))
     except CannotSayError as error:
         raise not_said(recorded, error) from None
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilescope.arch import Arch
 from tilescope.errors import Violation
 from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.execution.launch_grid import GridRun
@@ -322,7 +321,7 @@ def _find_missing_smem(launch: Launch, fault: KernelFaultError) -> dict[str, obj
     if not has_dynamic or fault.shared_end is None:
         return None
     needed_bytes: int | None = fault.shared_end - program.dynamic_shared_offset
-    if fault.shared_end - SHARED_RESERVED_BYTES > Arch.named(launch.arch).smem_per_block_bytes:
+    if fault.shared_end - SHARED_RESERVED_BYTES > launch.arch.smem_per_block_bytes:
         needed_bytes = None  # a wild address, which no launch can reach
         if launch.smem_bytes:
             return None

@@ -120,7 +120,7 @@ def find_wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
     for schedule in hanging:
         cluster = schedule.cluster
         detector = launch.detector.running[cluster.first_block]
-        awaited = {work.barrier for work in cluster.pending.works}
+        awaited = {work.barrier for work in cluster.works}
         for address, barrier in detector.mbarriers.at.items():
             block = block_index_of(cluster, address >> SHARED_RANK_SHIFT)
             offset = address & SHARED_OFFSET_MASK
