@@ -251,8 +251,8 @@ def test_arrays_keep_what_the_kernel_left(monkeypatch):
     kernel_of(RACE).run(1, 64, [untried], remedies=False)
     assert runs == ["asked"]
     kernel_of(RACE).run(1, 64, [array])
-    # which threads reach which places; then as the run went, and with two other seeds
-    assert runs[1:] == ["asked", "trial", "trial", "trial", "trial"]
+    # as the run went, and with two other seeds; no run finds who reaches which place: all threads execute straight code
+    assert runs[1:] == ["asked", "trial", "trial", "trial"]
     np.testing.assert_array_equal(array, untried)
     assert array[0] == 32 + 1  # added once
 

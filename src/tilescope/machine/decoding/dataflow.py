@@ -81,6 +81,30 @@ def find_stored_values(program: Program) -> frozenset[int]:
     )
 
 
+def find_copied_loads(program: Program) -> frozenset[int]:
+    """The loads whose value the text stores unchanged before the next branch, label or barrier: every thread that loads it stores it."""
+    return frozenset(
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None
+        and instruction.name == "ld"
+        and any(_is_stored_unchanged(program, pc, register) for register in program.targets[pc])
+    )
+
+
+def _is_stored_unchanged(program: Program, pc: int, register: int) -> bool:
+    """Whether a store to shared or global memory follows an instruction straight on, and stores a register that it wrote."""
+    for later in range(pc + 1, program.straight_end[pc]):
+        instruction = program.instructions[later]
+        if instruction is None or register in program.targets[later]:
+            return False
+        is_certain = instruction.name == "st" and instruction.guard is None
+        is_seen = any(word.startswith(("shared", "global")) for word in instruction.modifiers)
+        if is_certain and is_seen and _is_source(program, later, register):
+            return True
+    return False
+
+
 def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:
     """Whether the next instruction of the text that names a register writes it, whatever it held."""
     for later in range(pc + 1, len(program.instructions)):

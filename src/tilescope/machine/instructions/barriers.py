@@ -57,11 +57,12 @@ class BlockBarrierTurn:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Count the lanes of each block, and park them unless they complete the barrier; an .aligned one waits for whole warps."""
-        if self.is_aligned:
+        cluster = schedule.cluster
+        if self.is_aligned and len(front.lanes) < cluster.lane_count:  # else all threads have come together
             if not gather_warps(schedule, front):
                 return
-            if schedule.cluster.has_exits:
-                announce_missing_threads(schedule.cluster, front)
+            if cluster.has_exits:
+                announce_missing_threads(cluster, front)
         self._arrive_in_blocks(schedule, front)
 
     def take_without_rest(self, schedule: Schedule, front: Front) -> None:
