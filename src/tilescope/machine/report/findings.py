@@ -35,9 +35,11 @@ from tilescope.machine.report.places import (
     thread_index,
     thread_numbers,
 )
+from tilescope.machine.report.races.async_rules import COPY_WAIT, CP_ASYNC, REFILL
 from tilescope.machine.report.races.convergence_report import CONVERGENCE
+from tilescope.machine.report.races.mbarrier_rules import BARRIER_MISUSE
 from tilescope.machine.report.races.race_report import report_races, report_wrong_bytes
-from tilescope.machine.report.races.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
+from tilescope.machine.report.races.race_rules import RACE
 from tilescope.machine.report.races.tmem_report import TENSOR_ORDER
 from tilescope.machine.report.remedy_report import report_ending
 from tilescope.machine.report.ring_notes import report_unwrapped_rings

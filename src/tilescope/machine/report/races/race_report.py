@@ -32,7 +32,8 @@ from tilescope.machine.report.races.conflict_groups import (
     merge_fixed_together,
 )
 from tilescope.machine.report.races.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
-from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, wording_of
+from tilescope.machine.report.races.mbarrier_rules import SPILLED_BYTES, STUCK_BYTES
+from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, wording_of
 from tilescope.machine.report.races.tmem_report import (
     BY_WARP,
     FINISH,
