@@ -245,7 +245,7 @@ def ex2(word: Words, rows: Rows) -> Words:
     return choose(is_nan(word), NAN, result)
 
 
-def turned(word: Words, rows: Rows, first_quadrant: int, sign: Words) -> Words:
+def turn_angle(word: Words, rows: Rows, first_quadrant: int, sign: Words) -> Words:
     """The sine of x, from a quadrant on. x is multiplied to turns and cut to f32, then cut to 23 bits of a quadrant."""
     radians = np.float64(number_of(word & ~_SIGN))
     turns = np.float64(radians * _TURNS_OF_RADIAN).view(np.int64) & _F32_BITS_OF_DOUBLE
@@ -264,12 +264,12 @@ def turned(word: Words, rows: Rows, first_quadrant: int, sign: Words) -> Words:
 
 def sin(word: Words, rows: Rows) -> Words:
     """The sine of radians."""
-    return turned(word, rows, 0, word & _SIGN)
+    return turn_angle(word, rows, 0, word & _SIGN)
 
 
 def cos(word: Words, rows: Rows) -> Words:
     """The cosine of radians: the sine, a quadrant later."""
-    return turned(word, rows, 1, word & 0)
+    return turn_angle(word, rows, 1, word & 0)
 
 
 def tanh(word: Words, rows: Rows) -> Words:
@@ -463,7 +463,7 @@ PARTS: tuple[Callable[..., Words], ...] = (  # that the functions are made of: c
     normalise,
     root_segment,
     fixed_point,
-    turned,
+    turn_angle,
     multiply,
     multiply_numbers,
     multiply_flushed,

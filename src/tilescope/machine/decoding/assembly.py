@@ -122,7 +122,7 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
             elif number in products:
                 decoded = keep_factors(assembler, instruction)
             else:
-                decoded = _decoded(assembler, instruction)
+                decoded = _decode(assembler, instruction)
         except RefusedError as reason:
             refused.append(_violation(instruction, str(reason)))
         except (IndexError, ValueError):
@@ -146,7 +146,7 @@ def _require_widths(instruction: Instruction) -> None:
                 raise RefusedError(f"{inner.name} has 128 bits, and {instruction.opcode} is not of type .b128")
 
 
-def _decoded(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+def _decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     if instruction.name != "call":
         return decode(assembler, instruction)
     name = called_function(instruction).name

@@ -62,7 +62,7 @@ def wider_scopes(site: ConflictSite) -> Iterator[Corrections]:
     for pc, instruction in enumerate(site.program.instructions):
         if instruction is not None and _widened_opcode(instruction, needed) is not None:
             narrow.setdefault(tuple(site.copies(pc)))
-    widened = [_widen(site, pcs, needed) for pcs in narrow]
+    widened = [_widen_scopes(site, pcs, needed) for pcs in narrow]
     yield from widened[:_MAX_ALONE]
     if len(widened) > 1:
         yield tuple(sorted({correction for corrections in widened for correction in corrections}, key=_position))
@@ -72,7 +72,7 @@ def _position(correction: Correction) -> int:
     return correction.start
 
 
-def _widen(site: ConflictSite, pcs: Sequence[int], needed: int) -> Corrections:
+def _widen_scopes(site: ConflictSite, pcs: Sequence[int], needed: int) -> Corrections:
     corrections = []
     for pc in pcs:
         instruction = site.instruction(pc)

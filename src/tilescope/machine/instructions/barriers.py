@@ -164,7 +164,7 @@ class ClusterWaitTurn(_ClusterTurn):
     def _execute(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
         schedule.cluster.emit(ClusterWait(front.pc, front.lanes))
-        if schedule.barriers.cluster_passed(front.lanes):
+        if schedule.barriers.has_passed_cluster(front.lanes):
             schedule.barriers.pass_cluster(front.lanes)
             schedule.go_on(front, front.pc + 1)
             return
