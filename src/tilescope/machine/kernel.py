@@ -208,7 +208,7 @@ class Kernel:
         a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's
         time end it too. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker
         run. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
-        findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
+        findings, the kernel is run again with instructions that might fix them, on a copy of memory if that is at most 64 MiB;
         `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
         and a note names those that ordered nothing.
 
