@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import tilescope
@@ -19,6 +21,7 @@ def script(name):
 DRAWN = script("architecture_picture")
 LAYERS = DRAWN.LAYERS
 ORDER = script("test_imports").ORDER
+MAX_FILES_OF_A_RACE = 55
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 
 
@@ -57,3 +60,10 @@ def test_files_that_the_page_names_exist():
     ]
     assert len(named) > 20
     assert missing == []
+
+
+def test_a_data_race_crosses_few_files():
+    script = Path(__file__).parent / "files_of_a_race.py"
+    files = subprocess.check_output([sys.executable, script], text=True).split()
+    assert "machine/report/races/race_report.py" in files
+    assert len(files) <= MAX_FILES_OF_A_RACE, files

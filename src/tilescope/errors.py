@@ -42,7 +42,7 @@ class Violation:
     """One broken rule: its name, the value that broke it, the limit, and the nearest thing that works.
 
     `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden
-    by the documents) or "note" (advice). `change` holds the arguments that cure it, where one does; `values` holds the
+    by the documents) or "note" (advice). `change` holds the arguments that fix it, if one does; `values` holds the
     numbers that the sentences are made of, by name. Sequences in both are tuples.
 
     >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Use 1 to 5 dims."))
@@ -138,13 +138,13 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a broken rule is told: templates for the argument, what was found, the limit and the fix.
+    """How a broken rule is reported: templates for the argument, what was found, the limit and the fix.
 
     `sentence` has the template language. The facts that fill the templates become the `values` of the violation, but for
     those that are a text of it themselves: argument, found, limit, fix.
 
-    >>> told = Wording("box-range", "error", "box[{axis}]", "box[{axis}] = {extent}", "1 to {most}", "Use {most}.")
-    >>> print(told.violation(axis=0, extent=512, most=256))
+    >>> wording = Wording("box-range", "error", "box[{axis}]", "box[{axis}] = {extent}", "1 to {most}", "Use {most}.")
+    >>> print(wording.violation(axis=0, extent=512, most=256))
     box-range: box[0] = 512; 1 to 256. Use 256.
     """
 
@@ -159,7 +159,7 @@ class Wording:
     def violation(
         self, *, change: Change | None = None, short: Mapping[str, object] | None = None, **facts: Any
     ) -> Violation:
-        """The violation that these facts make; `change` holds the arguments that cure it.
+        """The violation that these facts make; `change` holds the arguments that fix it.
 
         `short` replaces facts that a report prints on lines of their own, such as the thread and the instruction. With it,
         the values get a `headline`: the same sentence about what was found, without those details.
@@ -199,10 +199,10 @@ class Wording:
         fix: str | None = None,
         severity: Severity | None = None,
     ) -> Wording:
-        """The same rule told otherwise, for a case of its own, which may be less severe; what is not said stays.
+        """The same rule with other texts, for a special case, which may be less severe; texts that are left out stay.
 
-        >>> told = Wording("rank", "error", "dims", "{rank} dimensions", "1 to 5", "Use 5.")
-        >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
+        >>> wording = Wording("rank", "error", "dims", "{rank} dimensions", "1 to 5", "Use 5.")
+        >>> print(wording.worded(fix="Add dimensions of extent 1.").violation(rank=0))
         rank: 0 dimensions; 1 to 5. Add dimensions of extent 1.
         """
         return replace(
@@ -349,13 +349,13 @@ def raise_all(problems: Iterable[Violation]) -> None:
         raise RuleError(listed)
 
 
-# How arguments are refused, whoever reads them; the rows of these rules stand in rule.py, which is made of what stands here.
-MISSING_FIELD_TOLD = Wording(
+# How arguments are refused, whoever reads them; the rows of these rules are in rule.py, which imports this module.
+MISSING_FIELD_WORDING = Wording(
     "missing-field", "error", "data", "a {kind} without {missing:, }", "every field is needed", "Add {missing:, }."
 )
-ARGUMENT_TYPE_TOLD = Wording("argument-type", "error", "{argument}", "{found}", "{limit}", "{fix}")
-ARGUMENT_RANGE_TOLD = Wording("argument-range", "error", "{argument}", "{found}", "{limit}", "{fix}")
-UNKNOWN_NAME_TOLD = Wording("unknown-name", "error", "{argument}", "{found}", "{limit}", "{fix}")
+ARGUMENT_TYPE_WORDING = Wording("argument-type", "error", "{argument}", "{found}", "{limit}", "{fix}")
+ARGUMENT_RANGE_WORDING = Wording("argument-range", "error", "{argument}", "{found}", "{limit}", "{fix}")
+UNKNOWN_NAME_WORDING = Wording("unknown-name", "error", "{argument}", "{found}", "{limit}", "{fix}")
 
 
 def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: Iterable[str]) -> None:
@@ -366,7 +366,7 @@ def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: I
         raise RuleError(unknown_name(f"field of {kind}", "data", name, names) for name in strange)
     missing = tuple(name for name in needed if name not in given)
     if missing:
-        raise MISSING_FIELD_TOLD.error(kind=kind, missing=missing)
+        raise MISSING_FIELD_WORDING.error(kind=kind, missing=missing)
 
 
 def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violation:
@@ -375,13 +375,13 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     >>> print(argument_type("rows", 6.5, "an integer", "Use 6."))
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
-    told = ARGUMENT_TYPE_TOLD.violation(
+    violation = ARGUMENT_TYPE_WORDING.violation(
         argument=argument,
         found=f"{argument} = {printed(value)} ({type(value).__name__})",
         limit=f"{argument} is {wanted}",
         fix=fix,
     )
-    return _with_value(told, argument, value)
+    return _with_value(violation, argument, value)
 
 
 def argument_range(argument: str, value: object, limit: str, fix: str, change: Change | None = None) -> Violation:
@@ -391,8 +391,8 @@ def argument_range(argument: str, value: object, limit: str, fix: str, change: C
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
     found = f"{argument} = {printed(value)}"
-    told = ARGUMENT_RANGE_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
-    return _with_value(told, argument, value)
+    violation = ARGUMENT_RANGE_WORDING.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    return _with_value(violation, argument, value)
 
 
 def _with_value(violation: Violation, argument: str, value: object) -> Violation:
@@ -430,10 +430,10 @@ def unknown_name(
         nearest = name_of_number(name, names)
     limit = _known_names(names)
     if nearest is None:
-        return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=_example_of(names))
+        return UNKNOWN_NAME_WORDING.violation(argument=argument, found=found, limit=limit, fix=_example_of(names))
     fix = f"Did you mean {nearest}?"
     change = {argument: nearest}
-    return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    return UNKNOWN_NAME_WORDING.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
 
 
 def _known_names(names: list[str]) -> str:

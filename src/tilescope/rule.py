@@ -1,6 +1,6 @@
 """The rule book: what tilescope demands, who says so, and an example on either side of the limit.
 
-A row stands beside the check that refuses by it, in whatever module that is:
+A row is defined beside the check that refuses by it, in whatever module that is:
 
     BOX_RANGE = rule(
         "box-range",
@@ -14,7 +14,7 @@ A row stands beside the check that refuses by it, in whatever module that is:
     …
     raise BOX_RANGE.error(axis=0, extent=512, most=256)
 
-The four texts are templates (`sentence` has their language); a case with words of its own is `BOX_RANGE.worded(fix=…)`.
+The four texts are templates (`sentence` has their language); a special case with other texts is `BOX_RANGE.worded(fix=…)`.
 
 `RULES` holds all of them. It loads the modules that hold rows when it is asked for a name that it does not know yet, or
 for all of them: errors, `tilescope explain`, the documentation and the tests read the same table.
@@ -34,10 +34,10 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from tilescope.errors import (
-    ARGUMENT_RANGE_TOLD,
-    ARGUMENT_TYPE_TOLD,
-    MISSING_FIELD_TOLD,
-    UNKNOWN_NAME_TOLD,
+    ARGUMENT_RANGE_WORDING,
+    ARGUMENT_TYPE_WORDING,
+    MISSING_FIELD_WORDING,
+    UNKNOWN_NAME_WORDING,
     Change,
     RuleError,
     Severity,
@@ -135,7 +135,7 @@ class Rule(Row):
         return wording
 
     def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
-        """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
+        """A violation of this rule; `facts` fill its templates, `change` holds the arguments that fix it.
 
         >>> Rule.named("missing-field").violation(kind="layout", missing=("shape",)).found
         'a layout without shape'
@@ -159,7 +159,7 @@ class Rule(Row):
         fix: str | None = None,
         severity: Severity | None = None,
     ) -> Wording:
-        """This rule told otherwise, for a case of its own, which may be less severe; what is not said stays."""
+        """This rule with other texts, for a special case, which may be less severe; texts that are left out stay."""
         return self.wording.worded(argument=argument, found=found, limit=limit, fix=fix, severity=severity)
 
     @classmethod
@@ -221,7 +221,7 @@ def rule(
     architectures: tuple[str, ...] = (),
     code: int | None = None,
 ) -> Rule:
-    """Enter a row into RULES; a text that is no template of its own is told with each violation, by its name."""
+    """Enter a row into RULES; a text that is not given is a fact of each violation, by its name."""
     row = Rule(
         name=name,
         severity=severity,
@@ -265,33 +265,33 @@ def _frozen_example(example: Example | None) -> Example | None:
 
 # What errors.py says of arguments, whoever reads them.
 ARGUMENT_TYPE = rule(
-    ARGUMENT_TYPE_TOLD.rule,
+    ARGUMENT_TYPE_WORDING.rule,
     "Every argument is of its own kind: integers, sequences of integers, arrays of numbers, names of a table.",
     source="the signature of the call",
     passing='ts.TensorMap("bf16", (64, 64), (128,), (64, 64))',
     failing='ts.TensorMap("bf16", "64x64", (128,), (64, 64))',
 )
 ARGUMENT_RANGE = rule(
-    ARGUMENT_RANGE_TOLD.rule,
+    ARGUMENT_RANGE_WORDING.rule,
     "Every argument is one of the values that the call takes: a number between its limits, a sequence of its length.",
     source="the documentation of the call",
     passing='ts.Swizzle.named("128B").chunk_in_line(0, 7)',
     failing='ts.Swizzle.named("128B").chunk_in_line(0, 8)',
 )
 UNKNOWN_NAME = rule(
-    UNKNOWN_NAME_TOLD.rule,
+    UNKNOWN_NAME_WORDING.rule,
     "A name is one of its table: a data type, a swizzle, an architecture.",
     source="the tables of tilescope",
     passing='ts.Swizzle.named("128B")',
     failing='ts.Swizzle.named("128b-atom")',
 )
 MISSING_FIELD = rule(
-    MISSING_FIELD_TOLD.rule,
+    MISSING_FIELD_WORDING.rule,
     "Plain data from which a value is made has all its fields.",
-    argument=MISSING_FIELD_TOLD.argument,
-    found=MISSING_FIELD_TOLD.found,
-    limit=MISSING_FIELD_TOLD.limit,
-    fix=MISSING_FIELD_TOLD.fix,
+    argument=MISSING_FIELD_WORDING.argument,
+    found=MISSING_FIELD_WORDING.found,
+    limit=MISSING_FIELD_WORDING.limit,
+    fix=MISSING_FIELD_WORDING.fix,
     source="to_dict() of the value",
     passing='ts.Value.from_dict(ts.TensorMap("u8", (64,), (), (64,)).to_dict())',
     failing='ts.Value.from_dict({"kind": "tensor_map"})',

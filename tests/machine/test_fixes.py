@@ -10,7 +10,8 @@ from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
 from tilescope.machine.edits import trial
-from tilescope.machine.report.source_spelling import SPELLINGS, spell
+from tilescope.machine.report.remedy_report import spell
+from tilescope.machine.report.source_spelling import SPELLINGS
 
 SOURCE = Path(__file__).parent / "fixes.cu"
 

@@ -18,7 +18,7 @@ import tilescope as ts
 from tilescope.cli import run as command
 from tilescope.machine.proof import recorder as event_log
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import Loop, flattened
+from tilescope.pipeline.parts import Loop, flatten_steps
 from tilescope.pipeline.toml_text import toml_text
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 
@@ -276,7 +276,7 @@ def test_loops_do_what_the_steps_did_one_by_one(name, monkeypatch):
     run = run_first_block(name)
     folded = run.pipeline()
     assert any(isinstance(step, Loop) for role in folded.roles for step in role.steps)
-    monkeypatch.setattr("tilescope.machine.proof.described_pipeline.folded", lambda steps, _: tuple(steps))
+    monkeypatch.setattr("tilescope.machine.proof.described_pipeline.fold_steps", lambda steps, _: tuple(steps))
     assert actions(run.pipeline()) == actions(folded)
 
 
@@ -507,7 +507,7 @@ def test_the_record_is_no_part_of_the_runs_data():
 def test_a_step_keeps_its_source_line():
     data = {"barriers": {"full": {"count": 1}}, "roles": [{"name": "p", "steps": [{"arrive": "full", "at": "a.cu:7"}]}]}
     pipeline = Pipeline.from_dict(data)
-    (step,) = flattened(pipeline.roles[0].steps)
+    (step,) = flatten_steps(pipeline.roles[0].steps)
     assert step.at == "a.cu:7"
     assert Pipeline.from_dict(pipeline.to_dict()) == pipeline
     assert replace(step, at="").plain() == {"arrive": "full"}

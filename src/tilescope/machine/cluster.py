@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
-from tilescope.machine.execution.pending import Pending
+from tilescope.machine.execution.pending import Pending, Work
 from tilescope.machine.execution.records import RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
@@ -81,13 +81,18 @@ class Cluster:
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
         self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
-        self.pending = Pending(self.lane_count)
+        self.works: list[Work] = []  # pending asynchronous work, oldest first
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
         self.undefined: UndefinedValues | None = None  # while there are undefined values
         self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+
+    @cached_property
+    def pending(self) -> Pending:
+        """The queue of asynchronous work; kernels without any never make it."""
+        return Pending(self.lane_count, self.works)
 
     @cached_property
     def undefined_values(self) -> UndefinedValues:

@@ -147,7 +147,7 @@ class Kernel:
         size = counted(len(self.instructions), "instruction")
         if self.host is not None:
             return f"<Kernel {self.entry}({self.host.declared}), {self.host}: {size}>"
-        parameters = ", ".join(_declared(parameter, self.entry) for parameter in self.parameters)
+        parameters = ", ".join(_describe_parameter(parameter, self.entry) for parameter in self.parameters)
         name = template_name(self.entry)
         return f"<Kernel {name}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
@@ -208,7 +208,7 @@ class Kernel:
         a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's
         time end it too. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker
         run. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
-        findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
+        findings, the kernel is run again with instructions that might fix them, on a copy of memory if that is at most 64 MiB;
         `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
         and a note names those that ordered nothing.
 
@@ -216,12 +216,12 @@ class Kernel:
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
         seed = None if seed is None else integer("seed", seed)
-        card_arch = Arch.named(self.module.target if arch is None else arch)
+        card_arch = self._target if arch is None else Arch.named(arch)
         own_memory = _memory(memory)
-        shape = resolve_launch_shape(self.program, card_arch, self._asked_shape(grid, block, cluster, smem_bytes))
+        shape = resolve_launch_shape(self.program, card_arch, self._complete_shape(grid, block, cluster, smem_bytes))
         watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
         parameters = Parameters(self.program, own_memory)
-        bound = self._bound(args, own_memory, grid)
+        bound = self._bind_arguments(args, own_memory, grid)
         parameters.fill(bound.values)
         launch = Launch(
             program=self.program if watch is None else announce_line(self.program, watch.moment),
@@ -234,7 +234,7 @@ class Kernel:
             parameters=parameters.content,
             given_maps=parameters.given_maps,
             variable_addresses=place_variables(self.program, contents_of(own_memory)),
-            arch=card_arch.name,
+            arch=card_arch,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
@@ -242,10 +242,10 @@ class Kernel:
             costs=Costs() if findings else None,
             recorder=Recorder() if flag("record", record) else None,
         )
-        wanted = _wanted(blocks, shape.grid)
+        wanted = _read_blocks(blocks, shape.grid)
         wants_remedies = flag("remedies", remedies)
         wants_advice = flag("advice", advice)
-        untouched = launch.memory.copied(COPIED_BYTES) if findings else None
+        untouched = launch.memory.copy_within(COPIED_BYTES) if findings else None
         initial = None if untouched is None else InitialState(untouched, seed, wanted)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted), watch)
@@ -258,7 +258,12 @@ class Kernel:
         after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem)
         return build_run(launch, result, notes, after)
 
-    def _asked_shape(
+    @cached_property
+    def _target(self) -> Arch:
+        """The architecture that the text is for."""
+        return Arch.named(self.module.target)
+
+    def _complete_shape(
         self,
         grid: int | Sequence[int],
         block: int | Sequence[int] | None,
@@ -276,7 +281,7 @@ class Kernel:
             block = self._function.required_threads
         return RequestedShape(grid, block, cluster, 0 if smem_bytes is None else smem_bytes)
 
-    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
+    def _bind_arguments(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
         """The arguments of the PTX: those of the call, or what Triton's host makes of them."""
         if self.host is None:
             bound = BoundArguments(args, args)
@@ -358,10 +363,10 @@ class Mutant:
         return self.name
 
 
-def _declared(parameter: Variable, entry: str) -> str:
+def _describe_parameter(parameter: Variable, entry: str) -> str:
     """A parameter as PTX declares it.
 
-    >>> _declared(Variable("m", 0, "param", "b8", 64, 128), "k")
+    >>> _describe_parameter(Variable("m", 0, "param", "b8", 64, 128), "k")
     '.b8 m[128]'
     """
     name = parameter_name(entry, parameter.name)
@@ -407,12 +412,12 @@ def _watch(
             limit="a run without findings does not know who wrote what",
             fix="Leave findings=False out.",
         )
-    wanted = _wanted([(0, 0, 0) if block is None else block], grid)
+    wanted = _read_blocks([(0, 0, 0) if block is None else block], grid)
     assert wanted is not None
     return SmemWatch(wanted[0], read_moment(program, at))
 
 
-def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
+def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
     """The blocks to run, inside the grid."""
     if blocks is None:
         return None

@@ -50,7 +50,7 @@ class Region:
         whole = len(self.content) // dtype.itemsize * dtype.itemsize
         return self.content[:whole].view(dtype)
 
-    def copied(self) -> Region:
+    def copy(self) -> Region:
         """The same bytes at the same address, copied unless they are read-only."""
         if not self.content.flags.writeable:
             return self
@@ -125,23 +125,23 @@ class GlobalMemory:
             return None
         return self._regions[index]
 
-    def copied(self, most_bytes: int) -> GlobalMemory | None:
+    def copy_within(self, most_bytes: int) -> GlobalMemory | None:
         """A copy of all arrays at the same addresses; read-only arrays are shared.
 
         None if that is more than `most_bytes`, or if two arrays share bytes, which copies of them would not.
 
         >>> memory = GlobalMemory()
         >>> address = memory.place(np.arange(4, dtype=np.uint8))
-        >>> copy = memory.copied(4)
+        >>> copy = memory.copy_within(4)
         >>> copy.bytes_at(address, 4)[:] = 9
-        >>> memory.bytes_at(address, 4).tolist(), memory.copied(3)
+        >>> memory.bytes_at(address, 4).tolist(), memory.copy_within(3)
         ([0, 1, 2, 3], None)
         """
         written = [region for region in self._regions if region.content.flags.writeable]
         if sum(len(region.content) for region in written) > most_bytes or _share_bytes(self._regions):
             return None
         copy = GlobalMemory()
-        copy._regions = [region.copied() for region in self._regions]
+        copy._regions = [region.copy() for region in self._regions]
         copy._starts = [*self._starts]
         copy._next = self._next
         return copy
@@ -151,7 +151,7 @@ class GlobalMemory:
 
         >>> memory = GlobalMemory()
         >>> address = memory.place(np.arange(4, dtype=np.uint8))
-        >>> copy = memory.copied(4)
+        >>> copy = memory.copy_within(4)
         >>> memory.has_same_bytes(copy)
         True
         """
@@ -177,12 +177,12 @@ class GlobalMemory:
         size_bytes = dtype.itemsize * count
         region = self._one_region(addresses, size_bytes)
         if region is not None:
-            return _picked(region.words(dtype), (addresses - region.address) // dtype.itemsize, count)
+            return _pick_words(region.words(dtype), (addresses - region.address) // dtype.itemsize, count)
         shape = (len(addresses), count) if count > 1 else len(addresses)
         result = np.empty(shape, dtype)
         for region, lanes in self._by_region(addresses, size_bytes):
             places = (addresses[lanes] - region.address) // dtype.itemsize
-            result[lanes] = _picked(region.words(dtype), places, count)
+            result[lanes] = _pick_words(region.words(dtype), places, count)
         return result
 
     def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
@@ -304,6 +304,6 @@ def _outside(address: int, size_bytes: int) -> str:
     return f"an access of {size_bytes} bytes at {address:#x}, where no array lies"
 
 
-def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
+def _pick_words(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
     chosen: npt.NDArray[np.generic] = words[places if count == 1 else places[:, None] + np.arange(count)]
     return chosen

@@ -125,12 +125,17 @@ class Schedule:
             if self._meet_elsewhere():
                 continue
             if not cluster.live.any():
-                cluster.pending.finish_all()
-                cluster.emit(ClusterEnd())
+                self._end_cluster()
                 return "finished"
             if self._wake() or self._work():
                 continue
             return "idle" if any(one.reads_clock for one in self.spinning) else "blocked"
+
+    def _end_cluster(self) -> None:
+        """All threads have exited: the end of a kernel waits for its asynchronous work."""
+        if self.cluster.works:
+            self.cluster.pending.finish_all()
+        self.cluster.emit(ClusterEnd())
 
     def wait_longer(self, *, has_written: bool) -> None:
         """It can only wait again: if it has written nothing since it was woken, it lets twice as many others go first."""
@@ -191,7 +196,7 @@ class Schedule:
 
     def _has_others_first(self, front: Front) -> bool:
         """Whether a front at a late poll lets asynchronous work, or once the other clusters, go first."""
-        if self.cluster.pending.works:
+        if self.cluster.works:
             return True
         key = (front.pc, int(front.lanes[0]), len(front.lanes))
         if key in self._late_polls:
@@ -395,16 +400,16 @@ class Schedule:
 
     def _work(self) -> bool:
         """Do the oldest work that somebody waits for, or the oldest of all. False if there is none."""
-        pending = self.cluster.pending
-        if not pending.works:
+        works = self.cluster.works
+        if not works:
             return False
-        waited_for = [work for work in pending.works if work.barrier in self.cluster.polled]
-        self._finish((waited_for or pending.works)[0])
+        waited_for = [work for work in works if work.barrier in self.cluster.polled]
+        self._finish((waited_for or works)[0])
         return True
 
     def _work_at_random_times(self) -> None:
         random = self.cluster.random
-        works = self.cluster.pending.works
+        works = self.cluster.works
         while random is not None and works and random.random() < _EARLY_CHANCE:
             chosen = random.choice(works)
             if chosen.kind in IN_ORDER:

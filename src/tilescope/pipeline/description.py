@@ -182,7 +182,7 @@ def _number(at: str, written: object, argument: Argument, names: Collection[str]
     """Read an argument's expression. A constant is checked now, other expressions when their names have values."""
     expression = Expression.read(at, written, names)
     if expression.code is None:
-        argument.checked(expression.constant)
+        argument.check_range(expression.constant)
 
 
 class _Reader:
@@ -306,7 +306,7 @@ class _Reader:
         self._expression(f"{at}.count", count, names)
         self._expression(f"{at}.start", start, names)
         steps = self._steps(at, table.get("steps", ()), (*names, counter), depth + 1)
-        return Loop(counter, _written(count), steps, _written(start))
+        return Loop(counter, _read_written(count), steps, _read_written(start))
 
     def _step(self, at: str, row: Operation, table: Mapping[str, object], names: tuple[str, ...]) -> Step:
         self._table(
@@ -321,15 +321,15 @@ class _Reader:
             place = f"{at}.{argument.name}"
             if argument.name in table:
                 self._value(place, argument, table[argument.name], names)
-                arguments[argument.name] = _written(table[argument.name])
+                arguments[argument.name] = _read_written(table[argument.name])
             elif argument.default is None:
                 self.problems.append(argument_type(place, None, f"what {row.name} needs", f"Add {argument.name}."))
         if "when" in table:
             self._expression(f"{at}.when", table["when"], names)
         when = table.get("when")
-        acted_on = tuple(map(str, targets)) if row.target.many else _written(target)
+        acted_on = tuple(map(str, targets)) if row.target.many else _read_written(target)
         at_line = str(table.get("at", ""))
-        return Step(row.name, acted_on, arguments, None if when is None else _written(when), at_line)
+        return Step(row.name, acted_on, arguments, None if when is None else _read_written(when), at_line)
 
     def _value(self, at: str, argument: Argument, written: object, names: tuple[str, ...]) -> None:
         """What a step acts on, or an argument of it."""
@@ -387,6 +387,6 @@ class _Reader:
         return attempted(self.problems, otherwise, reader, *arguments)
 
 
-def _written(value: object) -> Written:
+def _read_written(value: object) -> Written:
     """What a user wrote. It was checked: anything but a number or a text is already among the problems."""
     return cast("Written", value)

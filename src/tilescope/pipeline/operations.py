@@ -58,7 +58,7 @@ class Argument(NamedTuple):
     most: int | None = None
     step: int = 1
 
-    def checked(self, number: int) -> int:
+    def check_range(self, number: int) -> int:
         """The number, or a RuleError if the instruction does not take it."""
         within = (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
         if within and number % self.step == 0:

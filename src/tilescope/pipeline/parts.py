@@ -137,13 +137,13 @@ class Role(Value):
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""
-        return flattened(self.steps)
+        return flatten_steps(self.steps)
 
 
-def flattened(steps: Iterable[Step | Loop]) -> Iterator[Step]:
+def flatten_steps(steps: Iterable[Step | Loop]) -> Iterator[Step]:
     """The steps, with those of loops in their place."""
     for step in steps:
         if isinstance(step, Loop):
-            yield from flattened(step.steps)
+            yield from flatten_steps(step.steps)
         else:
             yield step

@@ -16,7 +16,7 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import reference
 from tilescope.pipeline.messages import describe_earlier_step
 from tilescope.pipeline.operations import Written
-from tilescope.pipeline.parts import Barrier, Loop, Role, Step, flattened
+from tilescope.pipeline.parts import Barrier, Loop, Role, Step, flatten_steps
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.sync.all_orders.mistake import MistakeFoundError
 from tilescope.sync.proxies import PROXY_ASYNC, TCGEN05_AFTER, TCGEN05_BEFORE
@@ -374,7 +374,7 @@ def _move_before(steps: tuple[Step | Loop, ...], needed: Step, wait: Step) -> tu
         )
     result: list[Step | Loop] = []
     for step in steps:
-        if step is wait or (isinstance(step, Loop) and any(inner is wait for inner in flattened(step.steps))):
+        if step is wait or (isinstance(step, Loop) and any(inner is wait for inner in flatten_steps(step.steps))):
             result.append(needed)
         if step is not needed:
             result.append(step)

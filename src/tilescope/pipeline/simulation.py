@@ -199,14 +199,14 @@ def _with_fix(decision: _Decision, mistake: Mistake) -> Mistake:
             return "fails"
         budget.spend(fixed.run.state.actions_done + fixed.states)
         if fixed.mistake is None:
-            return "cures" if fixed.is_complete else "fails"
+            return "fixes" if fixed.is_complete else "fails"
         other_mistakes.setdefault(fix.sentence, fixed.mistake)
         return "fails" if _is_same(fixed.mistake, mistake) else "helps"
 
     fixes = islice(propose_fixes(decision.unrolled, decision.error), _MAX_FIXES)
     result = try_candidates(fixes, judge, budget)
-    if result.cure is not None:
-        return replace(mistake, fix=result.cure.sentence)
+    if result.fix is not None:
+        return replace(mistake, fix=result.fix.sentence)
     if result.help is not None:
         other = other_mistakes[result.help.sentence]
         return replace(mistake, fix=f"{result.help.sentence} Then another mistake shows: {other.found} ({other.rule}).")

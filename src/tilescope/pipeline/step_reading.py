@@ -279,6 +279,6 @@ def _number(argument: Argument, written: Written, names: Names) -> Number:
     """A function from the values of names to an argument's number, which is checked."""
     expression = Expression.read(argument.name, written, names)
     if expression.code is None:
-        constant = argument.checked(expression.constant)
+        constant = argument.check_range(expression.constant)
         return lambda _: constant
-    return lambda values: argument.checked(expression.value(values))
+    return lambda values: argument.check_range(expression.value(values))

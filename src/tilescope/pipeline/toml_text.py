@@ -55,16 +55,16 @@ def toml_text(pipeline: Pipeline) -> str:
         if data.get(kind):
             lines += ["", f"[{kind}]"]
             defaults = field_defaults(row_class)
-            lines += [f"{_key(name)} = {toml_value(_stated(row, defaults))}" for name, row in data[kind].items()]
+            lines += [f"{_key(name)} = {toml_value(_drop_defaults(row, defaults))}" for name, row in data[kind].items()]
     for role in pipeline.roles:
-        stated = _stated(role.plain(), field_defaults(Role))
+        stated = _drop_defaults(role.plain(), field_defaults(Role))
         lines += ["", "[[roles]]"]
         lines += [f"{name} = {toml_value(value)}" for name, value in stated.items() if name != "steps"]
         lines += ["steps = [", *_steps(role.steps, _INDENT), "]"]
     return "\n".join(lines) + "\n"
 
 
-def _stated(row: Plain, defaults: Plain) -> Plain:
+def _drop_defaults(row: Plain, defaults: Plain) -> Plain:
     """The fields of a row without those that have their default values."""
     return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
@@ -86,7 +86,7 @@ def toml_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote_text(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(name)} = {toml_value(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -95,10 +95,10 @@ def toml_value(value: object) -> str:
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+    return name if _BARE_KEY.fullmatch(name) else _quote_text(name)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """A basic string: JSON's escapes are TOML's; TOML has one more, and no halves of surrogate pairs."""
     whole = text.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -31,10 +31,10 @@ from tilescope.questions.run_questions import (
     SMEM_BLOCK,
     SMEM_PICTURE,
     answer,
-    first_line,
     launch_of,
     picture_options,
 )
+from tilescope.questions.run_sentences import make_first_line
 
 MAX_PTX_CHARACTERS = 30_000
 _LIMITS = {
@@ -126,7 +126,9 @@ def _answer(asked: Asked) -> Answer:
         fix="Use fewer blocks; the command line takes more.",
     )
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
-    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, judge_run(run), None))
+    return replace(
+        found, call=_call(asked, launch), extra=extra, first=make_first_line(run, None, judge_run(run), None)
+    )
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:

@@ -7,27 +7,25 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch.argument_text import parse_arguments
 from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
 from tilescope.machine.launch.launch_description import ALL, CORNERS, Blocks, LaunchDescription
 from tilescope.machine.launch.launch_template import build_launch_template
-from tilescope.machine.launch.recorded_memory import MemoryOutcome
 from tilescope.machine.program import Program
 from tilescope.machine.report.line_count import line_counts
-from tilescope.machine.report.outcome import describe_work, error_sentence, outcome_sentence
+from tilescope.machine.report.outcome import describe_work
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import Verdict, judge_run, read_acceptance
-from tilescope.pipeline.simulation import PROVEN, Simulation, simulate
-from tilescope.questions.first_line import FirstLine, make_line
+from tilescope.questions.first_line import make_line
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import counted, shortened
+from tilescope.questions.run_sentences import RunProof, describe_replay, find_differences, make_first_line, prove_run
+from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -53,18 +51,6 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         return numbers(said)
     except ValueError:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
-
-
-def first_line(run: KernelRun, seconds: float | None, verdict: Verdict, proof: _Proof | None) -> FirstLine:
-    """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
-    accepted = verdict.accepted_findings
-    if verdict.errors:
-        return FirstLine(error_sentence(run, verdict.errors, accepted), verdict.errors[0].fix)
-    outcome = outcome_sentence(run, seconds, accepted)
-    if proof is None:
-        return FirstLine(outcome)
-    mistake = proof.simulation.mistake if proof.simulation is not None else None
-    return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
 
 
 def answer(asked: Asked) -> Answer:
@@ -100,21 +86,22 @@ def answer(asked: Asked) -> Answer:
     ):  # a web page has only the text of the kernel, and reads no source files
         texts = read_source_lines(kernel.program, asked["read_source"]) if "read_source" in asked else {}
     verdict = judge_run(run, allow)
-    proof = _proof(asked, run)
+    is_proof_asked = asked.get("prove") or asked.get("draw") == TIMELINE
+    proof = prove_run(run) if is_proof_asked else None
     told_of = (
         describe_work(run, seconds) if verdict.errors else "",
         "\n".join(f"warning: --{line}." for line in verdict.describe_unmatched()),
         asked.get("compiled", ""),
         run.printed.rstrip(),
-        _describe_replay(done),
-        "" if proof is None else proof.told(is_verdict_said=not verdict.errors),
+        describe_replay(done),
+        "" if proof is None else proof.describe(is_verdict_said=not verdict.errors),
         _undrawn(picture, run),
     )
     printed = [text for text in told_of if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=first_line(run, seconds, verdict, proof),
+        first=make_first_line(run, seconds, verdict, proof),
         shown={
             "outputs": done.outputs,
             "lines": asked.get("draw") == LINES,
@@ -165,7 +152,7 @@ def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
     return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 
-def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: _Proof | None) -> dict[str, object]:
+def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None) -> dict[str, object]:
     """What --json has beside the run's own data."""
     run = done.run
     facts: dict[str, object] = {
@@ -187,88 +174,13 @@ def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: _Proof | 
     return facts
 
 
-def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: _Proof | None) -> bool:
+def _is_as_hoped(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None) -> bool:
     """Whether the run is clean, is proven where that was asked for, and left what the card left."""
     if not verdict.is_clean(strict=asked.get("strict", False)):
         return False
-    if asked.get("prove") and not _has_proof(proof):
+    if asked.get("prove") and (proof is None or not proof.is_proven):
         return False
-    return bool(done.run.inexact or done.run.assumed) or not _find_differences(done)
-
-
-def _find_differences(done: LaunchOutcome) -> list[MemoryOutcome]:
-    """Recorded memory that holds something else here than on the card."""
-    return [one for one in done.memory if one.differing_bytes]
-
-
-def _describe_replay(done: LaunchOutcome) -> str:
-    """How the memory of a recorded launch came out beside the card's."""
-    compared = [one for one in done.memory if one.differing_bytes is not None]
-    lines = []
-    if compared and not _find_differences(done):
-        changed_bytes = sum(one.changed_bytes for one in compared)
-        allocations = counted(len(compared), "recorded allocation")
-        lines.append(f"{allocations}: all bytes equal the card's after the launch, {changed_bytes} of them changed.")
-    for one in _find_differences(done):
-        assert one.first_difference is not None
-        lines.append(
-            f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
-            f"the first at {one.first_difference:#x}."
-        )
-    if _find_differences(done) and done.run.inexact:
-        lines.append(
-            f"The run used {', '.join((*done.run.inexact, *done.run.assumed))}, whose bits are not known: small differences are expected."
-        )
-    missing_bytes = sum(one.missing_bytes for one in done.memory)
-    if missing_bytes:
-        lines.append(f"The recording left out {missing_bytes} bytes of these allocations: what reads them faults here.")
-    return "\n".join(lines)
-
-
-class _Proof(NamedTuple):
-    """What `simulate` says of the pipeline that a run was, or why there is none."""
-
-    simulation: Simulation | None
-    refusal: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """What came out, in a line."""
-        if self.simulation is None:
-            return f"Not proven: {self.refusal}"
-        return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
-
-    def told(self, *, is_verdict_said: bool) -> str:
-        """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
-        mistake = self.simulation.mistake if self.simulation is not None else None
-        lines = [] if is_verdict_said else [self.verdict]
-        if _has_proof(self):
-            lines.append("The proof holds for the way that every warp of the first cluster took in this run.")
-        if mistake is not None:
-            lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, object]:
-        """As --json has it."""
-        if self.simulation is None:
-            return {"verdict": "refused", "refusal": self.refusal}
-        return self.simulation.to_dict()
-
-
-def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
-    """The proof that --prove asks for, or that the timeline shows."""
-    if not asked.get("prove") and asked.get("draw") != TIMELINE:
-        return None
-    try:
-        return _Proof(simulate(run.pipeline()))
-    except RuleError as error:
-        return _Proof(None, str(error))
-
-
-def _has_proof(proof: _Proof | None) -> bool:
-    """Whether the synchronization is proven. What the proof does not cover, the run has checked in its own order."""
-    verdict = proof.simulation.verdict if proof is not None and proof.simulation is not None else None
-    return verdict in PROVEN
+    return bool(done.run.inexact or done.run.assumed) or not find_differences(done)
 
 
 class PictureOptions(TypedDict, total=False):

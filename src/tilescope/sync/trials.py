@@ -1,7 +1,7 @@
-"""Trials of fixes: candidates are tried one after another, the likeliest first, until one of them cures.
+"""Trials of fixes: candidates are tried one after another, the likeliest first, until one of them passes.
 
     candidates      bar.sync before the load    bar.sync after the store    bar.sync where control flow joins
-    verdicts        fails                       cures                       not tried
+    verdicts        fails                       fixes                       not tried
 
 All trials of a run share a budget of steps. Steps do not depend on the machine, and so neither do the fixes that are reported.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-Verdict = Literal["cures", "helps", "fails"]
-"""cures: nothing is wrong any more. helps: this mistake is gone, and another one shows."""
+Verdict = Literal["fixes", "helps", "fails"]
+"""fixes: the kernel or pipeline has no mistake left. helps: this mistake is gone, and another one shows."""
 
 Candidate = TypeVar("Candidate")
 
@@ -31,9 +31,9 @@ class TrialBudget:
 
 
 class TrialResult(NamedTuple, Generic[Candidate]):
-    """The first candidate that cures, and the first that helps; None if there is none."""
+    """The first candidate that fixes, and the first that helps; None if there is none."""
 
-    cure: Candidate | None
+    fix: Candidate | None
     help: Candidate | None
     tried: int
 
@@ -41,16 +41,16 @@ class TrialResult(NamedTuple, Generic[Candidate]):
 def try_candidates(
     candidates: Iterable[Candidate], judge: Callable[[Candidate], Verdict], budget: TrialBudget
 ) -> TrialResult[Candidate]:
-    """Try candidates in their order, up to the first that cures or to the end of the budget.
+    """Try candidates in their order, up to the first that fixes or to the end of the budget.
 
     >>> budget = TrialBudget(10)
     >>> def judge(number):
     ...     budget.spend(4)
-    ...     return "cures" if number == 3 else "fails"
+    ...     return "fixes" if number == 3 else "fails"
     >>> try_candidates([1, 2, 3], judge, budget), budget.is_exhausted
-    (TrialResult(cure=3, help=None, tried=3), False)
+    (TrialResult(fix=3, help=None, tried=3), False)
     >>> try_candidates([1, 2, 3], judge, budget), budget.is_exhausted
-    (TrialResult(cure=None, help=None, tried=0), True)
+    (TrialResult(fix=None, help=None, tried=0), True)
     """
     first_help = None
     tried = 0
@@ -60,7 +60,7 @@ def try_candidates(
             break
         tried += 1
         verdict = judge(candidate)
-        if verdict == "cures":
+        if verdict == "fixes":
             return TrialResult(candidate, first_help, tried)
         if verdict == "helps" and first_help is None:
             first_help = candidate

@@ -151,7 +151,7 @@ def _eight_bytes(a: Array, b: Array) -> Array:
     return both.view(np.uint8)
 
 
-def _permuted(a: Array, b: Array, selector: Array) -> Array:
+def _permute_bytes(a: Array, b: Array, selector: Array) -> Array:
     """Four bytes of {b, a} by the four low hexadecimal digits of the selector; bit 3 of a digit replicates the sign."""
     source = _eight_bytes(a, b)
     digits_of_all = shared_value(selector)
@@ -172,11 +172,11 @@ def permute(modifiers: Modifiers) -> Operation:
     modifiers.type(("b32",))
     modifiers.end()
     if not mode:
-        return Operation(_permuted, ("b32",) * 3, "b32")
+        return Operation(_permute_bytes, ("b32",) * 3, "b32")
     digits = np.array([int(row, 16) for row in _PERMUTE_MODES[mode]], np.uint32)
 
     def compute(a: Array, b: Array, selector: Array) -> Array:
-        return _permuted(a, b, digits[selector & 3])
+        return _permute_bytes(a, b, digits[selector & 3])
 
     return Operation(compute, ("b32",) * 3, "b32")
 

@@ -54,21 +54,21 @@ def _are_numbers(a: Array, b: Array) -> Array:
     return result
 
 
-def _negated(compute: Compute) -> Compute:
+def _negate_comparison(compute: Compute) -> Compute:
     return lambda a, b: ~compute(a, b)
 
 
 _OF_FLOATS: dict[str, Compute] = {
     **_ORDERED,
     "ne": _is_either,
-    "equ": _negated(_is_either),
+    "equ": _negate_comparison(_is_either),
     "neu": np.not_equal,
-    "ltu": _negated(np.greater_equal),
-    "leu": _negated(np.greater),
-    "gtu": _negated(np.less_equal),
-    "geu": _negated(np.less),
+    "ltu": _negate_comparison(np.greater_equal),
+    "leu": _negate_comparison(np.greater),
+    "gtu": _negate_comparison(np.less_equal),
+    "geu": _negate_comparison(np.less),
     "num": _are_numbers,
-    "nan": _negated(_are_numbers),
+    "nan": _negate_comparison(_are_numbers),
 }
 COMPARISONS = (*_OF_FLOATS, *_OF_UNSIGNED)
 
@@ -123,7 +123,7 @@ class _Compared:
             return (self.type_name, self.type_name, "pred")
         return (self.type_name, self.type_name)
 
-    def combined(self, result: Array, predicates: tuple[Array, ...]) -> Array:
+    def combine_with(self, result: Array, predicates: tuple[Array, ...]) -> Array:
         """Combine the result with the predicate, if there is one."""
         if not predicates:
             return result
@@ -142,15 +142,15 @@ def set_predicate(modifiers: Modifiers, result_count: int) -> Operation:
     modifiers.end()
 
     def compute(a: Array, b: Array, *predicates: Array) -> Array:
-        return compared.combined(compared.holds(a, b), predicates)
+        return compared.combine_with(compared.holds(a, b), predicates)
 
     def compute_both(a: Array, b: Array, *predicates: Array) -> tuple[Array, Array]:
         holds = compared.holds(a, b)
-        return compared.combined(holds, predicates), compared.combined(~holds, predicates)
+        return compared.combine_with(holds, predicates), compared.combine_with(~holds, predicates)
 
     def compute_parts(a: Array, b: Array, *predicates: Array) -> tuple[Array, Array]:
         low, high = compared.of_parts(a, b)
-        return compared.combined(low, predicates), compared.combined(high, predicates)
+        return compared.combine_with(low, predicates), compared.combine_with(high, predicates)
 
     if compared.part_bits:
         return Operation(compute_parts, compared.source_types, "pred", result_count=2)
@@ -186,12 +186,12 @@ def set_word(modifiers: Modifiers) -> Operation:
     false = np.zeros_like(true)
 
     def compute(a: Array, b: Array, *predicates: Array) -> Array:
-        return np.where(compared.combined(compared.holds(a, b), predicates), true, false)
+        return np.where(compared.combine_with(compared.holds(a, b), predicates), true, false)
 
     def compute_parts(a: Array, b: Array, *predicates: Array) -> Array:
         low, high = compared.of_parts(a, b)
-        low_word = np.where(compared.combined(low, predicates), true, false).astype(np.uint32)
-        high_word = np.where(compared.combined(high, predicates), true, false).astype(np.uint32)
+        low_word = np.where(compared.combine_with(low, predicates), true, false).astype(np.uint32)
+        high_word = np.where(compared.combine_with(high, predicates), true, false).astype(np.uint32)
         word: Array = low_word | high_word << np.uint32(16)
         return word
 

@@ -44,7 +44,7 @@ class ArrayReads(NamedTuple):
 
 def find_array_reads(program: Program) -> ArrayReads:
     """The declared arrays that the reads of a program begin in; empty where it declares fewer than two."""
-    arrays = {variable.number: _extent(program, variable) for variable in _declared(program)}
+    arrays = {variable.number: _extent(program, variable) for variable in _find_arrays(program)}
     if len(arrays) < 2:
         return ArrayReads({}, {}, ())
     origins = _Origins(program)
@@ -62,7 +62,7 @@ def find_array_reads(program: Program) -> ArrayReads:
     return ArrayReads(loads, operands, tuple(arrays.values()))
 
 
-def _declared(program: Program) -> list[Variable]:
+def _find_arrays(program: Program) -> list[Variable]:
     variables = [*program.module.variables.values()]
     for function in program.module.functions.values():
         variables.extend(function.variables)

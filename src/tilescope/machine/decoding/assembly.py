@@ -122,7 +122,7 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
             elif number in products:
                 decoded = keep_factors(assembler, instruction)
             else:
-                decoded = _decoded(assembler, instruction)
+                decoded = _decode(assembler, instruction)
         except RefusedError as reason:
             refused.append(_violation(instruction, str(reason)))
         except (IndexError, ValueError):
@@ -146,7 +146,7 @@ def _require_widths(instruction: Instruction) -> None:
                 raise RefusedError(f"{inner.name} has 128 bits, and {instruction.opcode} is not of type .b128")
 
 
-def _decoded(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+def _decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     if instruction.name != "call":
         return decode(assembler, instruction)
     name = called_function(instruction).name
@@ -232,7 +232,7 @@ def _moved_registers(program: Program) -> frozenset[int]:
 
 def _settle_products_first(step: Step, use: RegisterUse) -> Step:
     def take_when_settled(cluster: Cluster, at: Lanes) -> None:
-        if use.settled and cluster.pending.works:
+        if use.settled and cluster.works:
             pc = cluster.pc
             cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
             cluster.pc = pc
@@ -255,7 +255,7 @@ def _wait_for_loads(program: Program) -> None:
 
 def _finish_loads_first(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
-        if cluster.pending.works:
+        if cluster.works:
             pc = cluster.pc
             cluster.pending.settle_loads(registers, cluster.lanes(at))
             cluster.pc = pc

@@ -62,19 +62,47 @@ def _readers(program: Program, registers: Iterable[int]) -> list[int]:
     ]
 
 
-def reaches_store(program: Program, load: int) -> bool:
-    """Whether the text stores something that is made of what an instruction loads, by some path and in some lane."""
-    made = {register for register in program.targets[load] if not _is_overwritten_next(program, load, register)}
-    count = 0
-    while count < len(made):
-        count = len(made)
-        for pc, named in enumerate(program.registers_named):
-            if not made.isdisjoint(named):
-                made.update(program.targets[pc])
-    return any(
-        instruction is not None and instruction.name in _STORES and not made.isdisjoint(program.registers_named[pc])
-        for pc, instruction in enumerate(program.instructions)
+def find_stored_values(program: Program) -> frozenset[int]:
+    """The instructions whose result, or something made of it, the text stores, by some path and in some lane."""
+    stored: set[int] = set()  # registers whose values, or what is made of them, are stored
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is not None and instruction.name in _STORES:
+            stored.update(program.registers_named[pc])
+    count = -1
+    while count < len(stored):
+        count = len(stored)
+        for pc in range(len(program.targets) - 1, -1, -1):
+            if not stored.isdisjoint(program.targets[pc]):
+                stored.update(program.registers_named[pc])
+    return frozenset(
+        pc
+        for pc, targets in enumerate(program.targets)
+        if any(register in stored and not _is_overwritten_next(program, pc, register) for register in targets)
     )
+
+
+def find_copied_loads(program: Program) -> frozenset[int]:
+    """The loads whose value the text stores unchanged before the next branch, label or barrier: every thread that loads it stores it."""
+    return frozenset(
+        pc
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None
+        and instruction.name == "ld"
+        and any(_is_stored_unchanged(program, pc, register) for register in program.targets[pc])
+    )
+
+
+def _is_stored_unchanged(program: Program, pc: int, register: int) -> bool:
+    """Whether a store to shared or global memory follows an instruction straight on, and stores a register that it wrote."""
+    for later in range(pc + 1, program.straight_end[pc]):
+        instruction = program.instructions[later]
+        if instruction is None or register in program.targets[later]:
+            return False
+        is_certain = instruction.name == "st" and instruction.guard is None
+        is_seen = any(word.startswith(("shared", "global")) for word in instruction.modifiers)
+        if is_certain and is_seen and _is_source(program, later, register):
+            return True
+    return False
 
 
 def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:

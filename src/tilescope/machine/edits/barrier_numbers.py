@@ -179,7 +179,7 @@ class _MbarrierNumbers:
             difference = phase.came - phase.expected
             expects = [pc for pc in sorted(phase.pcs) if "expect_tx" in self._instruction(pc).modifiers]
             for pc in expects:
-                yield self._change_bytes(dict.fromkeys(self._unrolled(pc), difference))
+                yield self._change_bytes(dict.fromkeys(self._find_copies(pc), difference))
             if len(expects) == 1:
                 difference_of_pc[expects[0]] = difference
         yield self._change_bytes(difference_of_pc)
@@ -191,7 +191,7 @@ class _MbarrierNumbers:
         """The other parity in all polls of a source line, then in each poll alone; polls by token have none."""
         polls = [pc for pc in polls if pc in self.polls]
         for pc in polls:
-            yield tuple(self._flip_parity(poll) for poll in self._unrolled(pc))
+            yield tuple(self._flip_parity(poll) for poll in self._find_copies(pc))
         for pc in polls:
             yield (self._flip_parity(pc),)
 
@@ -217,7 +217,7 @@ class _MbarrierNumbers:
 
     def _change_counts(self, barrier: StuckBarrier, difference: int) -> Iterator[Corrections]:
         """The same difference for the inits of a source line, for this init alone, for all inits with the same count."""
-        yield tuple(self._add(pc, difference, "arrival") for pc in self._unrolled(barrier.init))
+        yield tuple(self._add(pc, difference, "arrival") for pc in self._find_copies(barrier.init))
         yield (self._add(barrier.init, difference, "arrival"),)
         equal = [pc for pc in self._inits if self._constants[pc] == self._constants[barrier.init]]
         yield tuple(self._add(pc, difference, "arrival") for pc in equal)
@@ -233,7 +233,7 @@ class _MbarrierNumbers:
     def _flip_parity(self, pc: int) -> Correction:
         return _make_correction("the other parity", pc, flip_parity(self._text, self._instruction(pc)))
 
-    def _unrolled(self, pc: int) -> list[int]:
+    def _find_copies(self, pc: int) -> list[int]:
         """The instructions with the same opcode that a compiler made of the same source line."""
         source = self._instruction(pc).source
         if source is None:

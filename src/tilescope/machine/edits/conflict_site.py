@@ -16,7 +16,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.machine.decoding.access_decoder import decode_accesses
-from tilescope.machine.edits.converged_places import JUMPS, Convergence
+from tilescope.machine.edits.converged_places import JUMPS, Convergence, is_straight
 from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
@@ -198,6 +198,8 @@ class ConflictSite:
         """Whether a barrier may be at a place: all threads that it waits for execute the place."""
         if barrier.threads is not None:
             return lambda pc: self.convergence.threads_at(pc) == barrier.threads
+        if self.program.fact(is_straight):
+            return lambda pc: pc < len(self.program.instructions)
         if any(self.convergence.is_reached_by_block(pc) for pc in range(*sorted((self.before.pc, self.now.pc + 1)))):
             return self.convergence.is_reached_by_block
         return self.convergence.is_reached_before_exit

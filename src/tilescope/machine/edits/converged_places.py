@@ -31,6 +31,12 @@ ALL_LANES = (1 << WARP_LANES) - 1
 Visits = npt.NDArray[np.int32]  # (basic blocks, lanes of a cluster)
 
 
+def is_straight(program: Program) -> bool:
+    """Whether all threads execute all instructions, one after another: no branch, no call, no return of some of them."""
+    jumps = [one for one in program.instructions if one is not None and one.name in JUMPS]
+    return all(jump.name in ("ret", "exit") and jump.guard is None for jump in jumps)
+
+
 def find_block_starts(program: Program) -> list[int]:
     """The first instruction of every basic block, in ascending order."""
     starts = set(program.functions.values())

@@ -181,11 +181,11 @@ class _Trials:
                     return "fails"
                 finished.append(trial)
             gone[candidate] = self._fixed_conflicts(finished, block)
-            return "cures" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
+            return "fixes" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
 
         corrections = find_corrections(self._launch, self._text, stuck, self._errors)
         result = try_candidates((Candidate(corrections=one) for one in corrections), judge, self.budget)
-        best = result.cure or result.help
+        best = result.fix or result.help
         return None if best is None else Remedy(gone[best], corrections=best.corrections, block=block)
 
     def find_remedy(self, group: ConflictGroup) -> Remedy | None:
@@ -199,16 +199,16 @@ class _Trials:
             if remedy is None:
                 return "fails"
             remedies[candidate] = remedy
-            return "cures"
+            return "fixes"
 
         found = find_candidates(self._launch, self._text, conflict, lambda: self._convergence)
         candidates = itertools.chain(self._passing, itertools.islice(found, CANDIDATES_OF_A_FINDING))
-        cure = try_candidates(candidates, judge, self.budget).cure
-        if cure is None:
+        fix = try_candidates(candidates, judge, self.budget).fix
+        if fix is None:
             return None
-        if cure not in self._passing:
-            self._passing.append(cure)
-        return remedies[cure]
+        if fix not in self._passing:
+            self._passing.append(fix)
+        return remedies[fix]
 
     def _test(self, candidate: Candidate, conflict: Conflict, targets: frozenset[Offsets]) -> Remedy | None:
         """The remedy that a candidate makes, if runs finish in which a conflict does not remain and no new one appears."""

@@ -23,6 +23,7 @@ from tilescope.machine.edits.stronger_operands import (
     Corrections,
     larger_barriers,
     larger_counts,
+    names_counts,
     smaller_waits,
     wider_scopes,
 )
@@ -136,8 +137,9 @@ def _find_barriers(site: ConflictSite) -> Iterator[Candidate]:
         yield from _find_flag_fences(site, CARD_FENCE)
         yield from islice(_insert_barriers(site, NamedBarrier(BLOCK_BARRIER, None)), _ADJACENT_PLACES)
         return
-    yield from _correct(larger_barriers(site))
-    yield from _correct(larger_counts(site))
+    if site.program.fact(names_counts):
+        yield from _correct(larger_barriers(site))
+        yield from _correct(larger_counts(site))
     yield from _find_thread_barriers(site)
     if finish is not None:
         yield from _find_waits_and_barriers(site, finish)

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.decoding.dataflow import reaches_store
+from tilescope.machine.decoding.dataflow import find_copied_loads, find_stored_values
 from tilescope.machine.edits.trial import InitialState, make_trial, used_steps
 from tilescope.machine.execution.launch_grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.store_log import OTHER_BYTES, StoreLog
 from tilescope.machine.program import Program
+from tilescope.machine.report.races.conflict_groups import is_lost_update
 from tilescope.sync.detector.race import Conflict
 
 PATTERNS = (0x7B, 0xFB)  # large numbers of both signs in every float type; the first run fills shared memory with zeros
@@ -36,7 +37,7 @@ def run_again(launch: Launch, result: GridRun, initial: InitialState) -> None:
     if unwritten and _depends_on_pattern(launch, initial):
         for conflict in unwritten:
             conflict.facts["changes_result"] = 1
-    _mark_unused_loads(launch, initial, [conflict for conflict in conflicts if _is_race_with_load(launch, conflict)])
+    _mark_unused_loads(launch, initial, [conflict for conflict in conflicts if _has_open_use(launch, conflict)])
     late_pcs = _find_untaken_polls(launch)
     if late_pcs:
         _take_other_outcome(launch, result, initial, late_pcs)
@@ -127,13 +128,17 @@ def _depends_on_pattern(launch: Launch, initial: InitialState) -> bool:
     return False
 
 
-def _is_race_with_load(launch: Launch, conflict: Conflict) -> bool:
-    """Whether a conflict is a data race between a plain load and a write, both by threads.
+def _has_open_use(launch: Launch, conflict: Conflict) -> bool:
+    """Whether a conflict is a data race between a plain load and a write, both by threads, and the use of the load is open.
 
-    A load whose value the text never stores is left as it is: the programmer meant to use it.
+    A load whose value the text never stores is left as it is: the programmer meant to use it. One whose value the text stores unchanged
+    is used, and only an update of a word asks whether all stores leave the same values there.
     """
     load = _racing_load(launch, conflict) if conflict.mistake == "race" else None
-    return load is not None and reaches_store(launch.program, load)
+    program = launch.program
+    if load is None or load not in program.fact(find_stored_values):
+        return False
+    return load not in program.fact(find_copied_loads) or is_lost_update(program, conflict)
 
 
 def _racing_load(launch: Launch, conflict: Conflict) -> int | None:

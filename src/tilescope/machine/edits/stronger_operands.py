@@ -17,6 +17,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.edits.conflict_site import BLOCK_BARRIER_OPCODES, ConflictSite
 from tilescope.machine.edits.operand_changes import add_to_last_operand
 from tilescope.machine.edits.slot_stride import RegisterDefinitions
+from tilescope.machine.program import Program
 from tilescope.machine.report.places import find_function
 from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Immediate, Instruction
@@ -61,7 +62,7 @@ def wider_scopes(site: ConflictSite) -> Iterator[Corrections]:
     for pc, instruction in enumerate(site.program.instructions):
         if instruction is not None and _widened_opcode(instruction, needed) is not None:
             narrow.setdefault(tuple(site.copies(pc)))
-    widened = [_widen(site, pcs, needed) for pcs in narrow]
+    widened = [_widen_scopes(site, pcs, needed) for pcs in narrow]
     yield from widened[:_MAX_ALONE]
     if len(widened) > 1:
         yield tuple(sorted({correction for corrections in widened for correction in corrections}, key=_position))
@@ -71,7 +72,7 @@ def _position(correction: Correction) -> int:
     return correction.start
 
 
-def _widen(site: ConflictSite, pcs: Sequence[int], needed: int) -> Corrections:
+def _widen_scopes(site: ConflictSite, pcs: Sequence[int], needed: int) -> Corrections:
     corrections = []
     for pc in pcs:
         instruction = site.instruction(pc)
@@ -114,6 +115,15 @@ def _widened_opcode(instruction: Instruction, needed: int) -> str | None:
     first = [word for word in instruction.modifiers if word in _BEFORE_SEMANTICS]
     rest = [word for word in instruction.modifiers if word not in _BEFORE_SEMANTICS]
     return ".".join((instruction.name, *first, semantics, name, *rest))
+
+
+def names_counts(program: Program) -> bool:
+    """Whether a barrier of the program names how many threads it waits for, or an mbarrier how many arrivals."""
+    return any(
+        instruction is not None
+        and (barrier_threads(instruction) is not None or instruction.opcode.startswith("mbarrier.init"))
+        for instruction in program.instructions
+    )
 
 
 def larger_barriers(site: ConflictSite) -> Iterator[Corrections]:

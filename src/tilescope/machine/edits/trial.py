@@ -43,7 +43,7 @@ def make_trial(
 
     A user's limit in seconds does not hold here: the verdict of a trial does not depend on the machine.
     """
-    memory = initial.memory.copied(COPIED_BYTES)
+    memory = initial.memory.copy_within(COPIED_BYTES)
     assert memory is not None  # the copy was small enough before
     return Launch(
         program=program,

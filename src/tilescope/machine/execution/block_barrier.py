@@ -150,7 +150,7 @@ class BlockBarriers:
         for phase in np.unique(self.lane_phase[lanes]).tolist():
             self.cluster.emit(ClusterPass(lanes[self.lane_phase[lanes] == phase], phase))
 
-    def cluster_passed(self, lanes: LaneNumbers) -> bool:
+    def has_passed_cluster(self, lanes: LaneNumbers) -> bool:
         """Whether the phase in which these lanes arrived has ended."""
         return bool((self.lane_phase[lanes] < self.cluster_phase).all())
 

@@ -121,8 +121,8 @@ def announce_missing_lanes(cluster: Cluster, front: Front, is_needed: npt.NDArra
         cluster.emit(PartialGroups(front.pc, front.lanes, missing, cluster.live[missing]))
 
 
-def _nothing(cluster: Cluster, at: Lanes) -> None:
+def _do_nothing(cluster: Cluster, at: Lanes) -> None:
     """The step of an instruction that only has to gather its warp."""
 
 
-_WARP = Collective(_nothing)
+_WARP = Collective(_do_nothing)

@@ -54,7 +54,7 @@ class Pending:
     """All asynchronous work of a cluster, oldest first, and the open group of each thread."""
 
     lane_count: int
-    works: list[Work] = field(default_factory=list)
+    works: list[Work]
     open_groups: dict[WorkKind, LaneNumbers] = field(init=False)
 
     def __post_init__(self) -> None:

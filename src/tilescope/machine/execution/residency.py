@@ -15,7 +15,7 @@ from tilescope.arch import Arch
 # Resident threads per SM: CUDA C++ Programming Guide, technical specifications per compute capability.
 _THREADS_PER_SM = {"sm_80": 2048, "sm_90": 2048, "sm_100": 2048, "sm_103": 2048}
 _THREADS_OF_OTHERS = 1536
-_FEWEST_SMS = 100  # no card of the table has fewer: smaller grids always fit
+FEWEST_SMS = 100  # no card of the table has fewer: smaller grids always fit
 
 
 class Residency(NamedTuple):
@@ -38,8 +38,6 @@ def find_residency(arch: str, block_lanes: int, shared_bytes: int, blocks: int) 
     >>> find_residency("sm_90", 1024, 1024, 300), find_residency("sm_90", 128, 1024, 300)
     (Residency(sms=132, blocks_per_sm=2), None)
     """
-    if blocks <= _FEWEST_SMS:
-        return None
     from tilescope.card import CARD
 
     row = Arch.named(arch)

@@ -140,7 +140,7 @@ class UndefinedValues:
         held = self._registers.get(number)
         return np.zeros(len(lanes), np.int32) if held is None else held[lanes]
 
-    def _joined(self, numbers: Iterable[int], lanes: LaneNumbers) -> Origins:
+    def _join_origins(self, numbers: Iterable[int], lanes: LaneNumbers) -> Origins:
         """What is undefined in one of some registers."""
         origins = np.zeros(len(lanes), np.int32)
         for number in numbers:
@@ -179,12 +179,12 @@ class UndefinedValues:
         use = self._use_of(self._cluster.pc)
         if not self._is_concerned(use):
             return
-        self._check(self._joined(use.addresses, lanes), lanes, "address")
+        self._check(self._join_origins(use.addresses, lanes), lanes, "address")
         instruction = self._program.instructions[self._cluster.pc]
         if instruction is not None and instruction.name in _STORES:
-            self._check(self._joined(use.data, lanes), lanes, "store")
+            self._check(self._join_origins(use.data, lanes), lanes, "store")
         by_warp = np.zeros(self._cluster.lane_count // WARP_LANES, np.int32)
-        np.maximum.at(by_warp, lanes // WARP_LANES, self._joined(use.data, lanes))
+        np.maximum.at(by_warp, lanes // WARP_LANES, self._join_origins(use.data, lanes))
         self.put(use.targets, lanes, by_warp[lanes // WARP_LANES])
 
     def branch(self, pc: int, register: int, lanes: LaneNumbers) -> None:
@@ -214,10 +214,10 @@ class UndefinedValues:
             guard_origins = guard_origins[chosen]
             if not len(lanes):
                 return
-        self._check(self._joined(use.addresses, lanes), lanes, "address")
-        origins = self._joined(use.data, lanes) if instruction.name != "ld" else np.zeros(len(lanes), np.int32)
+        self._check(self._join_origins(use.addresses, lanes), lanes, "address")
+        origins = self._join_origins(use.data, lanes) if instruction.name != "ld" else np.zeros(len(lanes), np.int32)
         if instruction.name == "selp":
-            origins = self._chosen(pc, instruction, lanes)
+            origins = self._choose_origins(pc, instruction, lanes)
         elif origins.any():
             origins[self._is_absorbed(instruction, use, lanes)] = 0
         if guard_origins is not None:
@@ -228,15 +228,15 @@ class UndefinedValues:
             np.maximum(origins, self._loaded_origins(pc, instruction, lanes), out=origins)
         self.put(use.targets, lanes, origins)
 
-    def _chosen(self, pc: int, instruction: Instruction, lanes: LaneNumbers) -> Origins:
+    def _choose_origins(self, pc: int, instruction: Instruction, lanes: LaneNumbers) -> Origins:
         """What selp chooses: only that value counts, and the predicate."""
         _, first, second, predicate = instruction.operands
         number = self._numbers_in(pc, predicate)[0]
         holds = self._cluster.registers[number][lanes].astype(np.bool_)
         picked = np.where(
             holds,
-            self._joined(self._numbers_in(pc, first), lanes),
-            self._joined(self._numbers_in(pc, second), lanes),
+            self._join_origins(self._numbers_in(pc, first), lanes),
+            self._join_origins(self._numbers_in(pc, second), lanes),
         )
         return np.maximum(picked, self._origins(number, lanes))
 
@@ -312,7 +312,7 @@ class UndefinedValues:
         if address is None or not bits or not _NOT_GENERIC.isdisjoint(words):
             return 0, elsewhere
         count = next((int(word[1:]) for word in words if word in ("v2", "v4", "v8")), 1)
-        offsets = self._evaluated(pc, address, lanes)
+        offsets = self._evaluate_address(pc, address, lanes)
         if offsets is None:
             return 0, elsewhere
         is_local = np.ones(len(lanes), np.bool_)
@@ -321,7 +321,7 @@ class UndefinedValues:
             offsets = offsets - WINDOWS["local"]
         return bits * count // 8, np.where(is_local, lanes * self._cluster.local_stride + offsets, -1)
 
-    def _evaluated(self, pc: int, address: Address, lanes: LaneNumbers) -> Addresses | None:
+    def _evaluate_address(self, pc: int, address: Address, lanes: LaneNumbers) -> Addresses | None:
         """The addresses of an operand; None where it is no place in local memory."""
         base = address.base
         if isinstance(base, Register):

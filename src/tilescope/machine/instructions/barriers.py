@@ -57,11 +57,12 @@ class BlockBarrierTurn:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Count the lanes of each block, and park them unless they complete the barrier; an .aligned one waits for whole warps."""
-        if self.is_aligned:
+        cluster = schedule.cluster
+        if self.is_aligned and len(front.lanes) < cluster.lane_count:  # else all threads have come together
             if not gather_warps(schedule, front):
                 return
-            if schedule.cluster.has_exits:
-                announce_missing_threads(schedule.cluster, front)
+            if cluster.has_exits:
+                announce_missing_threads(cluster, front)
         self._arrive_in_blocks(schedule, front)
 
     def take_without_rest(self, schedule: Schedule, front: Front) -> None:
@@ -163,7 +164,7 @@ class ClusterWaitTurn(_ClusterTurn):
     def _execute(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
         schedule.cluster.emit(ClusterWait(front.pc, front.lanes))
-        if schedule.barriers.cluster_passed(front.lanes):
+        if schedule.barriers.has_passed_cluster(front.lanes):
             schedule.barriers.pass_cluster(front.lanes)
             schedule.go_on(front, front.pc + 1)
             return

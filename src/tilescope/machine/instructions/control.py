@@ -176,19 +176,19 @@ def _trap(assembler: Assembler, instruction: Instruction) -> Step:
 def _setmaxnreg(assembler: Assembler, instruction: Instruction) -> Turn:
     """setmaxnreg.sync.aligned: registers are not counted, but the warp executes it together."""
 
-    def nothing(cluster: Cluster, at: Lanes) -> None:
+    def do_nothing(cluster: Cluster, at: Lanes) -> None:
         pass
 
-    return Collective(nothing)
+    return Collective(do_nothing)
 
 
 def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:
     """nanosleep, pragma-like instructions, prefetches: nothing that a value depends on."""
 
-    def nothing(cluster: Cluster, at: Lanes) -> None:
+    def do_nothing(cluster: Cluster, at: Lanes) -> None:
         pass
 
-    return nothing
+    return do_nothing
 
 
 def called_function(instruction: Instruction) -> FunctionName:

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
+from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
-from tilescope.machine.execution.residency import Residency, find_residency
+from tilescope.machine.execution.residency import FEWEST_SMS, Residency, find_residency
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.observers.array_ends import ArrayEnds, watch_array_ends
+from tilescope.machine.observers.array_ends import ArrayEnds, find_watched_reads
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.float_adds import FloatAdds, adds_floats, float_swaps
 from tilescope.machine.observers.store_log import StoreLog
@@ -60,7 +60,7 @@ class Launch:
     smem_bytes: int
     parameters: npt.NDArray[np.uint8]
     variable_addresses: dict[str, int]
-    arch: str
+    arch: Arch
     random: random.Random | None
     max_steps: int
     steps_left: int = field(init=False)
@@ -101,7 +101,8 @@ class Launch:
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
         self.float_swaps = self.program.fact(float_swaps)
-        self.array_ends = None if self.detector is None else watch_array_ends(self.program)
+        watched = None if self.detector is None else self.program.fact(find_watched_reads)
+        self.array_ends = None if watched is None else ArrayEnds(watched)
         self.float_adds = None
         if self.program.fact(adds_floats):
             self.float_adds = FloatAdds(self.memory, self.grid, self.program, self.inexact)
@@ -130,7 +131,9 @@ class Launch:
     def residency(self) -> Residency | None:
         """The room for blocks on the card; None if the whole grid fits."""
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
-        return find_residency(self.arch, self.block_lanes, self.shared_stride, blocks)
+        if blocks <= FEWEST_SMS:
+            return None
+        return find_residency(self.arch.name, self.block_lanes, self.shared_stride, blocks)
 
     @property
     def shared_end(self) -> int:

@@ -48,39 +48,40 @@ class PastEnd(NamedTuple):
     address: int  # of the first such byte, in the block
 
 
+class WatchedReads(NamedTuple):
+    """The reads of a program that can leave an array or a tile."""
+
+    reads: ArrayReads
+    has_operands: bool  # whether a tensor core reads shared memory
+
+
 @dataclass(slots=True)
 class ArrayEnds:
     """The reads of a launch that leave their array or tile."""
 
-    reads: ArrayReads
-    has_operands: bool  # whether a tensor core reads shared memory
+    watched: WatchedReads
     found: dict[tuple[int, str | None], PastEnd] = field(default_factory=dict)
 
     def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
         """What looks at the reads of one cluster."""
         watch = _ClusterReads(self, cluster)
         handlers: dict[type, Handler] = {}
-        if self.has_operands:
+        if self.watched.has_operands:
             handlers = {OperandRead: watch.read_operand, CopyIssued: watch.note_copy}
-        if self.reads.loads:
+        if self.watched.reads.loads:
             handlers[Load] = watch.load
         return handlers
 
     def array_at(self, offset: int) -> ArrayExtent | None:
         """The array that holds a byte of a block's shared memory."""
-        return next((array for array in self.reads.arrays if array.first <= offset < array.end), None)
+        return next((array for array in self.watched.reads.arrays if array.first <= offset < array.end), None)
 
 
-def watch_array_ends(program: Program) -> ArrayEnds | None:
-    """What follows the reads of a launch; None where none can leave an array or a tile."""
-    reads = program.fact(find_array_reads)
-    has_operands = program.fact(_reads_operands)
-    return ArrayEnds(reads, has_operands) if has_operands or reads.loads else None
-
-
-def _reads_operands(program: Program) -> bool:
-    """Whether tensor cores read operands through descriptors."""
-    return any(one is not None and one.name in ("wgmma", "tcgen05") for one in program.instructions)
+def find_watched_reads(program: Program) -> WatchedReads | None:
+    """The reads to watch; None if no read of the program can leave an array or a tile."""
+    reads = find_array_reads(program)
+    has_operands = any(one is not None and one.name in ("wgmma", "tcgen05") for one in program.instructions)
+    return WatchedReads(reads, has_operands) if has_operands or reads.loads else None
 
 
 class _ClusterReads:
@@ -94,7 +95,7 @@ class _ClusterReads:
 
     def load(self, event: Load) -> None:
         """Threads load: all bytes are in the array in which the address begins."""
-        array = self._ends.reads.loads.get(event.pc)
+        array = self._ends.watched.reads.loads.get(event.pc)
         if array is None or event.space != "shared" or (event.pc, None) in self._ends.found:
             return
         ranks, offsets = np.divmod(event.places, self._cluster.shared_stride)
@@ -148,7 +149,7 @@ class _ClusterReads:
 
     def _find_outside_array(self, event: OperandRead, offsets: Addresses) -> PastEnd | None:
         name = event.shape.operand
-        array = self._ends.reads.operands.get((event.pc, name))
+        array = self._ends.watched.reads.operands.get((event.pc, name))
         if array is None:
             array = self._ends.array_at(event.first_element)
         if array is None:

@@ -62,10 +62,17 @@ def _find_facts(program: Program) -> ProgramFacts:
         has_remote_arrivals=any(_may_be_remote(instruction) for instruction in program.instructions),
         shared_cell_bytes=cell_bytes(program, "shared"),
         global_cell_bytes=cell_bytes(program, "global"),
+        has_branches=_has_branches(program),
         collectives=_find_collectives(program),
         partial_masks=_find_partial_masks(program),
         control=lambda: program.fact(ControlFlow),
     )
+
+
+def _has_branches(program: Program) -> bool:
+    """Whether some threads may take a branch, return or skip a barrier while others do not."""
+    is_guarded = any(guard is not None for guard in program.guards)
+    return is_guarded or any(one is not None and one.name == "brx" for one in program.instructions)
 
 
 def _find_collectives(program: Program) -> dict[int, CollectiveKind]:

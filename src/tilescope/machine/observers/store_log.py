@@ -91,7 +91,7 @@ class StoreLog:
         key = _space_key(event.space, number)
         self._stores.setdefault(key, []).append((words, threads, bytes_stored.ravel()))
 
-    def written(self, key: _SpaceKey) -> _Written | None:
+    def find_written(self, key: _SpaceKey) -> _Written | None:
         """The bytes that threads stored in one space."""
         if key not in self._written and key in self._stores:
             stores = self._stores.pop(key)
@@ -114,7 +114,7 @@ class StoreLog:
         if first is None or load.pc not in self.pcs:
             return {}
         number = self.clusters[cluster.first_block]
-        written = first.written(_space_key(load.space, number))
+        written = first.find_written(_space_key(load.space, number))
         if written is None:
             return {}
         words = load.places[:, None] + np.arange(load.size_bytes)

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from tilescope.arch import WARP_LANES
 from tilescope.machine.proof.act import BY_THREADS, Act, CannotSayError
 from tilescope.machine.proof.acts import Acts
-from tilescope.machine.proof.folding import folded
+from tilescope.machine.proof.coverage import describe_uncovered
+from tilescope.machine.proof.folding import fold_steps
 from tilescope.machine.proof.implied_acts import add_implied_acts
 from tilescope.machine.proof.naming import Named, Placed, named
 from tilescope.machine.proof.pieces import Pieces, tensor_address
@@ -53,7 +54,7 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
         acts = Acts(log)
         require_releases(recorded, acts)
         described = _Description(recorded, acts).pipeline()
-        return replace(described, not_covered=tuple(log.global_memory.reasons(recorded.place)))
+        return replace(described, not_covered=tuple(describe_uncovered(log.global_memory, recorded.place)))
     except CannotSayError as error:
         raise not_said(recorded, error) from None
 
@@ -238,13 +239,13 @@ class _Description:
         copies: dict[tuple[int, int], int] = defaultdict(int)
         steps: dict[int, dict[int, list[Step]]] = {warp: {} for warp in self.acts.of_warp}
         for _, warp, place, act in made:
-            steps[warp][place] = list(self._said(warp, act, tiles, copies))
+            steps[warp][place] = list(self._describe_act(warp, act, tiles, copies))
         return {
             warp: tuple(step for place in sorted(by_place) for step in by_place[place])
             for warp, by_place in steps.items()
         }
 
-    def _said(
+    def _describe_act(
         self,
         warp: int,
         act: Act,
@@ -260,14 +261,14 @@ class _Description:
             yield from self._copy(act, ranks, pieces, tiles, copies)
         elif act.op in BY_THREADS:
             tiles.update(((rank, piece), None) for rank in ranks for piece in pieces)
-            names = [name for piece in pieces for name in self._touched(warp, act, piece)]
+            names = [name for piece in pieces for name in self._name_pieces(warp, act, piece)]
             yield self._step(act._replace(op="write"), tuple(names))
         elif act.into is not None:
             yield from self._tensor_work(warp, act, pieces, tiles)
         else:
             yield from self._reads(warp, act, pieces, tiles)
 
-    def _touched(self, warp: int, act: Act, piece: int) -> list[str]:
+    def _name_pieces(self, warp: int, act: Act, piece: int) -> list[str]:
         parts = self._parts(piece)
         own = warp % self.acts.block_warps
         sharing = dict(zip(self.sharing_warps.get(piece, ()), parts, strict=False))
@@ -382,7 +383,7 @@ class _Description:
             roles.append(
                 Role(
                     name=name,
-                    steps=folded(steps[ranks[0] * block_warps + warps[0]], stages),
+                    steps=fold_steps(steps[ranks[0] * block_warps + warps[0]], stages),
                     threads=WARP_LANES,
                     instances=len(warps),
                     mask=None if len(ranks) == blocks else sum(1 << rank for rank in ranks),

@@ -48,11 +48,11 @@ class _Form(NamedTuple):
     at: str
 
 
-def folded(steps: Sequence[Step], stages: Mapping[str, int]) -> tuple[Step | Loop, ...]:
+def fold_steps(steps: Sequence[Step], stages: Mapping[str, int]) -> tuple[Step | Loop, ...]:
     """The same steps, with loops where they repeat; `stages` are those of barriers and slots, by name.
 
     >>> steps = [Step("wait", f"full[{n % 2}]", {"parity": n // 2 % 2}) for n in range(6)]
-    >>> (loop,) = folded(steps, {"full": 2})
+    >>> (loop,) = fold_steps(steps, {"full": 2})
     >>> loop.count, [step.plain() for step in loop.steps]
     (6, [{'wait': 'full[i % 2]', 'parity': 'i / 2 % 2'}])
     """

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.proof.coverage import GlobalMemoryUse
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
@@ -148,6 +147,41 @@ class _Poll(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Range:
+    """The addresses that one instruction accessed, from the lowest to the end of the highest."""
+
+    start: int
+    end: int
+
+    def overlaps(self, other: _Range) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(slots=True)
+class GlobalMemoryUse:
+    """The global memory that a cluster reads and writes, by instruction."""
+
+    read: dict[int, _Range] = field(default_factory=dict)
+    written: dict[int, _Range] = field(default_factory=dict)
+    shared: dict[int, None] = field(default_factory=dict)  # atomics, and accesses through which threads synchronize
+    map_edits: dict[int, None] = field(default_factory=dict)  # fences that hand on an edited tensor map
+
+
+def _extend(ranges: dict[int, _Range], pc: int, addresses: Addresses, size_bytes: int) -> None:
+    """Add `size_bytes` from each address on to the range of an instruction."""
+    if not len(addresses):
+        return
+    start = int(addresses.min())
+    end = int(addresses.max()) + size_bytes
+    known = ranges.get(pc)
+    if known is None:
+        ranges[pc] = _Range(start, end)
+    else:
+        known.start = min(known.start, start)
+        known.end = max(known.end, end)
+
+
+@dataclass(slots=True)
 class Recorder:
     """The rows of one cluster, in the order of the run: the first ROWS_KEPT of them."""
 
@@ -206,7 +240,9 @@ class Recorder:
             ClusterArrive: self._arrive_at_cluster,
             ClusterWait: lambda event: self._add(ClusterSync(event.pc, event.lanes, waits=True)),
             WarpSync: self._sync_warp,
-            MapRead: lambda event: self.global_memory.add_read(event.pc, np.array([event.address]), DESCRIPTOR_BYTES),
+            MapRead: lambda event: _extend(
+                self.global_memory.read, event.pc, np.array([event.address]), DESCRIPTOR_BYTES
+            ),
             TensormapRelease: self._release_maps,
             TmemAlloc: self._allocate,
             TmemDealloc: self._deallocate,
@@ -242,9 +278,9 @@ class Recorder:
             return
         is_edit = event.access.kind == "write"  # its store follows
         if event.space == "global":
-            self.global_memory.add_read(event.pc, event.addresses, event.size_bytes)
+            _extend(self.global_memory.read, event.pc, event.addresses, event.size_bytes)
             if event.access.is_flag:
-                self.global_memory.add_shared(event.pc)
+                self.global_memory.shared[event.pc] = None
         elif not is_edit:
             self._add_access(event, "read")
 
@@ -252,10 +288,10 @@ class Recorder:
         if event.space == "shared":
             self._add_access(event, "atomic")
         else:
-            self.global_memory.add_shared(event.pc)
+            self.global_memory.shared[event.pc] = None
 
     def _cp_async(self, event: CpAsyncIssued) -> None:
-        self.global_memory.add_read(event.pc, event.sources, event.size_bytes)
+        _extend(self.global_memory.read, event.pc, event.sources, event.size_bytes)
         self._add_access(event, "cp.async")
 
     def _store(self, event: Store) -> None:
@@ -263,9 +299,9 @@ class Recorder:
         if event.access is None:
             return
         if event.space == "global":
-            self.global_memory.add_write(event.pc, event.addresses, event.size_bytes)
+            _extend(self.global_memory.written, event.pc, event.addresses, event.size_bytes)
             if event.access.is_flag:
-                self.global_memory.add_shared(event.pc)
+                self.global_memory.shared[event.pc] = None
             return
         how: AccessHow = "write"
         addresses = event.addresses
@@ -285,8 +321,8 @@ class Recorder:
             self._refuse(event.pc, "a bulk copy from shared memory to the shared memory of a block")
         if event.memory is not None:
             is_load = event.barrier is not None
-            add = self.global_memory.add_read if is_load else self.global_memory.add_write
-            add(event.pc, event.memory.starts, event.memory.row_bytes)
+            ranges = self.global_memory.read if is_load else self.global_memory.written
+            _extend(ranges, event.pc, event.memory.starts, event.memory.row_bytes)
         self._add(event)
 
     def _init(self, event: MbarrierInit) -> None:
@@ -356,7 +392,7 @@ class Recorder:
         self._add(ClusterSync(event.pc, event.lanes, False, phase=event.phase, is_relaxed=event.is_relaxed))
 
     def _release_maps(self, event: TensormapRelease) -> None:
-        self.global_memory.add_map_edit(event.pc)
+        self.global_memory.map_edits[event.pc] = None
         if event.copied_from is not None:
             addresses = self._same_addresses(event.copied_from)
             self._add(Access(event.pc, event.lanes, "read", addresses, DESCRIPTOR_BYTES))

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilescope.arch import Arch
 from tilescope.errors import Violation
 from tilescope.machine.execution.fault import KernelFaultError
 from tilescope.machine.execution.launch_grid import GridRun
@@ -36,9 +35,11 @@ from tilescope.machine.report.places import (
     thread_index,
     thread_numbers,
 )
+from tilescope.machine.report.races.async_rules import COPY_WAIT, CP_ASYNC, REFILL
 from tilescope.machine.report.races.convergence_report import CONVERGENCE
+from tilescope.machine.report.races.mbarrier_rules import BARRIER_MISUSE
 from tilescope.machine.report.races.race_report import report_races, report_wrong_bytes
-from tilescope.machine.report.races.race_rules import BARRIER_MISUSE, COPY_WAIT, CP_ASYNC, RACE, REFILL
+from tilescope.machine.report.races.race_rules import RACE
 from tilescope.machine.report.races.tmem_report import TENSOR_ORDER
 from tilescope.machine.report.remedy_report import report_ending
 from tilescope.machine.report.ring_notes import report_unwrapped_rings
@@ -322,7 +323,7 @@ def _find_missing_smem(launch: Launch, fault: KernelFaultError) -> dict[str, obj
     if not has_dynamic or fault.shared_end is None:
         return None
     needed_bytes: int | None = fault.shared_end - program.dynamic_shared_offset
-    if fault.shared_end - SHARED_RESERVED_BYTES > Arch.named(launch.arch).smem_per_block_bytes:
+    if fault.shared_end - SHARED_RESERVED_BYTES > launch.arch.smem_per_block_bytes:
         needed_bytes = None  # a wild address, which no launch can reach
         if launch.smem_bytes:
             return None

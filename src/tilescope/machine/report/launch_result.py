@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.arch import WARP_LANES, Arch
+from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation
 from tilescope.machine.arithmetic import special_unit
@@ -39,7 +39,6 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
     costs = Costs() if launch.costs is None else launch.costs  # nothing was counted
     costs.finish()
     instructions = _count_instructions(launch, result, costs)
-    arch = Arch.named(launch.arch)
     run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
@@ -49,14 +48,14 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
-        assumed=() if arch.name == special_unit.ARCH else _approximations(launch, result),
+        assumed=() if launch.arch.name == special_unit.ARCH else _approximations(launch, result),
         findings=(*collect_findings(launch, result), *notes),
         instructions=instructions,
         copies=tuple(_make_copy(launch, record) for record in launch.copies),
         barriers=tuple(_make_phase(launch, record) for record in launch.phases),
         maps=tuple(launch.maps),
         printed="".join(launch.printed),
-        basis=arch.basis,
+        basis=launch.arch.basis,
         traffic=copy_traffic(costs, launch.maps) if costs.traffic else (),
         operands=operand_reads(costs, program) if costs.operands.reads else (),
     )

@@ -2,12 +2,17 @@
 
 Put `__syncthreads()` (`bar.sync 0;`) before mm.cu:12, PTX line 240 (ld.shared…): tried, and this finding is gone.
 Use the other parity at ring.cu:34, PTX lines 147 and 204: tried with block (0, 0, 0), and the kernel finishes.
+
+Instructions are spelled as the source of the kernel spells them. The .loc lines of a text name its source files: .cu and headers are
+CUDA C++, with CuTe if functions of cute or cutlass were inlined; .py is Triton or Gluon. A text without .loc was written by hand, and PTX
+is its language.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tilescope.errors import Change, Violation, Wording
 from tilescope.machine.edits.trial import trial_step_budget
@@ -15,10 +20,15 @@ from tilescope.machine.execution.launch_grid import GridRun
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.program import Program
 from tilescope.machine.report.places import name_instruction
-from tilescope.machine.report.source_spelling import find_language, spell
+from tilescope.machine.report.source_spelling import SPELLINGS
+from tilescope.ptx.syntax import SourceLine
 from tilescope.sentence import Facts, counted, listed
 from tilescope.sync.detector.race import Correction, Insertion, Remedy
 
+Language = Literal["cuda", "triton", "cute"]
+
+_CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".h", ".hpp", ".inl", ".inc")
+_CUTE_NAMES = ("cute", "cutlass")
 FINDING_GONE = "this finding is gone[[, and {others_gone:other} with it, at {also_at}]]"
 KERNEL_FINISHES = "the kernel finishes"
 _PUT = "Put {insertions:and}: tried[[ with block {tried_block}]], and "
@@ -76,7 +86,7 @@ def _describe_corrections(program: Program, corrections: Sequence[Correction]) -
         by_number.setdefault(correction.number, []).append(correction)
     phrases = []
     for number, equal in by_number.items():
-        spelled = spell(number.strip("`"), find_language(program, equal[0].pc))
+        spelled = spell(number.strip("`"), _find_language(program, equal[0].pc))
         name = number if spelled is None else f"`{spelled}` ({number})"
         phrases.append(f"{name} at {_name_places(program, [correction.pc for correction in equal])}")
     return phrases
@@ -115,8 +125,60 @@ def _describe_insertions(program: Program, insertions: Sequence[Insertion]) -> l
     phrases = []
     for text, pcs_of_place in by_text.items():
         first = next(iter(pcs_of_place.values()))[0]
-        spelled = spell(text, find_language(program, first))
+        spelled = spell(text, _find_language(program, first))
         name = f"`{text}`" if spelled is None else f"`{spelled}` (`{text}`)"
         places = [f"{_PREPOSITIONS[place]} {_name_places(program, pcs)}" for place, pcs in pcs_of_place.items()]
         phrases.append(f"{name} {listed(places)}")
     return phrases
+
+
+def _find_language(program: Program, pc: int) -> Language | None:
+    """The language of the source of an instruction; None if its text names no source, or a file of another kind."""
+    instruction = program.instructions[pc]
+    source = None if instruction is None else instruction.source
+    if source is None:
+        return None
+    file = source.outermost.file
+    if file.endswith(".py"):
+        return "triton"
+    if not file.endswith(_CUDA_FILES):
+        return None
+    return "cute" if program.fact(_uses_cute) else "cuda"
+
+
+def _uses_cute(program: Program) -> bool:
+    """Whether the kernel, a function that was inlined into it, or one of its files belongs to CuTe or CUTLASS."""
+    names = {program.entry.name}
+    for instruction in program.instructions:
+        source: SourceLine | None = None if instruction is None else instruction.source
+        while source is not None:
+            names.update((source.file, source.function or ""))
+            source = source.inlined_at
+    return any(word in name for word in _CUTE_NAMES for name in names)
+
+
+def spell(text: str, language: Language | None) -> str | None:
+    """Instructions as a language spells them; None if it has no name for one of them.
+
+    >>> spell("cp.async.wait_group 1;", "cuda"), spell("bar.sync 0;", None)
+    ('__pipeline_wait_prior(1)', None)
+    >>> spell("fence.proxy.async; bar.sync 0;", "cute")
+    'cutlass::arch::fence_view_async_shared(); __syncthreads()'
+    """
+    if language is None:
+        return None
+    whole = _spell_one(text, language)
+    if whole is not None or text.startswith("{"):
+        return whole
+    parts = [_spell_one(f"{part};", language) for part in text.rstrip(";").split("; ")]
+    return None if None in parts else "; ".join(part for part in parts if part is not None)
+
+
+def _spell_one(text: str, language: Language) -> str | None:
+    unguarded = text.partition(" ")[2] if text.startswith("@") else text
+    for spelling in SPELLINGS:
+        found = re.fullmatch(spelling.ptx, unguarded)
+        if found is not None:
+            names = {"cuda": spelling.cuda, "triton": spelling.triton, "cute": spelling.cute or spelling.cuda}
+            return names[language].format(*found.groups()) or None
+    return None

@@ -1,25 +1,14 @@
 """How the languages that kernels are compiled from spell synchronization instructions: one table.
 
-    bar.sync 0;                       __syncthreads()               tl.debug_barrier()      __syncthreads()
-    cp.async.wait_group 1;            __pipeline_wait_prior(1)      …wait_group(1)          cute::cp_async_wait<1>()
-    fence.proxy.async;                cuda::ptx::fence_proxy_async()    fence_async_shared()    …fence_view_async_shared()
-
-The .loc lines of a text name its source files: .cu and headers are CUDA C++, with CuTe if functions of cute or cutlass were inlined;
-.py is Triton or Gluon. A text without .loc was written by hand, and PTX is its language.
+bar.sync 0;                       __syncthreads()               tl.debug_barrier()      __syncthreads()
+cp.async.wait_group 1;            __pipeline_wait_prior(1)      …wait_group(1)          cute::cp_async_wait<1>()
+fence.proxy.async;                cuda::ptx::fence_proxy_async()    fence_async_shared()    …fence_view_async_shared()
 """
 
 from __future__ import annotations
 
-import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tilescope.machine.program import Program
-from tilescope.ptx.syntax import SourceLine
-
-Language = Literal["cuda", "triton", "cute"]
-
-_CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".h", ".hpp", ".inl", ".inc")
-_CUTE_NAMES = ("cute", "cutlass")
 _DEVICE_ATOMIC = "cuda::atomic_ref<T, cuda::thread_scope_device>"
 
 
@@ -110,55 +99,3 @@ SPELLINGS = (
     ),
     Spelling(r"(?:ld|st|atom|red)\.\S*gpu\..*;", _DEVICE_ATOMIC),
 )
-
-
-def find_language(program: Program, pc: int) -> Language | None:
-    """The language of the source of an instruction; None if its text names no source, or a file of another kind."""
-    instruction = program.instructions[pc]
-    source = None if instruction is None else instruction.source
-    if source is None:
-        return None
-    file = source.outermost.file
-    if file.endswith(".py"):
-        return "triton"
-    if not file.endswith(_CUDA_FILES):
-        return None
-    return "cute" if program.fact(_uses_cute) else "cuda"
-
-
-def _uses_cute(program: Program) -> bool:
-    """Whether the kernel, a function that was inlined into it, or one of its files belongs to CuTe or CUTLASS."""
-    names = {program.entry.name}
-    for instruction in program.instructions:
-        source: SourceLine | None = None if instruction is None else instruction.source
-        while source is not None:
-            names.update((source.file, source.function or ""))
-            source = source.inlined_at
-    return any(word in name for word in _CUTE_NAMES for name in names)
-
-
-def spell(text: str, language: Language | None) -> str | None:
-    """Instructions as a language spells them; None if it has no name for one of them.
-
-    >>> spell("cp.async.wait_group 1;", "cuda"), spell("bar.sync 0;", None)
-    ('__pipeline_wait_prior(1)', None)
-    >>> spell("fence.proxy.async; bar.sync 0;", "cute")
-    'cutlass::arch::fence_view_async_shared(); __syncthreads()'
-    """
-    if language is None:
-        return None
-    whole = _spell_one(text, language)
-    if whole is not None or text.startswith("{"):
-        return whole
-    parts = [_spell_one(f"{part};", language) for part in text.rstrip(";").split("; ")]
-    return None if None in parts else "; ".join(part for part in parts if part is not None)
-
-
-def _spell_one(text: str, language: Language) -> str | None:
-    unguarded = text.partition(" ")[2] if text.startswith("@") else text
-    for spelling in SPELLINGS:
-        found = re.fullmatch(spelling.ptx, unguarded)
-        if found is not None:
-            names = {"cuda": spelling.cuda, "triton": spelling.triton, "cute": spelling.cute or spelling.cuda}
-            return names[language].format(*found.groups()) or None
-    return None

@@ -1,6 +1,6 @@
 """The interpreter of role programs: an agent performs its next action, waits, or exits.
 
-enabled(agent 1)?   "wait full[0], parity 0": only when phase 0 of the barrier has ended
+is_enabled(agent 1)?   "wait full[0], parity 0": only when phase 0 of the barrier has ended
 perform(agent 0)    "arrive full[0]": counts on the barrier; the phase ends, and agent 1 is enabled
 """
 
@@ -49,7 +49,7 @@ from tilescope.sync.role_events import (
 class Interpreter(PendingCopies):
     """The state of a run that can go on: an agent performs its next action, or a pending operation lands."""
 
-    def enabled(self, agent: int) -> bool:
+    def is_enabled(self, agent: int) -> bool:
         """Whether an agent can act now."""
         action = self.current(agent)
         if action is None:
@@ -84,7 +84,7 @@ class Interpreter(PendingCopies):
         blocked = []
         for agent in range(self.agents):
             action = self.current(agent)
-            if action is not None and not self.enabled(agent):
+            if action is not None and not self.is_enabled(agent):
                 blocked.append(BlockedAgent(agent, action))
         return blocked
 

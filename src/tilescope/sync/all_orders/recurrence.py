@@ -224,7 +224,7 @@ class _ClocksFromNow:
         clocks = self._clocks
         phases = []
         for ended in clocks.arrival_phases[barrier]:
-            delayed = [self._delayed(arrival) for arrival in ended.delayed]
+            delayed = [self._find_delay_epochs(arrival) for arrival in ended.delayed]
             phases.append((ended.phase - self._phases[barrier], self._clock(ended.clock), delayed))
         return (
             self._clock(clocks.gathered[barrier]),
@@ -232,7 +232,7 @@ class _ClocksFromNow:
             self._clock(clocks.released[barrier]),
             clocks.has_landings[barrier],
             phases,
-            [self._delayed(arrival) for arrival in clocks.delayed[barrier]],
+            [self._find_delay_epochs(arrival) for arrival in clocks.delayed[barrier]],
             self._epochs(clocks.raised[barrier]),
             self._epochs(sorted(clocks.passed[barrier].items())),
         )
@@ -247,7 +247,7 @@ class _ClocksFromNow:
         agent, place, number = key
         return agent, self._places[agent] - place, number
 
-    def _delayed(self, arrival: DelayedArrival) -> list[list[Epoch]]:
+    def _find_delay_epochs(self, arrival: DelayedArrival) -> list[list[Epoch]]:
         syncs = [epoch for time, epoch in self._clocks.warp_syncs.get(arrival.agent, ()) if time > arrival.time]
         return [self._epochs([(arrival.agent, arrival.time)]), self._epochs(arrival.phases), self._epochs(syncs)]
 

@@ -130,7 +130,7 @@ class Run:
         barrier, phase = self._running_phase(action)
         if isinstance(action, MbarrierWait):
             self.parities.setdefault((barrier, agent), action.parity)
-        if not state.enabled(agent):
+        if not state.is_enabled(agent):
             assert action is not None
             waited_for = state.program.grid if state.starts_late(agent) else action.barrier
             self.parked.setdefault(waited_for, []).append(agent)
@@ -259,7 +259,7 @@ def _moves(state: Interpreter) -> list[Move]:
     exits (the earlier it does, the more can access a block that has gone), unless that ends an access of its own.
     """
     moves: list[Move] = []
-    for agent in filter(state.enabled, range(state.agents)):
+    for agent in filter(state.is_enabled, range(state.agents)):
         action = state.current(agent)
         if action is None:
             changes_nothing = agent not in state.unsynced

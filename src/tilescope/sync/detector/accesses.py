@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -95,10 +96,15 @@ class ThreadAccess:
 class Accesses:
     """Loads, stores and atomics of the threads of one cluster."""
 
-    def __init__(self, context: DetectorContext, fences: Fences) -> None:
+    def __init__(self, context: DetectorContext, make_fences: Callable[[], Fences]) -> None:
         self._context = context
-        self._fences = fences
+        self._make_fences = make_fences
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have accessed
+
+    @cached_property
+    def _fences(self) -> Fences:
+        """Releases and acquires through words in memory; made at the first strong access."""
+        return self._make_fences()
 
     def load(self, event: Load) -> StaleValues:
         """Judge a load; the lanes that get a stale value."""
@@ -124,15 +130,14 @@ class Accesses:
         if access is None:
             return
         request = Request(event.lanes, event.places, event.size_bytes, event.is_unchanged)
-        flags = self._flags(event.space)
         if event.space == "shared":
             self._access_shared("write", request, access)
         else:
             self._access_memory("write", request, access)
         if access.is_flag:
-            self._fences.synchronize_by_store(flags, access, event.lanes, event.places)
+            self._fences.synchronize_by_store(self._flags(event.space), access, event.lanes, event.places)
         if access.is_strong:
-            self._fences.stale.keep_value(flags, event.places, event.held)
+            self._fences.stale.keep_value(self._flags(event.space), event.places, event.held)
         else:
             self._judge_shared_addresses(event)
 
@@ -217,9 +222,9 @@ class Accesses:
 
     def _judge_shared_addresses(self, event: Store) -> None:
         """Lanes of one plain store that write different values to one address."""
-        index = event.overwritten_lane()
-        if index is None or event.stored is None:
+        if event.stored is None or not (event.stored != event.values).any():
             return
+        index = event.overwritten_lane()
         context = self._context
         side = Side(event.pc, "write", int(event.lanes[index]))
         is_sum = event.pc in context.launch.program.stores_of_sums

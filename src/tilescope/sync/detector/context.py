@@ -94,6 +94,7 @@ class ProgramFacts(NamedTuple):
     has_remote_arrivals: bool  # at mbarriers of other blocks of the cluster
     shared_cell_bytes: int  # the narrowest access
     global_cell_bytes: int
+    has_branches: bool  # at which threads may take different paths
     collectives: Mapping[int, CollectiveKind]  # instructions of whole warps
     partial_masks: frozenset[int]  # instructions with a mask that may not name all lanes
     control: Callable[[], ControlPaths]  # found when somebody asks

@@ -107,10 +107,15 @@ class ClusterDetector:
 
     def __init__(self, cluster: ClusterShape, launch: LaunchDetector) -> None:
         self.context = DetectorContext(cluster, launch)
-        self.fences = Fences(self.context)
-        self.accesses = Accesses(self.context, self.fences)
-        self.barriers = ThreadBarriers(self.context, self.fences)
+        self.accesses = Accesses(self.context, lambda: self.fences)
+        self.barriers = ThreadBarriers(self.context)
         launch.running[cluster.first_block] = self
+
+    @cached_property
+    def fences(self) -> Fences:
+        """Fences, and releases and acquires through words in memory."""
+        self.barriers.fences = Fences(self.context)
+        return self.barriers.fences
 
     @cached_property
     def mbarriers(self) -> Mbarriers:
@@ -279,11 +284,13 @@ class ClusterDetector:
 
     def _arrive_at_barrier(self, event: BarrierArrive) -> None:
         self.barriers.arrive(event)
-        self.convergence.arrive(event)
+        if self.context.launch.program.has_branches:
+            self.convergence.arrive(event)
 
     def _complete_barrier(self, event: BarrierComplete) -> None:
         self.barriers.complete(event)
-        self.convergence.complete(event)
+        if self.context.launch.program.has_branches:
+            self.convergence.complete(event)
 
     def _arrive_at_cluster(self, event: ClusterArrive) -> None:
         if self._has_mbarriers:
@@ -311,7 +318,8 @@ class ClusterDetector:
             self.wgmma.end(lanes, rank, clock)
         if "cp_async" in parts:
             self.cp_async.end(lanes, rank)
-        self.fences.end_block(rank)
+        if "fences" in parts:
+            self.fences.end_block(rank)
         if "tmem" in parts:
             self.tmem.end(rank, clock)
         if self._has_mbarriers:

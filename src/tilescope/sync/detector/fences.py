@@ -163,7 +163,7 @@ class Fences:
         for release in seen:
             key = (release.clock.cluster, release.rank, release.scope)
             held = merged.get(key)
-            merged[key] = release if held is None else release.joined(held)
+            merged[key] = release if held is None else release.join(held)
         for lane in lanes.tolist():
             self._seen[lane] = {id(release): release for release in merged.values()}
 

@@ -33,7 +33,7 @@ class Release(NamedTuple):
     number: int = 0
     includes: int = 0
 
-    def joined(self, earlier: Release) -> Release:
+    def join(self, earlier: Release) -> Release:
         """This release, with the clock of an earlier one joined in."""
         clock = join_clocks(earlier.clock, self.clock)
         return self._replace(clock=clock, executed=clock.only_executed())
@@ -78,7 +78,7 @@ class SyncWords:
         at_word = self.releases.setdefault(address, {})
         number = self.newest_number(address) + 1
         held = at_word.pop(key, None)
-        joined = release if held is None else release.joined(held)
+        joined = release if held is None else release.join(held)
         at_word[key] = joined._replace(number=number)
 
     def newest_number(self, address: int) -> int:

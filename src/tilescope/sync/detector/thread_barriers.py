@@ -31,9 +31,9 @@ class NamedBarrier:
 class ThreadBarriers:
     """What the threads of one cluster acquire at barriers."""
 
-    def __init__(self, context: DetectorContext, fences: Fences) -> None:
+    def __init__(self, context: DetectorContext) -> None:
         self._context = context
-        self._fences = fences
+        self.fences: Fences | None = None  # None: the threads have neither fenced nor released anything yet
         self._named: dict[tuple[int, int], NamedBarrier] = {}  # (rank, number)
         self._cluster: dict[int, VectorClock] = {}  # by phase: what arrivals released
         self._executed: dict[
@@ -52,7 +52,8 @@ class ThreadBarriers:
         for warp in np.unique(warps).tolist():
             own = lanes[warps == warp]
             clocks.synchronize(own, clocks.release(own))
-            self._fences.share_observed(own, self._fences.observed_by(own))
+            if self.fences is not None:
+                self.fences.share_observed(own, self.fences.observed_by(own))
 
     def converge(self, event: Converge) -> None:
         """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
@@ -80,7 +81,8 @@ class ThreadBarriers:
             self._context.report("barrier phase", None, now, "registers", None, number=number)
         barrier.arrived[lanes] = barrier.phases + 1
         barrier.arriving = join_clocks(barrier.arriving, clocks.release(lanes))
-        barrier.seen += self._fences.observed_by(lanes)
+        if self.fences is not None:
+            barrier.seen += self.fences.observed_by(lanes)
 
     def complete(self, event: BarrierComplete) -> None:
         """The barrier is complete: the lanes that waited acquire the clocks of all."""
@@ -96,7 +98,8 @@ class ThreadBarriers:
             lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
             self._context.clocks.synchronize(lanes, clock)
             self._context.clocks.learn(lanes, barrier.column, barrier.phases)
-            self._fences.share_observed(lanes, seen)
+            if self.fences is not None:
+                self.fences.share_observed(lanes, seen)
 
     def arrive_at_cluster(self, event: ClusterArrive) -> None:
         """barrier.cluster.arrive: a relaxed one releases what fences before it cover."""
@@ -111,7 +114,7 @@ class ThreadBarriers:
         if not event.is_relaxed:
             self._cluster[phase] = join_clocks(self._cluster.get(phase), clocks.release(lanes))
             return
-        covered = self._fences.fence_clock(lanes, CLUSTER)
+        covered = None if self.fences is None else self.fences.fence_clock(lanes, CLUSTER)
         for clock in (covered, self._context.published_tensor_work(lanes)):
             if clock is not None:
                 self._cluster[phase] = join_clocks(self._cluster.get(phase), clock)

@@ -70,7 +70,7 @@ class NarrowProduct(NamedTuple):
             a,
             b,
             c.view(self.d_type.numpy),
-            arithmetic=arithmetic_of(cluster.launch.arch, self.name, self.a_type.name),
+            arithmetic=arithmetic_of(cluster.launch.arch.name, self.name, self.a_type.name),
             a_type=self.a_type,
             b_type=self.b_type,
             output_type=self.d_type,

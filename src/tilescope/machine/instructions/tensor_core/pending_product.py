@@ -239,7 +239,7 @@ class TensorProduct(NamedTuple):
 
         def summed(rows: slice, own_scales: ScaleFactors | None) -> Matrix:
             options: dict[str, Any] = {
-                "arithmetic": arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
+                "arithmetic": arithmetic_of(cluster.launch.arch.name, f"tcgen05.{word.mma_kind}", word.a_type.name),
                 "a_type": word.a_type,
                 "b_type": word.b_type,
                 "output_type": word.d_type,

@@ -61,7 +61,7 @@ class _Product(NamedTuple):
             a,
             b,
             before,
-            arithmetic=arithmetic_of(cluster.launch.arch, self.name, self.a_type.name),
+            arithmetic=arithmetic_of(cluster.launch.arch.name, self.name, self.a_type.name),
             a_type=self.a_type,
             saturate=self.saturates,
             bit_operation=self.bit_operation,

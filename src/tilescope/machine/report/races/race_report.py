@@ -32,7 +32,8 @@ from tilescope.machine.report.races.conflict_groups import (
     merge_fixed_together,
 )
 from tilescope.machine.report.races.convergence_report import CONVERGENCE_WORDINGS, describe_convergence
-from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, SPILLED_BYTES, STUCK_BYTES, wording_of
+from tilescope.machine.report.races.mbarrier_rules import SPILLED_BYTES, STUCK_BYTES
+from tilescope.machine.report.races.race_rules import LOST_UPDATE, RACE, wording_of
 from tilescope.machine.report.races.tmem_report import (
     BY_WARP,
     FINISH,
@@ -120,7 +121,7 @@ def find_wrong_bytes(launch: Launch, result: GridRun) -> WrongBytes:
     for schedule in hanging:
         cluster = schedule.cluster
         detector = launch.detector.running[cluster.first_block]
-        awaited = {work.barrier for work in cluster.pending.works}
+        awaited = {work.barrier for work in cluster.works}
         for address, barrier in detector.mbarriers.at.items():
             block = block_index_of(cluster, address >> SHARED_RANK_SHIFT)
             offset = address & SHARED_OFFSET_MASK
