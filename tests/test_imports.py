@@ -19,6 +19,7 @@ ORDER = (
     "arithmetic",
     "one_rounding",
     "extras",
+    "user_cache",
     "names",
     "late_names",
     "sentence",

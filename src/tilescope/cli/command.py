@@ -25,6 +25,7 @@ from tilescope.questions.question import (
     Asked,
     Function,
     Input,
+    MadeFile,
     MisuseError,
     Question,
     Reader,
@@ -304,15 +305,21 @@ def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -
         if output.is_quiet and program_path == STDOUT:
             raise click.UsageError("--quiet and --emit both write to stdout; give --emit a file with -o.")
         write_to(program_path, answer.program.encode())
+        write_files(answer.files)
         return show(answer, output) if output.is_quiet else 0
     if output.out_path is not None:
         if answer.made is None:
             raise click.UsageError(question.makes_if)
         write_to(output.out_path, answer.made.content, answer.made.note)
-    for name, made in answer.files:
+    write_files(answer.files)
+    return show(answer, output)
+
+
+def write_files(files: Iterable[MadeFile]) -> None:
+    """Write the files that an answer brings, and make their folders."""
+    for name, made in files:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         write_to(Path(name), made.content, made.note)
-    return show(answer, output)
 
 
 def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:

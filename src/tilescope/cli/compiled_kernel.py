@@ -137,4 +137,5 @@ def cuda_kernel(path: str, entry: str | None, options: Iterable[str], arch: str 
 
     made = compile_cuda(Path(path), arch=arch, options=[*options])
     kernel = Kernel(made.ptx, entry)
-    return Compiled(kernel, f"Compiled {Path(path).name} by {made.compiler} for {made.target}.")
+    when = ", at an earlier run" if made.is_cached else ""
+    return Compiled(kernel, f"Compiled {Path(path).name} by {made.compiler} for {made.target}{when}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from tilescope.sentence import shortened
 from tilescope.written import extents
 
 if TYPE_CHECKING:
+    from tilescope.machine.launch.launch_description import LaunchDescription
     from tilescope.tma.array_file import Array
 
 STDIN = "-"
@@ -179,7 +181,7 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
     asked = _with_language(asked)
     _require_one_source(asked)
-    asked = with_launch(asked)
+    asked = with_launch(_with_launch_beside(asked))
     if "triton" in asked or "cuda" in asked:
         return with_compiled(asked)
     if "kernel" not in asked:
@@ -219,6 +221,16 @@ def _require_one_source(asked: Asked) -> None:
         raise click.UsageError("--option is for --triton and --cuda.")
 
 
+def _with_launch_beside(asked: Asked) -> Asked:
+    """The launch file beside FILE.cu, as `--emit cuda -o FILE.cu` writes it, where neither a launch file nor arguments are given."""
+    from tilescope.machine.launch.launch_file import LAUNCH_SUFFIX
+
+    if "cuda" not in asked or any(name in asked for name in ("launch", "args", "template")):
+        return asked
+    beside = Path(asked["cuda"]).with_suffix(LAUNCH_SUFFIX)
+    return asked.saying(launch=str(beside), launch_beside=beside.name) if beside.is_file() else asked
+
+
 def with_launch(asked: Asked) -> Asked:
     """What the launch file says, and how the arrays that it names are read."""
     from tilescope.cli.map_source import read_input
@@ -250,11 +262,16 @@ def with_compiled(asked: Asked) -> Asked:
     """The kernel that is compiled first."""
     from tilescope.cli.compiled_kernel import cuda_kernel, kernel_place, triton_kernel
 
-    arch = asked.get("arch")
     options = asked.get("options", ())
+    described: LaunchDescription | None = asked.get("described")
+    arch = asked.get("arch", None if described is None else described.arch)
     if "cuda" in asked:
         source = Path(asked["cuda"])
-        compiled = cuda_kernel(asked["cuda"], asked.get("entry"), options, arch)
+        entry = asked.get("entry", None if described is None else described.entry)
+        compiled = cuda_kernel(asked["cuda"], entry, options, arch)
+        if "launch_beside" in asked and described is not None:
+            sentence = f"{compiled.sentence} {_describe_launch_beside(asked['launch_beside'], described)}"
+            compiled = compiled._replace(sentence=sentence)
     else:
         if "entry" in asked:
             raise click.UsageError("--entry is for texts of several kernels; --triton names one.")
@@ -270,6 +287,18 @@ def with_compiled(asked: Asked) -> Asked:
         kernel=str(source),
         read_source=lambda name: read_source_beside(folders, name),
     )
+
+
+def _describe_launch_beside(name: str, launch: LaunchDescription) -> str:
+    """The launch file that was found beside a program, and the blocks that it runs unless they are all of the grid.
+
+    >>> from tilescope.machine.launch.launch_description import LaunchDescription
+    >>> _describe_launch_beside("gemm.launch.toml", LaunchDescription(grid=(132,), blocks=((0,),)))
+    'Launched as gemm.launch.toml says, which runs 1 of 132 blocks.'
+    """
+    if launch.grid is None or isinstance(launch.blocks, str):
+        return f"Launched as {name} says."
+    return f"Launched as {name} says, which runs {len(launch.blocks)} of {prod(launch.grid)} blocks."
 
 
 def _signature(asked: Asked) -> str:

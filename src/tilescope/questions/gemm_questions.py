@@ -22,6 +22,7 @@ from tilescope.questions.plan_questions import (
     WHY,
     asking_why,
     code_of,
+    launch_files_of,
     path_leads,
     program_of,
     refuse_misuse,
@@ -67,7 +68,12 @@ def gemm_answer(asked: Asked) -> Answer:
     except PlanError as error:
         return unplanned_answer(call, f"GEMM {by(asked['shape'])} {asked['data_type']}", error)
     if "emit" in asked:
-        return Answer(planned, first=_summarize_gemm(planned), program=program_of(planned, asked))
+        return Answer(
+            planned,
+            first=_summarize_gemm(planned),
+            program=program_of(planned, asked),
+            files=launch_files_of(planned, asked),
+        )
     if "element" in asked:
         return _operand_path(asked, planned, call)
     return Answer(

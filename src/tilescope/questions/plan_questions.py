@@ -17,7 +17,7 @@ from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line, shared_bits
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
+from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.sentence import by, filled
 from tilescope.swizzle import SWIZZLE
@@ -107,7 +107,12 @@ def plan_answer(asked: Asked) -> Answer:
     except PlanError as error:
         return unplanned_answer(call, f"{by(asked['tile'])} {asked['data_type']}", error)
     if "emit" in asked:
-        return Answer(report, first=_summarize_plan(report), program=program_of(report.best, asked))
+        return Answer(
+            report,
+            first=_summarize_plan(report),
+            program=program_of(report.best, asked),
+            files=launch_files_of(report.best, asked),
+        )
     if "element" in asked and report.candidates:
         best = replace(call, name="best", attribute="best")
         following = Call(Plan.path, asked["element"], name="path", receiver=best)
@@ -201,6 +206,18 @@ def program_of(planned: Plan | GemmPlan, asked: Asked) -> str:
 
     path: Path | None = asked.get("path")
     return emit_file(planned, asked["emit"], "" if path is None else path.name)
+
+
+def launch_files_of(planned: Plan | GemmPlan, asked: Asked) -> tuple[MadeFile, ...]:
+    """The launch file beside a CUDA program, by which `tilescope run` runs it without options."""
+    from tilescope.emitter.program_launch import format_program_launch
+    from tilescope.machine.launch.launch_file import LAUNCH_SUFFIX
+
+    path: Path | None = asked.get("path")
+    if asked["emit"] != "cuda" or path is None or path.suffix != ".cu":
+        return ()
+    text = format_program_launch(planned, path.name)
+    return (MadeFile(str(path.with_suffix(LAUNCH_SUFFIX)), Made(text.encode(), f", for tilescope run {path}")),)
 
 
 PLAN = Question(

@@ -2,18 +2,18 @@
 
     tables-3f2a9c01b7d4.json    the digest is that of the files from which it was made: another text, another file
 
-Nothing depends on it. Where the folder cannot be read or written, everything is made anew.
+Where the folder cannot be read or written, everything is made anew.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import TypeAlias
+
+from tilescope.user_cache import find_cache_folder, write_atomically
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
 _DIGEST_CHARACTERS = 16
@@ -27,7 +27,7 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
     """
     digest = sha256(b"\0".join(sources)).hexdigest()[:_DIGEST_CHARACTERS]
     with suppress(OSError, ValueError, ImportError):  # there is none yet, or somebody else wrote something into it
-        found: Json = json.loads((_folder() / f"{name}-{digest}.json").read_bytes())
+        found: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
         return found
     made = make()
     with suppress(OSError, ImportError):
@@ -37,17 +37,8 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
 
 def _keep(name: str, digest: str, made: Json) -> None:
     """Write a file whole or not at all, and remove what was made from other sources."""
-    folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{name}-{digest}.{os.getpid()}"
-    unfinished.write_text(json.dumps(made), "utf-8")
-    unfinished.replace(folder / f"{name}-{digest}.json")
+    folder = find_cache_folder()
+    write_atomically(folder / f"{name}-{digest}.json", json.dumps(made).encode())
     for older in folder.glob(f"{name}-*.json"):
         if older.name != f"{name}-{digest}.json":
             older.unlink(missing_ok=True)
-
-
-def _folder() -> Path:
-    from platformdirs import user_cache_path  # only where something is kept
-
-    return user_cache_path("tilescope", appauthor=False)

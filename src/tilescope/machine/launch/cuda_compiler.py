@@ -2,6 +2,8 @@
 
 nvcc     from $CUDA_HOME, PATH or the nvidia-cuda-nvcc package; needs g++ for host code
 NVRTC    from the packages cuda-bindings and nvidia-cuda-nvrtc; device code only, headers only from -I
+
+The PTX of nvcc is cached (`ptx_cache`). That of NVRTC is not: it does not list the headers that it read.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, target_of
 from tilescope.errors import DeviceError
+from tilescope.machine.launch.ptx_cache import Compilation, cache_ptx, find_cached_ptx, read_dependencies
 from tilescope.rule import rule
 from tilescope.sentence import shortened
 
@@ -41,8 +45,9 @@ class CompiledCuda(NamedTuple):
     """The PTX of a file, the compiler that produced it, and its target."""
 
     ptx: str
-    compiler: str  # "nvcc, V13.4.92"
+    compiler: str  # "nvcc V13.4.92"
     target: str
+    is_cached: bool = False  # by an earlier compilation of the same files
 
 
 def compile_cuda(path: Path, *, arch: str | None = None, options: Sequence[str] = ()) -> CompiledCuda:
@@ -108,19 +113,35 @@ def _compile_with_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[st
     # The nvcc of NVIDIA's package does not search its own CCCL folder.
     cccl = nvcc.parent.parent / "include" / "cccl"
     includes = [f"-I{cccl}"] if cccl.is_dir() else []
+    command = [str(nvcc), "-ptx", "-lineinfo", _STANDARD, f"-gencode=arch=compute_{number},code=compute_{number}"]
+    command += [*includes, *options]
+    name = _nvcc_name(nvcc)
+    compilation = Compilation(
+        source=path.absolute(), compiler=name, command=(*command, str(path)), options=tuple(options)
+    )
+    cached = find_cached_ptx(compilation)
+    if cached is not None:
+        return CompiledCuda(cached, name, target, is_cached=True)
     with tempfile.TemporaryDirectory(prefix="tilescope-nvcc-") as folder:
         output = Path(folder) / "kernel.ptx"
-        command = [str(nvcc), "-ptx", "-lineinfo", _STANDARD, f"-gencode=arch=compute_{number},code=compute_{number}"]
-        command += [*includes, *options, "-o", str(output), str(path)]
+        dependencies = Path(folder) / "kernel.d"
+        if compilation.is_cacheable:  # otherwise the user's options may ask for dependencies
+            command += ["-MD", "-MF", str(dependencies)]
+        command += ["-o", str(output), str(path)]
+        started_ns = time.time_ns()
         environment = os.environ | {"PATH": f"{nvcc.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
         process = subprocess.run(  # noqa: S603
             command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
         )
         if process.returncode:
             raise CUDA_COMPILE.error(
-                file=path.name, errors=_select_errors(f"{process.stdout}\n{process.stderr}"), compiler=_nvcc_name(nvcc)
+                file=path.name, errors=_select_errors(f"{process.stdout}\n{process.stderr}"), compiler=name
             )
-        return CompiledCuda(output.read_text("utf-8", errors="replace"), _nvcc_name(nvcc), target)
+        ptx = output.read_text("utf-8", errors="replace")
+        if dependencies.is_file():
+            headers = read_dependencies(dependencies.read_text("utf-8", errors="surrogateescape"))
+            cache_ptx(compilation, ptx, [header.absolute() for header in headers], started_ns)
+        return CompiledCuda(ptx, name, target)
 
 
 def read_nvcc_version(nvcc: Path) -> str | None:

@@ -70,6 +70,7 @@ LAUNCH_FILE = rule(
 )
 _NO_ARGUMENT = ARGUMENT_TEXT.worded(found="argument {index} has {found_keys}", limit="{limit_text}", fix="{fix_text}")
 
+LAUNCH_SUFFIX = ".launch.toml"  # of the launch file beside a program: gemm.launch.toml beside gemm.cu
 _LAUNCH_KEYS = ("ptx", "entry", "grid", "block", "cluster", "smem_bytes", "arch", "seed", "max_steps", "blocks")
 _MEMORY_KEYS = ("address", "file", "after", "missing_bytes")
 _ARRAY_KEYS = ("type", "shape", "fill", "file")

@@ -1,0 +1,166 @@
+"""The launch of an emitted program as a launch file describes it, so that `tilescope run gemm.cu` needs no options.
+
+It is the launch of the program's own host half: grid, block, shared memory, arrays of the program's own shape, and its tensor
+maps. The arrays hold random numbers. A product too large to emulate is not made smaller: the launch says that one cluster of its
+grid runs.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import PurePath
+
+from tilescope.arithmetic import ceil_div
+from tilescope.data_type import DataType
+from tilescope.emitter.gemm_facts import GemmOperand
+from tilescope.emitter.gemm_program import gemm_program
+from tilescope.emitter.tile_program import MatrixFacts, tile_program
+from tilescope.machine.launch.launch_description import (
+    ALL,
+    ArgumentDescription,
+    ArrayArgument,
+    Blocks,
+    FillName,
+    LaunchDescription,
+    MapArgument,
+    NumberArgument,
+)
+from tilescope.machine.launch.launch_file import format_launch
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.plans import Plan
+from tilescope.planner.product import ACCUMULATOR_BYTES
+from tilescope.tensor_map import TensorMap
+
+MOST_PRODUCTS = 1 << 28  # multiplications of a GEMM whose launch runs every block: about a minute
+_FIRST_BLOCK: Blocks = ((0,),)
+
+
+def describe_program_launch(plan: Plan | GemmPlan) -> LaunchDescription:
+    """The launch of the CUDA program that `emit` writes for a plan.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> launch = describe_program_launch(plan_gemm(256, 256, 128, "bf16", tile=(128, 128, 64), stages=2))
+    >>> launch.entry, launch.grid, launch.block, [argument.name for argument in launch.arguments]
+    ('gemm_kernel', (4,), (288,), ['a_map', 'b_map', 'c_map'])
+    """
+    return _describe_gemm(plan) if isinstance(plan, GemmPlan) else _describe_tile(plan)
+
+
+def format_program_launch(plan: Plan | GemmPlan, file: str) -> str:
+    """The launch file of the program `file`."""
+    launch = describe_program_launch(plan)
+    comments = {}
+    if launch.blocks != ALL:
+        assert launch.grid is not None
+        comments["blocks"] = f"of {prod(launch.grid)}; without this line every block runs, which takes long"
+    return f"# The launch of {PurePath(file).name}: tilescope run {PurePath(file).name}\n{format_launch(launch, comments)}\n"
+
+
+def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
+    program = gemm_program(gemm)
+    m, n, _ = gemm.shape
+    operands = {operand.name: operand for operand in program.product.operands}
+    arguments: list[ArgumentDescription]
+    if program.product.tma:
+        arguments = [_describe_operand_map(gemm, operands[name]) for name in ("a", "b", "c")]
+    else:
+        arguments = [
+            _describe_array("a_matrix", gemm.data_type, _stored_shape(gemm, operands["a"])),
+            _describe_array("b_matrix", gemm.data_type, _stored_shape(gemm, operands["b"])),
+            _describe_array("c_matrix", gemm.output_type, (m, n), "zeros"),
+        ]
+    if gemm.workspace_bytes:
+        sums = (gemm.workspace_bytes // ACCUMULATOR_BYTES,)
+        arguments += [
+            ArrayArgument(name="partial", data_type="f32", shape=sums, fill="zeros"),
+            ArrayArgument(name="arrived", data_type="u32", shape=(gemm.counters,), fill="zeros"),
+        ]
+    split = gemm.schedule.split
+    return LaunchDescription(
+        entry="gemm_kernel",
+        grid=(gemm.blocks or min(gemm.tiles, gemm.sms or gemm.tiles),),
+        block=(program.work.threads,),
+        cluster=(split,) if split > 1 else None,
+        smem_bytes=gemm.smem_bytes,
+        arch=program.work.target,
+        blocks=ALL if prod(gemm.shape) <= MOST_PRODUCTS else _FIRST_BLOCK,
+        arguments=tuple(arguments),
+    )
+
+
+def _describe_operand_map(gemm: GemmPlan, operand: GemmOperand) -> MapArgument:
+    m, n, k = gemm.shape
+    if operand.name == "c":
+        tensor_map = operand.plan.tensor_map(0, (n, m) if gemm.schedule.swapped else (m, n))
+        return _describe_map("c_map", gemm.output_type, (m, n), tensor_map, "zeros")
+    tensor_map = operand.plan.tensor_map(0, (m if operand.name == "a" else n, k))
+    return _describe_map(f"{operand.name}_map", gemm.data_type, _stored_shape(gemm, operand), tensor_map)
+
+
+def _stored_shape(gemm: GemmPlan, operand: GemmOperand) -> tuple[int, int]:
+    """The shape of A or B in global memory, outermost first."""
+    m, n, k = gemm.shape
+    mn = m if operand.name == "a" else n
+    return (k, mn) if operand.transposed else (mn, k)
+
+
+def _describe_tile(plan: Plan) -> LaunchDescription:
+    program = tile_program(plan)
+    matrix = program.matrix
+    problem = plan.problem
+    mn, k = matrix.shape
+    mn_tiles, k_tiles = ceil_div(mn, problem.tile[0]), ceil_div(k, problem.tile[1])
+    fill: FillName = "random" if problem.direction == "load" else "zeros"
+    rows, columns = (k, mn) if matrix.transposed else (mn, k)
+    data_type, shape = _describe_pitch(problem.data_type, rows, matrix)
+    arguments: list[ArgumentDescription]
+    if matrix.tma:
+        tensor_map = plan.tensor_map(0, matrix.shape, (matrix.pitch_bytes,))
+        arguments = [_describe_map("map", data_type, shape, tensor_map, fill)]
+    else:
+        arguments = [
+            _describe_array("matrix", data_type, shape, fill),
+            NumberArgument(name="rows", value=rows),
+            NumberArgument(name="row_bytes", value=columns * problem.data_type.bits // 8),
+            NumberArgument(name="pitch_bytes", value=matrix.pitch_bytes),
+        ]
+    if program.reader is not None:
+        result_type = {"Element": problem.data_type, "float": DataType.named("f32"), "int": DataType.named("s32")}
+        result_shape = (mn_tiles * problem.tile[0], k_tiles * problem.tile[1])
+        arguments.append(_describe_array("result", result_type[program.reader.result_type], result_shape, "zeros"))
+    arguments.append(NumberArgument(name="k_tiles", value=k_tiles))
+    return LaunchDescription(
+        entry="tile_kernel",
+        grid=(mn_tiles,),
+        block=(program.work.threads,),
+        smem_bytes=program.work.smem_bytes,
+        arch=program.work.target,
+        arguments=tuple(arguments),
+    )
+
+
+def _describe_pitch(element: DataType, rows: int, matrix: MatrixFacts) -> tuple[DataType, tuple[int, int]]:
+    """The array that holds the matrix with the ends of its rows: of elements, or of bytes where the pitch is not a multiple."""
+    element_bytes = element.bits // 8
+    if matrix.pitch_bytes % element_bytes:
+        return DataType.named("u8"), (rows, matrix.pitch_bytes)
+    return element, (rows, matrix.pitch_bytes // element_bytes)
+
+
+def _describe_array(name: str, data_type: DataType, shape: tuple[int, ...], fill: FillName = "random") -> ArrayArgument:
+    return ArrayArgument(name=name, data_type=data_type.ptx, shape=shape, fill=fill)
+
+
+def _describe_map(
+    name: str, data_type: DataType, shape: tuple[int, ...], tensor_map: TensorMap, fill: FillName = "random"
+) -> MapArgument:
+    """A tensor map with everything that the program's host half gives the driver."""
+    options = {
+        "data_type": tensor_map.data_type.tma.name,
+        "dims": tensor_map.dims,
+        "strides_bytes": tensor_map.strides_bytes,
+        "box": tensor_map.box,
+        "swizzle": tensor_map.swizzle.name,
+        "l2_promotion": tensor_map.l2_promotion.name,
+    }
+    return MapArgument(name=name, array=_describe_array("", data_type, shape, fill), options=options)

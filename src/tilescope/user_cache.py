@@ -1,0 +1,37 @@
+"""The user's cache folder, and how files come into it: whole or not at all, whoever else writes there.
+
+Nothing depends on what it holds. Where the folder cannot be read or written, everything is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def find_cache_folder() -> Path:
+    """The folder for tilescope's files that can be made again; ImportError without platformdirs, which knows it."""
+    from platformdirs import user_cache_path  # only where something is kept
+
+    return user_cache_path("tilescope", appauthor=False)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under another name and rename it, so that no process reads a part of it; make its folder if need be.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "cache", "entry.json")
+    ...     write_atomically(path, b"{}")
+    ...     path.read_bytes(), len(list(path.parent.iterdir()))
+    (b'{}', 1)
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".unfinished")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(unfinished).replace(path)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
