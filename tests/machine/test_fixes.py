@@ -77,6 +77,11 @@ def errors(result):
     return [finding for finding in result.findings if finding.severity == "error"]
 
 
+def threads_at_barriers(result):
+    """How many threads executed each bar.sync."""
+    return [one.threads for one in result.instructions if one.ptx_text.startswith("bar.sync")]
+
+
 def edited(text, finding):
     """A text with the insertions or the corrections of a finding."""
     edits = [(one["offset"], one["offset"], f" {one['text']} ") for one in finding.change.get("insert_ptx", ())]
@@ -84,6 +89,11 @@ def edited(text, finding):
     for start, end, words in sorted(edits, reverse=True):
         text = text[:start] + words + text[end:]
     return text
+
+
+def fix_kernel(kernel, finding):
+    """A kernel with the fix of a finding."""
+    return ts.Kernel(edited(kernel.ptx, finding), kernel.entry)
 
 
 @pytest.mark.parametrize("entry", dict.fromkeys(row.entry for row in WRONG))
@@ -111,8 +121,7 @@ def test_the_fixed_kernel_computes_what_the_right_one_does(require, wrong):
     require("nvcc")
     kernel = compiled(wrong.entry, wrong.mistake)
     result, _ = run(kernel, wrong.grid)
-    fixed = ts.Kernel(edited(kernel.ptx, errors(result)[0]), kernel.entry)
-    again, out = run(fixed, wrong.grid, seed=5)  # that no trial has
+    again, out = run(fix_kernel(kernel, errors(result)[0]), wrong.grid, seed=5)  # that no trial has
     _, right = run(compiled(wrong.entry), wrong.grid)
     assert again.outcome == "finished"
     assert errors(again) == []
@@ -139,25 +148,29 @@ def test_a_barrier_is_not_put_where_threads_have_diverged(require):
     require("nvcc")
     kernel = compiled("reduction", "NO_BARRIER")
     result, _ = run(kernel)
-    fixed = ts.Kernel(edited(kernel.ptx, errors(result)[0]), kernel.entry)
-    again, _ = run(fixed)
-    barriers = [one for one in again.instructions if one.ptx_text.startswith("bar.sync")]
-    assert len(barriers) > 1
-    assert {one.threads for one in barriers} <= {128 * rounds for rounds in range(1, 8)}
+    again, _ = run(fix_kernel(kernel, errors(result)[0]))
+    threads = threads_at_barriers(again)
+    assert len(threads) > 1
+    assert set(threads) <= {128 * rounds for rounds in range(1, 8)}
 
 
 # The same in PTX that is written by hand, whose fixes are PTX.
 
-UNROLLED = """
-    .shared .align 4 .b8 tile[512];
+THREAD_WORD = """
+    .shared .align 16 .b8 tile[2048];
     ld.param.u64 %d1, [out];
     mov.u32 %r1, %tid.x;
     mov.u32 %r2, tile;
     mad.lo.u32 %r3, %r1, 4, %r2;
-    xor.b32 %r4, %r1, 127;
-    mad.lo.u32 %r4, %r4, 4, %r2;
-    mov.u32 %r6, 0;
-"""
+"""  # %r3: the thread's own word
+
+
+def words_of_pair(mask):
+    """%r3 is the thread's own word, %r4 that of the thread whose number differs in the bits of a mask."""
+    return THREAD_WORD + f"xor.b32 %r4, %r1, {mask}; mad.lo.u32 %r4, %r4, 4, %r2;"
+
+
+UNROLLED = words_of_pair(127) + "mov.u32 %r6, 0;"
 ROUND = """
     .loc 1 5 0
     add.u32 %r7, %r6, %r1;
@@ -185,6 +198,17 @@ def run_words(kernel, grid=1, block=128, **options):
     return kernel.run(grid, block, [np.zeros(256, np.uint32)], **options)
 
 
+def sole_change(finding, kind):
+    """The text of the only insertion or correction of a finding."""
+    (change,) = finding.change[kind]
+    return change["text"]
+
+
+def one_round(first=""):
+    """One round of the loop, written by hand: no line of a source belongs to it."""
+    return UNROLLED + ROUND.format(first=first, second="").replace(".loc", "//") + END
+
+
 def test_a_barrier_that_an_unrolled_loop_lacks_is_one_finding():
     assert not run_words(unrolled("loop.cu")).findings
     for missing in ({"first": ""}, {"second": ""}):
@@ -208,8 +232,7 @@ def test_a_fix_is_spelled_in_the_language_of_the_source(file, spelled):
 
 
 def test_a_text_written_by_hand_is_fixed_in_ptx():
-    body = UNROLLED + ROUND.format(first="", second="").replace(".loc", "//") + END
-    (finding,) = run_words(kernel_of(body)).findings
+    (finding,) = run_words(kernel_of(one_round())).findings
     assert finding.fix.startswith("Put `bar.sync 0;` before PTX line")
 
 
@@ -226,12 +249,7 @@ def test_fences_and_waits_have_the_names_of_their_libraries():
     assert spell("bar.warp.sync 0xffff;", "cuda") == "__syncwarp(0xffff)"
 
 
-GROUPS = """
-    .shared .align 16 .b8 tile[2048];
-    ld.param.u64 %d1, [out];
-    mov.u32 %r1, %tid.x;
-    mov.u32 %r2, tile;
-    mad.lo.u32 %r3, %r1, 4, %r2;
+GROUPS = f"""{THREAD_WORD}
     mad.wide.u32 %d2, %r1, 4, %d1;
     cp.async.ca.shared.global [%r3], [%d2], 4;
     cp.async.commit_group;
@@ -239,8 +257,8 @@ GROUPS = """
     cp.async.commit_group;
     cp.async.ca.shared.global [%r3+1024], [%d2], 4;
     cp.async.commit_group;
-    cp.async.wait_group {groups};
-    ld.shared.u32 %r4, [%r3+{offset}];
+    cp.async.wait_group {{groups}};
+    ld.shared.u32 %r4, [%r3+{{offset}}];
     cp.async.wait_all;
     st.global.u32 [%d2+512], %r4;
     ret;
@@ -250,8 +268,7 @@ GROUPS = """
 @pytest.mark.parametrize(("groups", "offset", "needed"), [(3, 0, 2), (2, 512, 1), (3, 512, 1), (2, 1024, 0)])
 def test_a_wait_leaves_as_many_groups_pending_as_it_can(groups, offset, needed):
     (finding,) = run_words(kernel_of(GROUPS.format(groups=groups, offset=offset))).findings
-    (change,) = finding.change["replace_ptx"]
-    assert change["text"] == f"cp.async.wait_group {needed};"
+    assert sole_change(finding, "replace_ptx") == f"cp.async.wait_group {needed};"
     assert not run_words(kernel_of(GROUPS.format(groups=needed, offset=offset))).findings
 
 
@@ -295,24 +312,16 @@ def test_blocks_that_synchronize_at_the_scope_of_the_card_are_right():
 
 @pytest.mark.parametrize("threads", [32, 64, 96])
 def test_a_barrier_for_too_few_threads_gets_their_number(threads):
-    body = UNROLLED + ROUND.format(first=f"bar.sync 1, {threads};", second="").replace(".loc", "//") + END
-    found = errors(run_words(kernel_of(body)))
+    found = errors(run_words(kernel_of(one_round(f"bar.sync 1, {threads};"))))
     assert found[0].rule == "run-race"
     for finding in found:  # of 96 threads the fourth warp waits for ever
-        assert [one["text"] for one in finding.change["replace_ptx"]] == ["bar.sync 1, 128;"]
+        assert sole_change(finding, "replace_ptx") == "bar.sync 1, 128;"
 
 
-COUNTED = """
+COUNTED = f"""{words_of_pair(127)}
     .shared .align 8 .b64 full;
-    .shared .align 4 .b8 tile[512];
-    ld.param.u64 %d1, [out];
-    mov.u32 %r1, %tid.x;
-    mov.u32 %r2, tile;
-    mad.lo.u32 %r3, %r1, 4, %r2;
-    xor.b32 %r4, %r1, 127;
-    mad.lo.u32 %r4, %r4, 4, %r2;
     setp.eq.u32 %p1, %r1, 0;
-    @%p1 mbarrier.init.shared.b64 [full], {count};
+    @%p1 mbarrier.init.shared.b64 [full], {{count}};
     bar.sync 0;
     st.shared.u32 [%r3], %r1;
     mbarrier.arrive.shared.b64 _, [full];
@@ -328,32 +337,26 @@ def test_a_count_that_is_wrong_is_corrected_instead_of_one_more_barrier(count):
     found = errors(run_words(kernel_of(COUNTED.format(count=count) + END)))
     assert found
     for finding in found:
-        (change,) = finding.change["replace_ptx"]
-        assert change["text"].endswith("mbarrier.init.shared.b64 [full], 128;")
+        assert sole_change(finding, "replace_ptx").endswith("mbarrier.init.shared.b64 [full], 128;")
     assert not run_words(kernel_of(COUNTED.format(count=128) + END)).findings
 
 
-VOLATILE = """
-    .shared .align 4 .b8 tile[128];
-    ld.param.u64 %d1, [out];
-    mov.u32 %r1, %tid.x;
-    mov.u32 %r2, tile;
-    mad.lo.u32 %r3, %r1, 4, %r2;
-    xor.b32 %r4, %r1, 16;
-    mad.lo.u32 %r4, %r4, 4, %r2;
+VOLATILE = f"""{words_of_pair(16)}
     st.volatile.shared.u32 [%r3], %r1;
-    {barrier}
+    {{barrier}}
     ld.volatile.shared.u32 %r6, [%r4];
 """
 
 
 def test_lanes_of_a_warp_are_told_to_synchronize_their_warp():
-    finding = run_words(kernel_of(VOLATILE.format(barrier="") + END), 1, 32).findings[0]
-    assert [one["text"] for one in finding.change["insert_ptx"]] == ["bar.warp.sync 0xffffffff;"]
+    barrier = "bar.warp.sync 0xffffffff;"
+    wrong = kernel_of(VOLATILE.format(barrier="") + END)
+    finding = run_words(wrong, 1, 32).findings[0]
+    assert sole_change(finding, "insert_ptx") == barrier
     assert "loop" not in finding.fix
-    untried = run_words(kernel_of(VOLATILE.format(barrier="") + END), 1, 32, remedies=False).findings[0]
+    untried = run_words(wrong, 1, 32, remedies=False).findings[0]
     assert "loop" not in untried.fix
-    assert not run_words(kernel_of(VOLATILE.format(barrier="bar.warp.sync 0xffffffff;") + END), 1, 32).findings
+    assert not run_words(kernel_of(VOLATILE.format(barrier=barrier) + END), 1, 32).findings
 
 
 def test_a_warp_barrier_names_the_lanes_that_reach_it():
@@ -363,19 +366,16 @@ def test_a_warp_barrier_names_the_lanes_that_reach_it():
     half += "mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r6, [%r4];"
     half += "mad.wide.u32 %d2, %r1, 4, %d1; st.global.u32 [%d2+512], %r6; end:"
     (finding,) = errors(run_words(kernel_of(half + END)))
-    (change,) = finding.change["insert_ptx"]
-    assert change["text"] == "bar.warp.sync 0xffff;"
+    assert sole_change(finding, "insert_ptx") == "bar.warp.sync 0xffff;"
 
 
 def test_a_barrier_of_the_block_is_put_where_its_threads_converge():
     body = UNROLLED + "setp.gt.u32 %p1, %r1, 63; @%p1 bra join; st.shared.u32 [%r3], %r1; join: mov.u32 %r7, 0;"
     body += "setp.lt.u32 %p2, %r1, 64; @%p2 bra end; ld.shared.u32 %r6, [%r4]; end:"
-    (finding,) = errors(run_words(kernel_of(body + END)))
-    (change,) = finding.change["insert_ptx"]
-    assert change["text"] == "bar.sync 0;"
-    fixed = ts.Kernel(edited(kernel_of(body + END).ptx, finding))
-    (barrier,) = [one for one in run_words(fixed).instructions if one.ptx_text.startswith("bar.sync")]
-    assert barrier.threads == 128
+    kernel = kernel_of(body + END)
+    (finding,) = errors(run_words(kernel))
+    assert sole_change(finding, "insert_ptx") == "bar.sync 0;"
+    assert threads_at_barriers(run_words(fix_kernel(kernel, finding))) == [128]
 
 
 def test_trials_do_not_look_at_the_clock(monkeypatch):

@@ -6,6 +6,7 @@ from ptx_texts import finished, kernel
 
 import tilescope as ts
 from tilescope.machine.decoding import assembly
+from tilescope.machine.edits import second_run
 from tilescope.machine.execution.residency import find_residency
 from tilescope.sync.lane_clocks import LaneClocks
 
@@ -98,3 +99,41 @@ def test_an_unwritten_word_that_reaches_no_result_stays_a_warning():
 def test_a_card_holds_as_many_blocks_as_fit_on_its_multiprocessors(arch, lanes, shared_bytes, blocks, room):
     residency = find_residency(arch, lanes, shared_bytes, blocks)
     assert (None if residency is None else residency.blocks) == room
+
+
+RACING_LOAD = """
+    .shared .align 4 .b8 tile[256];
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, tile;
+    mad.lo.u32 %r3, %r1, 4, %r2;
+    mad.wide.u32 %d1, %r1, 4, %d1;
+    st.shared.u32 [%r3], %r1;
+    ld.shared.u32 %r4, [tile+128];
+    {use}
+    st.global.u32 [%d1], %r4;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "copied", "rule"),
+    [
+        ("", True, ("error", "run-race")),
+        ("add.u32 %r4, %r4, 1;", False, ("error", "run-race")),
+        ("and.b32 %r4, %r4, 0;", False, ("note", "run-unused-load")),
+        ("@%p1 mov.u32 %r4, 0;", False, ("error", "run-race")),
+    ],
+)
+def test_a_second_run_asks_for_the_use_of_a_load_only_if_the_text_does_not_show_it(monkeypatch, use, copied, rule):
+    second_runs = []
+    run_grid = second_run.run_grid
+
+    def note_run(*arguments):
+        second_runs.append(arguments)
+        return run_grid(*arguments)
+
+    monkeypatch.setattr(second_run, "run_grid", note_run)
+    result = kernel(RACING_LOAD.format(use=use)).run(1, 64, [np.zeros(64, np.uint32)], remedies=False)
+    assert rules_of(result) == [rule]
+    assert bool(second_runs) is not copied

@@ -72,7 +72,20 @@ class TensorMap(AnyMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        self._make(examined(TiledRecord, locals()))
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "box": box,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(TiledRecord, given))
 
     @classmethod
     def check(
@@ -95,7 +108,20 @@ class TensorMap(AnyMap):
         >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
         ['address-alignment', 'box-range', 'store-overrun']
         """
-        return examined(TiledRecord, locals()).violations
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "box": box,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(TiledRecord, given).violations
 
     @classmethod
     def from_array(
@@ -182,7 +208,23 @@ class Im2colMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        self._make(examined(Im2colRecord, locals()))
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_corner": lower_corner,
+            "upper_corner": upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(Im2colRecord, given))
 
     @classmethod
     def check(
@@ -204,7 +246,23 @@ class Im2colMap(ColumnMap):
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
         """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
-        return examined(Im2colRecord, locals()).violations
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_corner": lower_corner,
+            "upper_corner": upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(Im2colRecord, given).violations
 
     @classmethod
     def for_convolution(  # noqa: PLR0917  n, h, w, c, r, s: the order in which convolutions are written
@@ -282,7 +340,24 @@ class Im2colWideMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_100",
     ) -> None:
-        self._make(examined(WideRecord, locals()))
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_width": lower_width,
+            "upper_width": upper_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "mode": mode,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(WideRecord, given))
 
     @classmethod
     def check(
@@ -305,7 +380,24 @@ class Im2colWideMap(ColumnMap):
         arch: ArchName | Arch = "sm_100",
     ) -> tuple[Violation, ...]:
         """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
-        return examined(WideRecord, locals()).violations
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_width": lower_width,
+            "upper_width": upper_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "mode": mode,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(WideRecord, given).violations
 
 
 @dataclass(frozen=True, slots=True)
