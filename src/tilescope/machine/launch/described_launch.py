@@ -214,7 +214,8 @@ def _name_type(dtype: np.dtype[Any]) -> str:
 def _is_nan(array: Array) -> npt.NDArray[np.bool_]:
     if array.dtype.kind in "iub":
         return np.zeros(array.shape, np.bool_)
-    return np.isnan(array.astype(np.float64))
+    with np.errstate(invalid="ignore"):  # a signaling NaN
+        return np.isnan(array.astype(np.float64))
 
 
 def _to_json(value: Any) -> JsonNumber:
