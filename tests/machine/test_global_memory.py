@@ -6,7 +6,8 @@ from ptx_texts import finished, kernel
 
 import tilescope as ts
 from tilescope.machine.decoding import assembly
-from tilescope.machine.execution.residency import find_residency
+from tilescope.machine.execution.residency import find_registers, find_residency
+from tilescope.ptx.reader import read_module
 from tilescope.sync.lane_clocks import LaneClocks
 
 COUNTED = """
@@ -98,3 +99,19 @@ def test_an_unwritten_word_that_reaches_no_result_stays_a_warning():
 def test_a_card_holds_as_many_blocks_as_fit_on_its_multiprocessors(arch, lanes, shared_bytes, blocks, room):
     residency = find_residency(arch, lanes, shared_bytes, blocks)
     assert (None if residency is None else residency.blocks) == room
+
+
+@pytest.mark.parametrize(
+    ("directives", "body", "registers", "room"),
+    [
+        (".maxnreg 168", "setmaxnreg.dec.sync.aligned.u32 40;", 168, 132),
+        (".maxntid 384 .minnctapersm 1", "setmaxnreg.dec.sync.aligned.u32 40;", 168, 132),
+        (".maxntid 384 .minnctapersm 2", "setmaxnreg.dec.sync.aligned.u32 40;", 80, 264),
+        (".maxnreg 168", "", None, 660),  # ptxas may use fewer
+    ],
+)
+def test_registers_count_where_the_text_fixes_them(directives, body, registers, room):
+    text = f".version 8.6 .target sm_90a .address_size 64 .entry k() {directives} {{ {body} ret; }}"
+    entry = read_module(text).functions["k"]
+    assert find_registers(entry, 384) == registers
+    assert find_residency("sm_90", 384, 1024, 1000, registers).blocks == room
