@@ -7,7 +7,8 @@ from ptx_texts import finished, kernel
 import tilescope as ts
 from tilescope.machine.decoding import assembly
 from tilescope.machine.edits import second_run
-from tilescope.machine.execution.residency import find_residency
+from tilescope.machine.execution.residency import find_registers, find_residency
+from tilescope.ptx.reader import read_module
 from tilescope.sync.lane_clocks import LaneClocks
 
 COUNTED = """
@@ -137,3 +138,19 @@ def test_a_second_run_asks_for_the_use_of_a_load_only_if_the_text_does_not_show_
     result = kernel(RACING_LOAD.format(use=use)).run(1, 64, [np.zeros(64, np.uint32)], remedies=False)
     assert rules_of(result) == [rule]
     assert bool(second_runs) is not copied
+
+
+@pytest.mark.parametrize(
+    ("directives", "body", "registers", "room"),
+    [
+        (".maxnreg 168", "setmaxnreg.dec.sync.aligned.u32 40;", 168, 132),
+        (".maxntid 384 .minnctapersm 1", "setmaxnreg.dec.sync.aligned.u32 40;", 168, 132),
+        (".maxntid 384 .minnctapersm 2", "setmaxnreg.dec.sync.aligned.u32 40;", 80, 264),
+        (".maxnreg 168", "", None, 660),  # ptxas may use fewer
+    ],
+)
+def test_registers_count_where_the_text_fixes_them(directives, body, registers, room):
+    text = f".version 8.6 .target sm_90a .address_size 64 .entry k() {directives} {{ {body} ret; }}"
+    entry = read_module(text).functions["k"]
+    assert find_registers(entry, 384) == registers
+    assert find_residency("sm_90", 384, 1024, 1000, registers).blocks == room

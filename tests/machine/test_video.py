@@ -135,6 +135,30 @@ def test_vmad_multiplies_exactly(types, scale, option):
     assert computed(f"vmad.s32.{a_type}.{b_type}{option}{scale}", b="b.h1") == expected
 
 
+@pytest.mark.parametrize("types", list(itertools.product(TYPES, TYPES)), ids="".join)
+@pytest.mark.parametrize("ending", ["", ".sat", ".shr7", ".sat.shr15"])
+@pytest.mark.parametrize(
+    ("a", "b", "c"), [("-a", "b.h1", "c"), ("a", "-b.h1", "c"), ("-a", "-b.h1", "c"), ("a", "b.h1", "-c")]
+)
+def test_vmad_negates_the_product_or_the_addend(types, ending, a, b, c):
+    is_signed = "s32" in types or (a[0] == "-") != (b[0] == "-") or c[0] == "-"
+    final = "s32" if is_signed else "u32"
+    shift = int(ending.rpartition("shr")[2] or 0) if "shr" in ending else 0
+
+    def result(first, second, third):
+        product = part(first, "", types[0]) * part(second, "h1", types[1])
+        added = part(third, "", final)
+        if (a[0] == "-") != (b[0] == "-"):
+            product = -product
+        elif c[0] == "-":
+            added = part(third ^ 0xFFFFFFFF, "", final) + 1
+        total = product + added >> shift
+        return (clamp(total, 32, final) if ".sat" in ending else total) % 2**32
+
+    expected = [result(*row) for row in zip(A.tolist(), B.tolist(), C.tolist(), strict=True)]
+    assert computed(f"vmad.s32.{types[0]}.{types[1]}{ending}", a=a, b=b, c=f", {c}") == expected
+
+
 def simd(name, count, types, a, b, c, *, a_digits, b_digits, mask, ending):
     """The pseudocode of the SIMD forms; digits name the parts of {b, a}, the part of the lowest result first."""
     bits = 32 // count
@@ -200,6 +224,10 @@ def test_simd_forms_follow_the_pseudocode(name, count, types, ending):
         "vadd4.s32.s32.s32.sat.add d, a, b, c;",
         "vshl.u32.u32.u32 d, a, b;",
         "vset.u32.u32 d, a, b;",
+        "vmad.u32.u32.u32.po d, -a, b, c;",
+        "vmad.s32.s32.s32 d, -a, b, -c;",
+        "vadd.s32.s32.s32 d, -a, b;",
+        "add.s32 d, -a, b;",
     ],
 )
 def test_other_forms_are_refused(text):

@@ -24,7 +24,7 @@ from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Writt
 from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
 from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, Plain, example
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
-from tilescope.rule import rule
+from tilescope.rule import Basis, rule
 from tilescope.sentence import printed
 from tilescope.sync.mbarrier import ARRIVALS_END
 from tilescope.sync.thread_limits import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCKS, MOST_REGISTERS
@@ -43,6 +43,8 @@ _TOP = (
     "constants",
     "registers",
     "not_covered",
+    "basis",
+    "mistakes_found",
     "barriers",
     "slots",
     "flags",
@@ -113,6 +115,10 @@ class Pipeline(Value):
     registers: int | None = None  # of each thread at entry, where setmaxnreg is used
     flags: tuple[Flag, ...] = ()
     not_covered: tuple[str, ...] = ()  # what the kernel does beside it, so that a proof says nothing of it
+    basis: Basis = (
+        "documented"  # "measured": as an H200, which keeps a block's memory until the copies that it issued are done
+    )
+    mistakes_found: tuple[str, ...] = ()  # errors of synchronization that a run found, and that no step describes
 
     @property
     def blocks(self) -> int:
@@ -130,6 +136,10 @@ class Pipeline(Value):
             data["registers"] = self.registers
         if self.not_covered:
             data["not_covered"] = list(self.not_covered)
+        if self.mistakes_found:
+            data["mistakes_found"] = list(self.mistakes_found)
+        if self.basis != "documented":
+            data["basis"] = self.basis
         data["barriers"] = _table(self.barriers)
         data["slots"] = _table(self.slots)
         if self.flags:
@@ -216,7 +226,9 @@ class _Reader:
         not_covered = tuple(map(str, self._list("not_covered", top.get("not_covered", ()))))
         raise_all(self.problems)
         name = str(top.get("name", "pipeline"))
-        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags, not_covered)
+        basis: Basis = "measured" if top.get("basis") == "measured" else "documented"
+        found = tuple(map(str, self._list("mistakes_found", top.get("mistakes_found", ()))))
+        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags, not_covered, basis, found)
 
     def _check_roles(self, roles: Sequence[Role], registers: int | None) -> None:
         """Problems of all roles together: no role, two of one name, or setmaxnreg without the registers at entry."""

@@ -390,6 +390,7 @@ _TEXTS_OF_KIND: dict[str, Callable[[Instances, MistakeFoundError], dict[str, Fac
     "mask": _mask_texts,
     "left": _exit_texts,
     "arrival left": _block_texts,
+    "copy left": _block_texts,
     "products": _product_texts,
     "warps": _pair_texts,
     "cp.async warps": _pair_texts,

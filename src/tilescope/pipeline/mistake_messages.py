@@ -105,6 +105,14 @@ TEXT_OF_KIND = {
         fix="Wait for that phase before the last role leaves.",
         unlisted=("block",),
     ),
+    "copy left": MistakeText(
+        rule=PIPELINE_EXIT.name,
+        subject="barrier",
+        found="{where} may have left when the last bytes of its copies reach {barrier}",
+        consequence="an H200 keeps its memory until then; the documents do not promise it",
+        fix="Wait for that phase before the last role leaves.",
+        unlisted=("block",),
+    ),
     # counting on a barrier
     "init twice": MistakeText(
         rule=PIPELINE_INIT.name,

@@ -122,6 +122,9 @@ class Simulation(Value):
         """The answer in one sentence."""
         if self.mistake is not None:
             return str(self.mistake)
+        if self.verdict == "undecided" and self.pipeline.mistakes_found:
+            found = "; ".join(self.pipeline.mistakes_found)
+            return f"Not proven: {found}. The steps of the pipeline do not describe it."
         if self.verdict == "undecided":
             looked_at = f"{self.states} states" if self.states else f"{self.actions} actions"
             why = f" {self.aliasing[0]}." if self.aliasing else ""
@@ -168,7 +171,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         mistake = _with_fix(decision, mistake)
     else:
         verdict = "undecided"
-        if decision.is_complete:
+        if decision.is_complete and not pipeline.mistakes_found:
             verdict = "synchronization proven" if pipeline.not_covered else "proven"
     aliasing = dict.fromkeys(describe_ambiguity(unrolled, ambiguity) for ambiguity in run.clocks.ambiguities)
     return Simulation(

@@ -47,7 +47,7 @@ def toml_text(pipeline: Pipeline) -> str:
     data = pipeline.to_dict()
     lines = [
         f"{name} = {toml_value(data[name])}"
-        for name in ("name", "cluster", "constants", "registers", "not_covered")
+        for name in ("name", "cluster", "constants", "registers", "not_covered", "mistakes_found", "basis")
         if name in data
     ]
     rows = {"barriers": Barrier, "slots": Slot, "flags": Flag}

@@ -69,9 +69,20 @@ class UnrolledPipeline(Instances):
             has_weak_arrivals=any(
                 step.arguments.get("scope") == "cta" or step.arguments.get("relaxed") for step in steps
             ),
+            has_split_arrivals=any(map(self._arrives_beyond, steps)),
             # unless all roles of the earlier grid let this one start sooner
             starts_late=bool(launches) and not all(launches),
+            is_measured=pipeline.basis == "measured",
         )
+
+    def _arrives_beyond(self, step: Step) -> bool:
+        """Whether threads arrive behind cp.async in numbers of which a count is no multiple, and the card decides."""
+        if self.pipeline.basis != "measured" or step.op != "cp_arrive" or not step.arguments.get("noinc"):
+            return False
+        name = str(step.target).partition("[")[0]
+        arrivals = step.arguments.get("count", 1)
+        counts = [barrier.count for barrier in self.pipeline.barriers if barrier.name == name]
+        return not isinstance(arrivals, int) or any(count % arrivals for count in counts)
 
     def _role_agent(self, agent: Agent) -> RoleAgent:
         role = agent.of

@@ -196,7 +196,29 @@ class OperandReader:
             return Negated(self._predicate())
         if token.kind == "name":
             return self._named(number)
+        if token.text == "-" and number is not None and self._is_sign_of_register():
+            cursor.take()
+            return self._negated_register(number)
         return read_constant(cursor, "an operand or `;`" if number == 0 else "an operand")
+
+    def _is_sign_of_register(self) -> bool:
+        """Whether a register follows the minus: `-%r1`, and not `-8`."""
+        cursor = self.cursor
+        start = cursor.token.start
+        cursor.take()
+        is_register = cursor.token.kind == "name" and isinstance(self.scope.find(cursor.token.text), Register)
+        cursor.move(start)
+        return is_register
+
+    def _negated_register(self, number: int) -> Operand:
+        """A register, or a part of it, behind its minus."""
+        token = self.cursor.token
+        named = self._named(number)
+        if isinstance(named, Part):
+            return named._replace(is_negated=True)
+        if not isinstance(named, Register):
+            self.cursor.refuse("a register", token)
+        return Part(named, "", is_negated=True)
 
     def _is_constant_in_parentheses(self) -> bool:
         """Whether a number follows the parenthesis: `(4+4)*2`, and not `(param0)`."""

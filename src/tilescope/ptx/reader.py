@@ -272,6 +272,8 @@ class _ModuleReader:
             max_threads=launch.shapes.get(".maxntid"),
             required_cluster=launch.shapes.get(".reqnctapercluster"),
             max_cluster_rank=launch.counts.get(".maxclusterrank"),
+            max_registers=launch.counts.get(".maxnreg"),
+            min_blocks=launch.counts.get(".minnctapersm"),
         )
         known = self.functions.get(name.text)
         if name.text in self.variables or (known is not None and known.function.is_entry != is_entry):

@@ -168,15 +168,17 @@ class Negated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """`%r1.b0`, `%r1.h10`: bytes or half-words of a register, in a video instruction."""
+    """`%r1.b0`, `%r1.h10`: bytes or half-words of a register, in a video instruction; `-%r1` and `-%r1.h0` in vmad."""
 
     register: Register
-    selector: str  # without its dot
+    selector: str  # without its dot; empty: the whole register
+    is_negated: bool = False
 
     @property
     def name(self) -> str:
         """The register with its selector."""
-        return f"{self.register.name}.{self.selector}"
+        selector = f".{self.selector}" if self.selector else ""
+        return f"{'-' if self.is_negated else ''}{self.register.name}{selector}"
 
 
 class Vector(NamedTuple):
@@ -364,6 +366,8 @@ class Function:
     max_threads: tuple[int, ...] | None = None  # .maxntid
     required_cluster: tuple[int, ...] | None = None  # .reqnctapercluster
     max_cluster_rank: int | None = None  # .maxclusterrank
+    max_registers: int | None = None  # .maxnreg, of a thread
+    min_blocks: int | None = None  # .minnctapersm
 
 
 @dataclass(frozen=True, slots=True)

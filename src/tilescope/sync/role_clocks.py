@@ -94,7 +94,8 @@ class RoleClocks(HappensBefore):
         self.program = program
         self.agents = len(program.agents)
         barriers = len(program.barriers)
-        zero = np.zeros((2 if program.has_weak_arrivals else 1, self.agents + barriers), np.int64)
+        rows = 2 if program.has_weak_arrivals or program.has_split_arrivals else 1
+        zero = np.zeros((rows, self.agents + barriers), np.int64)
         self.ambiguities: dict[Ambiguity, None] = {}  # in the order in which they were found
         self.clock: list[Clock] = [zero] * self.agents
         # barriers

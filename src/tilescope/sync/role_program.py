@@ -78,6 +78,8 @@ class RoleProgram:
     invalidates: bool  # some action invalidates barriers
     has_weak_arrivals: bool  # arrivals that release no data: of scope cta to another block, or relaxed
     starts_late: bool  # agents of this grid start when the grid before has ended
+    has_split_arrivals: bool = False  # threads of one warp arrive behind cp.async in two phases
+    is_measured: bool = False  # as an H200: a block's memory stays until the copies that it has issued are done
 
     def cluster_barrier(self, agent: int) -> int:
         """The cluster barrier of an agent's grid."""

@@ -69,7 +69,13 @@ class Selectors(NamedTuple):
     b: str = ""
 
 
-def build_video(name: str, modifiers: tuple[str, ...], selectors: Selectors, source_count: int) -> Operation:
+def build_video(
+    name: str,
+    modifiers: tuple[str, ...],
+    selectors: Selectors,
+    source_count: int,
+    are_negated: tuple[bool, ...] = (),  # sources
+) -> Operation:
     """The operation of a video instruction; an UnknownForm if PTX has no such form.
 
     >>> halves = build_video("vadd2", ("u32", "u32", "u32"), Selectors(), 3)
@@ -77,10 +83,12 @@ def build_video(name: str, modifiers: tuple[str, ...], selectors: Selectors, sou
     ['0x20000']
     """
     words = Modifiers(name, modifiers)
+    if any(are_negated) and name != "vmad":
+        raise UnknownForm(f"{name} negates no source")
     if name in SIMD_NAMES:
         return _simd(words, selectors, source_count)
     if name == "vmad":
-        return _multiply_add(words, selectors, source_count)
+        return _multiply_add(words, selectors, source_count, are_negated)
     return _scalar(words, selectors, source_count)
 
 
@@ -205,8 +213,10 @@ def _merge(result: Array, selector: str, third: Array) -> Array:
     return (third.astype(np.int64) & ~(mask << start) | (result & mask) << start).astype(np.uint32)
 
 
-def _multiply_add(words: Modifiers, selectors: Selectors, source_count: int) -> Operation:
-    """vmad: a product and a sum of 128 bits, scaled by a right shift, then saturated; .po adds one."""
+def _multiply_add(
+    words: Modifiers, selectors: Selectors, source_count: int, are_negated: tuple[bool, ...]
+) -> Operation:
+    """vmad: a product and a sum of 128 bits, scaled by a right shift, then saturated; .po adds one, - negates the product or c."""
     result_type = _take_type(words)
     a_type = _take_type(words)
     b_type = _take_type(words)
@@ -218,16 +228,21 @@ def _multiply_add(words: Modifiers, selectors: Selectors, source_count: int) -> 
     if selectors.target:
         raise UnknownForm("vmad writes a whole register")
     _require_sources("vmad", 3, source_count)
-    is_signed = _is_signed(a_type) or _is_signed(b_type)
+    negates_a, negates_b, negates_c = (*are_negated, False, False, False)[:3]
+    negates_product = negates_a != negates_b
+    if any(are_negated) and (plus_one or (negates_product and negates_c)):
+        raise UnknownForm("vmad negates the product or c, and nothing with .po")
+    is_signed = _is_signed(a_type) or _is_signed(b_type) or negates_product or negates_c
     least, most = _limits(32, is_signed=is_signed)
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         first = _select_part(a, selectors.a, is_signed=_is_signed(a_type)).astype(object)
         second = _select_part(b, selectors.b, is_signed=_is_signed(b_type)).astype(object)
-        third = _wide(c, is_signed=is_signed).astype(object)
-        result = (
-            first * second + third + plus_one >> _SCALE_BITS[scale]
-        )  # Python's integers: 66 bits do not fit into 64
+        # c is complemented in 32 bits, before its sign is extended
+        third = _wide(~c if negates_c else c, is_signed=is_signed).astype(object)
+        # Python's integers: 66 bits do not fit into 64
+        product = -(first * second) if negates_product else first * second
+        result = product + third + max(plus_one, int(negates_c)) >> _SCALE_BITS[scale]
         if is_saturated:
             result = np.clip(result, least, most)
         low: Array = (result & (1 << 32) - 1).astype(np.uint32)

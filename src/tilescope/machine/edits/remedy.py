@@ -60,6 +60,7 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
     errors = [conflict for group in tried for conflict in group]
     trials = _Trials(text, launch, initial, conflicts, errors)
     correction = trials.find_correction(stuck, _first_stuck_block(launch, result))
+    result.is_remedy_tried = stuck is not None
     result.is_remedy_untried = trials.budget.is_exhausted
     remedies = [] if correction is None else [correction]
     for group in sorted(tried, key=lambda group: is_in_one_warp(group[0])):  # a barrier of the block may fix both

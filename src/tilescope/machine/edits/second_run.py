@@ -112,6 +112,8 @@ def _run(
     trial.late_pcs = late_pcs
     trial.shared_pattern = pattern
     trial.store_log = log
+    if log is not None and log.first is None:
+        trial.detector.racing_loads = log.racing
     with np.errstate(all="ignore"):
         result = run_grid(trial, cluster_starts(trial, initial.blocks))
     return _SecondRun(trial, result)

@@ -32,6 +32,7 @@ class GridRun:
     fault: KernelFaultError | None = None
     waiting: list[Schedule] = field(default_factory=list)  # clusters that were under way when it stopped
     remedy: Remedy | None = None  # what was tried, and lets it finish
+    is_remedy_tried: bool = False  # changes were tried that would let it finish
     is_remedy_untried: bool = False  # not everything was tried: the trials had no steps left
     after_polls: GridRun | None = None  # a second run in which polls pass at once, if it did not finish
     unstarted_blocks: int = 0  # that found no room, since resident blocks wait for each other

@@ -163,11 +163,12 @@ def _whole(operand: Operand) -> Operand:
 def _video(assembler: Assembler, instruction: Instruction) -> Step:
     """A step of a video instruction."""
     operands = instruction.operands
+    are_negated = tuple(isinstance(operand, Part) and operand.is_negated for operand in operands[1:4])
     if len(operands) > 3 and _selector(operands[3]):
         raise RefusedError(f"{instruction.opcode} takes its third source whole")
     selectors = Selectors(*map(_selector, operands[:3]))
     try:
-        found = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1)
+        found = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1, are_negated)
     except UnknownForm as reason:
         raise RefusedError(str(reason)) from None
     plain = replace(instruction, operands=tuple(map(_whole, operands)))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.records import CopyRecord, CutEdit, PhaseRecord
-from tilescope.machine.execution.residency import FEWEST_SMS, Residency, find_residency
+from tilescope.machine.execution.residency import FEWEST_SMS, Residency, find_registers, find_residency
 from tilescope.machine.execution.special import GRID_WORKSPACE, GRID_WORKSPACE_REGISTERS
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.observers.array_ends import ArrayEnds, find_watched_reads
@@ -133,7 +133,8 @@ class Launch:
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
         if blocks <= FEWEST_SMS:
             return None
-        return find_residency(self.arch.name, self.block_lanes, self.shared_stride, blocks)
+        registers = find_registers(self.program.entry, self.block_lanes)
+        return find_residency(self.arch.name, self.block_lanes, self.shared_stride, blocks, registers)
 
     @property
     def shared_end(self) -> int:

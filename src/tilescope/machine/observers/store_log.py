@@ -41,6 +41,8 @@ class StoreLog:
         self._other_byte = bytes([other_byte])
         self.first = first
         self.clusters: dict[BlockIndex, int] = {} if first is None else first.clusters
+        # of the first run: the lanes whose loads race, by instruction and first block of their cluster
+        self.racing: dict[tuple[int, BlockIndex], set[int]] = {} if first is None else first.racing
         self.are_values_equal = True  # of all stores to the words whose loads were changed
         self._hash = hashlib.blake2b(digest_size=16)
         self._stores: dict[_SpaceKey, list[tuple[Addresses, npt.NDArray[np.int64], npt.NDArray[np.uint64]]]] = {}
@@ -109,9 +111,10 @@ class StoreLog:
         return self._written.get(key)
 
     def changed_values(self, load: Load, cluster: ClusterShape) -> StaleValues:
-        """Other bytes for the lanes of a load whose words other threads write."""
+        """Other bytes for the lanes of a load that race, in words that other threads write."""
         first = self.first
-        if first is None or load.pc not in self.pcs:
+        racing = self.racing.get((load.pc, cluster.first_block))
+        if first is None or load.pc not in self.pcs or not racing:
             return {}
         number = self.clusters[cluster.first_block]
         written = first.find_written(_space_key(load.space, number))
@@ -121,7 +124,8 @@ class StoreLog:
         found = np.minimum(np.searchsorted(written.words, words), len(written.words) - 1)
         threads = (number * cluster.lane_count + load.lanes)[:, None]
         is_by_others = (written.least_thread[found] != threads) | (written.greatest_thread[found] != threads)
-        is_changed = (written.words[found] == words) & is_by_others
+        is_racing = np.isin(load.lanes, list(racing))[:, None]
+        is_changed = (written.words[found] == words) & is_by_others & is_racing
         if is_changed.any() and not written.has_one_value[found][is_changed].all():
             self.are_values_equal = False
         lanes = np.flatnonzero(is_changed.any(axis=1)).tolist()

@@ -16,6 +16,21 @@ from tilescope.errors import Violation
 from tilescope.machine.proof.recorder import GlobalMemoryUse
 
 _PLACES_NAMED = 2
+# Rules about what a pipeline describes: barriers and waits. A proof must not pass over an error of these.
+_OF_SYNCHRONIZATION = (
+    "run-barrier-init",
+    "run-barrier-lifetime",
+    "run-barrier-overwritten",
+    "run-convergence",
+    "run-copy-wait",
+    "run-cp-async",
+    "run-expected-bytes",
+    "run-hang",
+    "run-phase-parity",
+    "run-refill",
+    "run-store-source",
+    "run-tmem-order",
+)
 
 
 def describe_uncovered(use: GlobalMemoryUse, place: Callable[[int], str]) -> Iterator[str]:
@@ -33,11 +48,12 @@ def describe_uncovered(use: GlobalMemoryUse, place: Callable[[int], str]) -> Ite
         yield f"tensor maps that threads edit ({_places(use.map_edits, place)})"
 
 
-def describe_found(findings: Sequence[Violation]) -> Iterator[str]:
-    """The errors of the run, once for each rule: whatever a proof says, these are not covered by it."""
+def describe_found(findings: Sequence[Violation], *, of_synchronization: bool) -> Iterator[str]:
+    """The errors of the run, once for each rule: those about barriers and waits, or all others."""
     seen = set()
     for finding in findings:
-        if finding.severity == "error" and finding.rule not in seen:
+        is_chosen = finding.severity == "error" and (finding.rule in _OF_SYNCHRONIZATION) == of_synchronization
+        if is_chosen and finding.rule not in seen:
             seen.add(finding.rule)
             lines = finding.values.get("ptx_lines", ())
             where = f" at PTX line {lines[0]}" if lines else ""

@@ -227,6 +227,7 @@ class _Description:
             slots=self._slots(),
             roles=self._roles(steps),
             cluster=(blocks, 1),
+            basis="measured",
         )
 
     def _steps_of_warps(self) -> dict[int, tuple[Step, ...]]:

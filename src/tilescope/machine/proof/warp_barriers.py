@@ -33,6 +33,7 @@ from tilescope.sync.events import (
     WarpSync,
 )
 from tilescope.sync.mbarrier import MBARRIER_BYTES
+from tilescope.sync.proxies import PROXY_ASYNC
 
 
 @dataclass(slots=True)
@@ -66,7 +67,19 @@ class WarpBarriers(WarpAccesses):
         self._at_cluster: dict[int, _AtCluster] = {}  # by warp: the last phase at which it arrived
 
     def _add_inval(self, row: MbarrierInval) -> None:
-        self._end_barrier(row.lane // WARP_LANES, row.address, row.pc)
+        warp = row.lane // WARP_LANES
+        self._touch_as_data(warp, row.address, row.pc)
+        self._end_barrier(warp, row.address, row.pc)
+
+    def _touch_as_data(self, warp: int, address: int, pc: int) -> None:
+        """mbarrier.init and inval write bytes that are data at other times.
+
+        A copy over an mbarrier that was invalidated needs no proxy fence, as in the run.
+        """
+        if address in self._shared_with_data and address >> SHARED_RANK_SHIFT == self._rank(warp):
+            cells = self.sets.of(np.array([address & SHARED_OFFSET_MASK]), MBARRIER_BYTES)
+            self._touch(warp, pc, Touch("write", cells))
+            self._do(warp, Act("fence", pc, 0, target=PROXY_ASYNC.kind))
 
     def _end_barrier(self, warp: int, address: int, pc: int) -> None:
         """A warp invalidates an mbarrier, or writes over it."""
@@ -96,9 +109,7 @@ class WarpBarriers(WarpAccesses):
             if number == len(self.barriers):
                 self.barriers.append(BarrierUse(*use, row.arrivals))
             self._barrier_at[row.address] = number
-        if row.address in self._shared_with_data:
-            cells = self.sets.of(np.array([offset]), MBARRIER_BYTES)
-            self._touch(warp, row.pc, Touch("write", cells))
+        self._touch_as_data(warp, row.address, row.pc)
         if self.barriers[number].arrivals != row.arrivals:
             raise CannotSayError("an mbarrier with another count in another block, or a second time", row.pc)
         self._do(warp, Act("init", row.pc, 0, barrier=number))

@@ -9,11 +9,13 @@
     by                 thread (32, 0, 0)
     fix                Put bar.sync 0; (__syncthreads()) before PTX line 16
 
-The facts come from the values of the finding. A finding without a headline prints what was found instead.
+The facts come from the values of the finding. A finding without a headline of its own prints what was found, and the texts of
+its instructions on lines of their own.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from tilescope.errors import Violation
@@ -28,6 +30,7 @@ _DETAILS = (  # the label of a line, and the value that it prints
     ("other threads", "others"),
     ("seen", "met"),
 )
+_INSTRUCTION = re.compile(r"(?P<place>.*\bPTX line \d+) \(.+\)")  # a place, and the text of its instruction
 
 
 class Detail(NamedTuple):
@@ -60,7 +63,21 @@ def describe_finding(finding: Violation) -> FindingText:
     if headline is not None:
         named = [(label, finding.values.get(name)) for label, name in _DETAILS]
         details = [Detail(label, text) for label, text in named if isinstance(text, str) and text]
-    return FindingText(_sentence(headline or finding.found), _sentence(finding.limit), tuple(details), finding.fix)
+    else:
+        headline, details = _shorten(finding)
+    return FindingText(_sentence(headline), _sentence(finding.limit), tuple(details), finding.fix)
+
+
+def _shorten(finding: Violation) -> tuple[str, list[Detail]]:
+    """What was found, with the places of instructions alone, and the instructions."""
+    headline = finding.found
+    details: list[Detail] = []
+    for text in finding.values.values():
+        instruction = _INSTRUCTION.fullmatch(text) if isinstance(text, str) else None
+        if instruction is not None and text in headline:
+            headline = headline.replace(text, instruction["place"])
+            details.append(Detail("other instruction" if details else "instruction", text))
+    return headline, details
 
 
 def format_finding(finding: Violation) -> list[str]:

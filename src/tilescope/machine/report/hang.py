@@ -80,7 +80,7 @@ NOT_RESIDENT = HANG.worded(
         "{where}: {who} cannot leave a loop that polls the word at {address:#x}[[ ({owner})]], which stays {word:#x};"
         " {unstarted:block} of the grid cannot become resident"
     ),
-    limit="{resident:block} that wait take all room on {sms} SMs, and the others start only when one of them ends",
+    limit="{resident:block} that wait take all room on {sms} SMs ({counted}), and the others start only when one of them ends",
     fix="Launch at most {resident:block}, or let a block wait only for blocks with smaller numbers.",
 )
 COLUMNS = HANG.worded(
@@ -151,7 +151,10 @@ def _report_wait(launch: Launch, result: GridRun, equal: list[Wait]) -> Violatio
     if wording is WORD and residency is not None and result.unstarted_blocks:
         wording = NOT_RESIDENT
         resident = residency.blocks // launch.cluster_blocks * launch.cluster_blocks
+        known = residency.registers
+        counted = "registers are not known, and not counted" if known is None else f"{known} registers a thread"
         facts = {**facts, "unstarted": result.unstarted_blocks, "resident": resident, "sms": residency.sms}
+        facts["counted"] = counted
     who = f"{first.threads} of block {first.block}"
     others = len(equal) - 1
     if others:

@@ -34,6 +34,7 @@ KERNEL_FINISHES = "the kernel finishes"
 _PUT = "Put {insertions:and}: tried[[ with block {tried_block}]], and "
 _USE = "Use {corrections:and}: tried[[ with block {tried_block}]], and "
 _UNTRIED = "Not all remedies were tried: their runs end after {trial_steps:step}."
+_NONE_FOUND = "No change that was tried lets the kernel finish. "
 _LINES_NAMED = 6
 _PREPOSITIONS = {"before": "before", "behind": "after"}  # by the place of an insertion
 
@@ -42,6 +43,8 @@ def report_ending(wording: Wording, launch: Launch, result: GridRun, facts: Fact
     """A finding about a hang, a fault or wrong bytes, with the remedy that lets the kernel finish, if one passed."""
     if result.remedy is not None:
         return report_remedy(wording, launch, result.remedy, KERNEL_FINISHES, facts)
+    if result.is_remedy_tried:  # what follows is advice, and not tested
+        wording = wording.worded(fix=f"{_NONE_FOUND}{wording.fix}")
     return report_untried(wording, launch, facts) if result.is_remedy_untried else wording.violation(**facts)
 
 

@@ -161,13 +161,18 @@ class KernelRun(Value):
         """The synchronization of the first cluster as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
 
         It has the barriers, copies, groups, fences and shared memory accesses of each warp, in program order. `not_covered` says
-        what it leaves out: global memory through which threads exchange data, and errors that the run found.
+        what it leaves out: global memory through which threads exchange data, and errors that the run found. `mistakes_found`
+        has the errors of synchronization that the run found: no proof passes over them.
         """
         recorded = self._recorded
         if recorded is None:
             recorded = Recorded(self.entry, self.outcome, None, (), ())
         pipeline = pipeline_of(recorded, ROWS_KEPT)
-        return replace(pipeline, not_covered=(*pipeline.not_covered, *describe_found(self.findings)))
+        return replace(
+            pipeline,
+            not_covered=(*pipeline.not_covered, *describe_found(self.findings, of_synchronization=False)),
+            mistakes_found=tuple(describe_found(self.findings, of_synchronization=True)),
+        )
 
     def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
         """The instruction that wrote a byte of global memory last, and the thread and block that ran it.

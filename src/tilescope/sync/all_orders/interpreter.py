@@ -188,7 +188,10 @@ class Interpreter(PendingCopies):
     def _check_work_left(self, agent: int) -> None:
         """Stop if an agent exits while its own pending work reads or writes its block's memory."""
         if any(self._groups(agent, "bulk")):
-            raise MistakeFoundError("stores", agent=agent)
+            error = MistakeFoundError("stores", agent=agent)
+            if not self.program.is_measured:
+                raise error
+            self.warn(error, "", agent)
         if any(self._groups(agent, "wgmma")):
             raise MistakeFoundError("products", agent=agent, unit="wgmma")
         if self.uncommitted.get(agent):
@@ -222,7 +225,8 @@ class Interpreter(PendingCopies):
             raise exit_mistake(block, by="last warp", barrier=barrier)
         for block, column in clocks.find_unordered_exits(clocks.local):
             barrier = column - self.agents
-            error = MistakeFoundError("arrival left", barrier=barrier, block=block)
+            kind = "copy left" if (block, barrier) in self.own_copies else "arrival left"
+            error = MistakeFoundError(kind, barrier=barrier, block=block)
             self.warn(error, self.program.barriers[barrier].name, NONE)
 
 

@@ -24,6 +24,7 @@ OUTCOME_OF_KIND: dict[str, Outcome] = {
     "products": "race",
     "cp.async left": "race",
     "arrival left": "undefined",
+    "copy left": "undefined",
     # counting on a barrier
     "init twice": "undefined",
     "init": "undefined",

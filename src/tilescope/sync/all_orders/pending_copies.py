@@ -176,6 +176,17 @@ class PendingCopies(Arrivals):
             return keys
         return (*keys, *self.unfinished_writes.pop(agent, ()))
 
+    def _arrive_in_phases(self, operation: PendingOperation) -> int:
+        """Threads arrive behind their cp.async one by one: each full count ends a phase. The arrivals of the last phase."""
+        barrier = operation.barrier
+        left = operation.arrivals
+        while left > self.pending[barrier] > 0 and self.tx[barrier] == 0:
+            arrivals = self.pending[barrier]
+            # the thread that has not arrived may be any of them: none of their accesses is released
+            self.count(barrier, operation.agent, operation.issued_at, arrivals=arrivals, without_data=True)
+            left -= arrivals
+        return left
+
     def land(self, operation: PendingOperation) -> None:
         """Bytes, or a pending arrival, reach their barrier; of a copy with fewer bytes only these."""
         whole = self.outstanding.pop(operation.key)
@@ -199,13 +210,19 @@ class PendingCopies(Arrivals):
             phase = self.count(barrier, agent, issued_at, tx=-operation.size_bytes)
         else:
             takes_back = operation.kind == "cp_drop"
-            phase = self.count(barrier, agent, issued_at, arrivals=operation.arrivals, takes_back=takes_back)
+            is_one_by_one = self.program.is_measured and operation.kind == "cp_arrive"
+            arrivals = self._arrive_in_phases(operation) if is_one_by_one else operation.arrivals
+            phase = self.count(barrier, agent, issued_at, arrivals=arrivals, takes_back=takes_back)
         for key in operation.keys:
             self.ordering.finish_with_phase(key, barrier, phase)
         if operation.kind == "late":
             self.unsynced[agent] = tuple(key for key in self.unsynced.get(agent, ()) if key not in operation.keys)
+        home = self.program.agents[agent].home
+        is_kept = is_copy and self.program.is_measured
+        if is_kept and home in blocks:
+            self.own_copies[home, barrier] = True
         for block in blocks:
-            harmless = not is_copy and block == self.program.agents[agent].home
+            harmless = block == home and (is_kept or not is_copy)
             if not harmless:
                 by = "copy" if is_copy else "arrival"
                 self._require_present(block, by=by, agent=agent, barrier=barrier)

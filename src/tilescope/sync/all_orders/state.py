@@ -124,6 +124,7 @@ class State:
             int, tuple[Fill, int]
         ] = {}  # slot: the fill whose copies follow each other, and their bytes
         self.outstanding: dict[Key, PendingOperation] = {}
+        self.own_copies: dict[tuple[int, int], bool] = {}  # (block, barrier): it counts copies that the block issued
         self.pool = [0] * blocks  # registers that were given back
         # agents of a block that have not exited
         self.present = [sum(agent.home == block for agent in program.agents) for block in range(blocks)]

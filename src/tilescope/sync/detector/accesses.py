@@ -44,6 +44,7 @@ Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether memory already holds its value."""
 NO_STALE_VALUES: StaleValues = {}
 _MOST_RELATIVE = 2.0**-16  # by which sums of 32 numbers of 24 bits differ, unless most of them cancel
+_LEAST_TERM = 2.0**-6  # terms of a sum are taken to be at least this large
 _WEAK_READ = AccessSemantics("read", is_strong=False, acquires=False, releases=False, scope=GPU, is_flag=False)
 
 
@@ -334,6 +335,8 @@ class Accesses:
         if conflicting is None:
             return
         unordered = self._others_first(conflicting, thread_access)
+        if context.launch.racing_loads is not None:
+            context.note_racing_loads(unordered, thread_access.lanes_at(unordered.places), was_write=was_write)
         for index in first_of_each(pcs_of(unordered.stamps)):
             position = int(unordered.places[index])
             stamp = unpack_stamp(int(unordered.stamps[index]))
@@ -423,14 +426,19 @@ def _global_access(
 
 
 def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.generic]) -> bool:
-    """Whether words are floats of 32 bits that differ from those stored in their last bits alone.
+    """Whether words are floats of 32 bits that differ from those stored in their last bits alone, or in those of their terms.
+
+    Terms of about 1 may add up to nearly 0: what is left then is their rounding.
 
     >>> sums = np.array([1.0, 1.0000001, 3.0], np.float32).view(np.uint32)
     >>> differ_by_rounding(sums[:1], sums[1:2]), differ_by_rounding(sums[:1], sums[2:])
+    (True, False)
+    >>> near_zero = np.array([3e-9, -5e-9, 1e-3], np.float32).view(np.uint32)
+    >>> differ_by_rounding(near_zero[:1], near_zero[1:2]), differ_by_rounding(near_zero[:1], near_zero[2:])
     (True, False)
     """
     if stored.dtype.itemsize != np.dtype(np.float32).itemsize:
         return False
     kept = stored.view(np.float32).astype(np.float64)
     lost = values.view(np.float32).astype(np.float64)
-    return bool((np.abs(kept - lost) <= _MOST_RELATIVE * np.abs(kept))[stored != values].all())
+    return bool((np.abs(kept - lost) <= _MOST_RELATIVE * np.maximum(np.abs(kept), _LEAST_TERM))[stored != values].all())

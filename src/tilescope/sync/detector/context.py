@@ -115,6 +115,8 @@ class LaunchDetector:
         self.late_pcs: frozenset[int] = frozenset()  # polls that see what others have written, whenever they can
         self.polling_pcs: set[int] = set()  # loads that poll: a thread repeated them until the word changed
         self.spilled: list[BarrierBytes] = []  # of blocks that have ended
+        # by instruction and first block of the cluster: the lanes whose loads race; None: nobody asks for them
+        self.racing_loads: dict[tuple[int, BlockIndex], set[int]] | None = None
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
@@ -241,6 +243,20 @@ class DetectorContext:
         if poll is None:
             poll = self.launch.polls[pc] = Poll(is_of_mbarrier)
         return poll
+
+    def note_racing_loads(self, unordered: Unordered, lanes: LaneNumbers, *, was_write: bool) -> None:
+        """Note which lanes' loads race. Shadow memory keeps one reader of a warp: with it all lanes of its warp are noted."""
+        noted = self.launch.racing_loads
+        assert noted is not None
+        if was_write:
+            noted.setdefault((self.pc, self.cluster.first_block), set()).update(lanes.tolist())
+            return
+        for index, stamp in enumerate(unordered.stamps.tolist()):
+            read = unpack_stamp(stamp)
+            first = read.column // WARP_LANES * WARP_LANES
+            number = self.foreign(unordered, index).get("cluster", self.number)
+            warp = range(first, first + WARP_LANES)
+            noted.setdefault((read.pc, self.launch.first_blocks[number - 1]), set()).update(warp)
 
     def report_unit(
         self, unordered: Unordered, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]
