@@ -313,7 +313,7 @@ def test_loads_without_end_that_nobody_waits_for_end_with_the_budget():
 
 def test_only_so_many_pieces_of_work_are_under_way_and_the_oldest_goes_first():
     done = []
-    pending = Pending(1)
+    pending = Pending(1, [])
     for number in range(MOST_WORKS + 3):
         pending.add(Work("load", number, np.array([0]), lambda _, number=number: done.append(number)))
     assert done == [0, 1, 2]
