@@ -8,7 +8,7 @@ from tilescope.symptoms.json_cache import cached_json
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_cache, "_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(json_cache, "find_cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -40,6 +40,6 @@ def test_what_somebody_spoiled_is_made_anew(folder):
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setattr(json_cache, "_folder", lambda: tmp_path / "file" / "cache")
+    monkeypatch.setattr(json_cache, "find_cache_folder", lambda: tmp_path / "file" / "cache")
     assert cached_json("words", [b"a text"], lambda: ["made"]) == ["made"]
     assert cached_json("words", [b"a text"], lambda: ["made again"]) == ["made again"]

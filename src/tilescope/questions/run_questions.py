@@ -282,7 +282,8 @@ RUN = Question(
 
     FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
     (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton
-    compiles it. --launch also takes what `tilescope watch --record` wrote.
+    compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml beside
+    kernel.cu is taken, which --emit cuda -o kernel.cu wrote.
 
     \b
     Arguments, in the order of the parameters:
