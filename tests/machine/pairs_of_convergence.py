@@ -57,6 +57,7 @@ PAIRS: tuple[Pairs, ...] = (
         },
     ),
     Pairs("barrier_in_loop", moved_words(MIRRORED), {"own-trips": CONVERGENCE, "leaves": CONVERGENCE}),
+    Pairs("barrier_rounds", moved_words(MIRRORED), {"own-round": CONVERGENCE}),
     Pairs("early_return", early_returned, {"goes-round": CONVERGENCE, "returned-lanes": CONVERGENCE}),
     Pairs(
         "part_of_warp_multiplies",

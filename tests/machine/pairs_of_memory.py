@@ -28,6 +28,13 @@ def numbered_by_lane(random: np.random.Generator) -> Case:
     return Case([out], out, np.concatenate([out[:32] + np.arange(32, dtype=np.uint32), out[32:]]))
 
 
+def raised_by_half(random: np.random.Generator) -> Case:
+    """64 words to which 1 is added, and zeros behind them."""
+    source = words(random, 64)
+    out = np.zeros(128, np.uint32)
+    return Case([source, out], out, np.concatenate([source + np.uint32(1), np.zeros(64, np.uint32)]))
+
+
 def sum_by_blocks(blocks: int) -> Maker:
     """The sum of 32 words a block, by way of a word for each block."""
 
@@ -110,4 +117,5 @@ PAIRS: tuple[Pairs, ...] = (
         numbered_by_lane,
         {"stored-by-all": RACE, "stored-elsewhere": RACE, "taken-for-branch": RACE},
     ),
+    Pairs("redundant_lanes", raised_by_half, {"used": RACE}),
 )

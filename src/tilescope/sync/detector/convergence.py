@@ -8,10 +8,14 @@ join:
 The detector remembers the last outcome of every branch for each lane. If lanes are missing, the branch at which they left is the last one
 with different outcomes whose paths join only behind the instruction. A thread that returned early is not missed at a barrier; one
 that reached code behind the barrier has skipped it.
+
+A barrier in a loop has one more trap: lanes that went around it at a branch may come to it in the next round, while the others still
+wait there. Then all lanes of the warp are at the barrier, in different rounds. The detector remembers the last splits of every branch.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +35,16 @@ class _Outcomes(NamedTuple):
     outcomes: npt.NDArray[np.int32]
 
 
+class _Split(NamedTuple):
+    """A branch at which lanes took different paths, and when."""
+
+    time: int
+    lanes: LaneNumbers
+
+
+_SPLITS_KEPT = 16  # of a branch
+
+
 class _Skip(NamedTuple):
     """A lane at a barrier, and another one that left at a branch and met it at a later barrier."""
 
@@ -47,6 +61,7 @@ class Convergence:
         self._context = context
         self._time = 0
         self._branches: dict[int, _Outcomes] = {}  # by pc
+        self._splits: dict[int, deque[_Split]] = {}  # by pc
         self._judged: dict[tuple[Mistake, int], npt.NDArray[np.bool_]] = {}  # by pc: exited lanes that were judged
         self._arrivals: dict[tuple[int, int], list[tuple[int, LaneNumbers]]] = {}  # (rank, number): of this phase
         self._pairs: set[tuple[int, int]] = set()  # barriers of one phase that were compared
@@ -61,6 +76,8 @@ class Convergence:
         self._time += 1
         taken.times[event.lanes] = self._time
         taken.outcomes[event.lanes] = event.outcomes
+        if len(event.lanes) > 1 and (event.outcomes != event.outcomes[0]).any():
+            self._splits.setdefault(event.pc, deque(maxlen=_SPLITS_KEPT)).append(_Split(self._time, event.lanes))
 
     def judge_partial_groups(self, event: PartialGroups) -> None:
         """Judge an instruction that some of the lanes execute which it needs."""
@@ -152,6 +169,33 @@ class Convergence:
     def arrive(self, event: BarrierArrive) -> None:
         """Keep the lanes that arrive in a phase of a barrier."""
         self._arrivals.setdefault((event.rank, event.number), []).append((event.pc, event.lanes))
+        if self._splits and event.pc in self._context.launch.program.collectives:
+            self._judge_rounds(event)
+
+    def _judge_rounds(self, event: BarrierArrive) -> None:
+        """Report lanes of a warp that come to a barrier in different rounds of a loop.
+
+        Some went on to the barrier at a branch. The others, which were with them there, have passed that branch again since.
+        """
+        control = self._context.launch.program.control()
+        for branch, splits in self._splits.items():
+            if branch == event.pc or not control.is_between(branch, event.pc):
+                continue
+            times = self._branches[branch].times
+            for split in splits:
+                together = split.lanes[np.isin(split.lanes, event.lanes)]
+                waited = together[times[together] == split.time]
+                came_later = together[times[together] > split.time]
+                later = came_later[np.isin(came_later // WARP_LANES, waited // WARP_LANES)]
+                if len(later):
+                    warp = int(later[0]) // WARP_LANES
+                    waited = waited[waited // WARP_LANES == warp]
+                    later = later[later // WARP_LANES == warp]
+                    now = Side(event.pc, "barrier", int(waited[0]))
+                    facts = {"warp": warp, "present": _mask_of(waited), "missing": _mask_of(later)}
+                    before = Side(branch, "branch", int(later[0]))
+                    self._context.report("convergence", before, now, "registers", None, **facts)
+                    return
 
     def complete(self, event: BarrierComplete) -> None:
         """Judge whether all warps came to a barrier that names no number of threads, and to the same one."""
