@@ -61,6 +61,11 @@ def test_a_barrier_before_dealloc_is_missing():
     assert ("error", "run-tmem-order") in found(RIGHT.replace(LAST_BARRIER, "@%p2 tcgen05.dealloc"))
 
 
+def test_a_relaxed_barrier_suffices_before_dealloc_for_loads_that_were_waited_for():
+    relaxed = "barrier.cluster.arrive.relaxed;\n    barrier.cluster.wait;\n    @%p2 tcgen05.dealloc"
+    assert not any(severity == "error" for severity, _ in found(RIGHT.replace(LAST_BARRIER, relaxed)))
+
+
 @pytest.mark.parametrize("fence", ["before_thread_sync", "after_thread_sync"])
 def test_a_missing_fence_is_a_note(fence):
     assert found(without(f"tcgen05.fence::{fence};")) == {("note", "run-tmem-fence")}

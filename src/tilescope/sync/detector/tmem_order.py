@@ -40,7 +40,7 @@ from tilescope.sync.events import (
     TmemWait,
     TmemWork,
 )
-from tilescope.sync.lane_clocks import ASYNC_SHARED, VectorClock, join_clocks
+from tilescope.sync.lane_clocks import ASYNC_SHARED, EXECUTED, VectorClock, join_clocks
 from tilescope.sync.shadow.accessor import Unit
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
@@ -303,10 +303,16 @@ class TmemOrder:
             return
         clocks = self._context.clocks
         known = int(clocks.time_known_to(access.lanes, other.column).max())
-        if known < before.epoch:
+        if known < before.epoch and not self._is_freed_later(access, other, before.epoch):
             self._report("tensor memory", self._side(other, before.pc), access, cell)
         elif access.now.how != "tcgen05.dealloc" and not self._is_fenced(access, other, before.epoch):
             self._report("tensor fence", self._side(other, before.pc), access, cell)
+
+    def _is_freed_later(self, access: _Access, other: Actor, epoch: int) -> bool:
+        """Whether columns are freed after a load of them in time: a load that has its values needs no more than that."""
+        if access.now.how != "tcgen05.dealloc" or other.how != "ld":
+            return False
+        return int(self._context.clocks.time_known_to(access.lanes, other.column, EXECUTED).max()) >= epoch
 
     def _is_issued_before(self, access: _Access, other: Actor, epoch: int) -> bool:
         """Whether tensor-core work is in issue order: of one thread, or of two that fences and a barrier order."""
