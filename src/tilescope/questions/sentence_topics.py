@@ -30,13 +30,17 @@ _TERM_OF_CAUSE = {
 }
 
 
+def asked_term(name: str) -> Topic | None:
+    """The term whose meaning somebody asks for; None where the question says much more than the term."""
+    term = contained_term(name) if ASKING.match(name) else None
+    return None if term is None or _says_more(diagnose(name), name) else term
+
+
 def in_sentence(name: str) -> Topic | Diagnosis | None:
-    """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
+    """What a sentence is about: what its numbers say, or what speaks most strongly."""
     asks_for_meaning = ASKING.match(name) is not None  # of a word, not for what is wrong
     is_short = len(words_of(name)) <= _FEW_WORDS
     term = contained_term(name)
-    if term is not None and asks_for_meaning and not _says_more(diagnose(name), name):
-        return term
     diagnosis = known_diagnosis(name)
     if is_certain(name) or (diagnosis.symptoms and is_short):
         return diagnosis

@@ -22,7 +22,14 @@ from tilescope.names import nearest_names
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
-from tilescope.questions.sentence_topics import SENTENCE_WORDS, in_sentence, known_diagnosis, near_sentence
+from tilescope.questions.sentence_choice import choose_answer, guess
+from tilescope.questions.sentence_topics import (
+    SENTENCE_WORDS,
+    asked_term,
+    in_sentence,
+    known_diagnosis,
+    near_sentence,
+)
 from tilescope.questions.term_topics import (
     ASKING,
     LONGEST_QUESTION,
@@ -34,7 +41,8 @@ from tilescope.questions.term_topics import (
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import filled, first_sentence, shortened
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Symptom, diagnose
+from tilescope.symptoms.choice import is_sure
 from tilescope.symptoms.line_arithmetic import numbers_read
 from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
 from tilescope.tensor_map import field_topics
@@ -51,6 +59,7 @@ Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
 
 
 _NEAREST_SAID = 3
+_CAUSES_SAID = 3
 _CODE_SIGN = "`"  # around code in a text
 
 
@@ -90,12 +99,14 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
     if asked_for and _may_be_a_name(asked_for):  # what is e4m3
         tried += [(find_topic, asked_for) for find_topic in (swizzle_topic, type_topic, arch_topic)]
-    of_sentences = (compared_term, in_sentence, _rule, likely_term, near_sentence)
-    tried += [(find_topic, name) for find_topic in of_sentences]
+    tried += [(find_topic, name) for find_topic in (compared_term, asked_term)]
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
             return _with_numbers(_error_first(topic, name), name)
+    found = find_by_tables(name)
+    if found is not None:
+        return _with_numbers(found if isinstance(found, Rule) else choose_answer(name, found), name)
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -103,6 +114,15 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
     )
+
+
+def find_by_tables(name: str) -> Topic | Rule | Diagnosis | None:
+    """What the phrases of the tables find in a sentence."""
+    for find_topic in (in_sentence, _rule, likely_term, near_sentence, guess):
+        topic = find_topic(name)
+        if topic is not None:
+            return topic
+    return None
 
 
 def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
@@ -231,6 +251,8 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
     if isinstance(topic, Rule):
         return FirstLine(_name_with_sentence(topic.name, topic.demand))
+    if topic.candidates and not is_sure(topic.strength) and not _has_numbers(topic):
+        return _summarize_candidates(topic)
     if isinstance(topic, Diagnosis):
         first = _summarize_diagnosis(topic)
     else:
@@ -240,6 +262,20 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
     both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
     return FirstLine(both, first.advice)
+
+
+def _has_numbers(topic: Topic | Diagnosis) -> bool:
+    """Whether the numbers of the question come to something, which is sure whatever they belong to."""
+    if isinstance(topic, Diagnosis):
+        return bool(topic.arithmetic)
+    return bool(topic.facts) and topic.facts[0][0] == YOUR_NUMBERS
+
+
+def _summarize_candidates(topic: Topic | Diagnosis) -> FirstLine:
+    """The topics that may be meant, none of which is sure, and what tells the first."""
+    (first, tell), *_ = topic.candidates
+    line = make_line("Not sure: one of these: {names:or}.", names=tuple(name for name, _ in topic.candidates))
+    return FirstLine(line.sentence, _without_code_signs(f"{first}: {tell}"))
 
 
 def _summarize_plain_topic(topic: Topic) -> FirstLine:
@@ -270,9 +306,23 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
     if not diagnosis.causes or (symptom.advice and not diagnosis.named):
         return FirstLine(_name_with_sentence(symptom.name, symptom.note), _without_code_signs(symptom.advice))
     cause = diagnosis.causes[0]
+    if diagnosis.candidates and not diagnosis.named and len(diagnosis.causes) > 1:
+        return _summarize_causes(symptom, diagnosis.causes)
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
     sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
     return FirstLine(sentence, _without_code_signs(cause.fix))
+
+
+def _summarize_causes(symptom: Symptom, causes: tuple[Cause, ...]) -> FirstLine:
+    """The causes of something seen in the order to try them, where no word names one; how to tell the first, not its fix."""
+    first, *others = (cause.name for cause in causes[:_CAUSES_SAID])
+    line = make_line(
+        "{symptom}: look first at {first}, then at {others:and}.",
+        symptom=symptom.name,
+        first=first,
+        others=tuple(others),
+    )
+    return FirstLine(line.sentence, _without_code_signs(f"{first}: {first_sentence(causes[0].tell)}"))
 
 
 def _name_with_sentence(name: str, text: str) -> str:

@@ -91,6 +91,8 @@ class Diagnosis(Value):
     arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
     nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
     rival: str = ""  # another topic that fits the question about as well
+    candidates: tuple[tuple[str, str], ...] = ()  # of a sentence: topics that may be meant, and what tells each
+    strength: float = 1.0  # how likely what comes first is the right answer
 
     @property
     def is_known(self) -> bool:
