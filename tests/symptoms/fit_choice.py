@@ -20,6 +20,7 @@ from tilescope.errors import RuleError
 from tilescope.questions.sentence_choice import asked_of
 from tilescope.questions.topic_questions import find_by_tables
 from tilescope.rule import Rule
+from tilescope.symptoms import diagnose
 from tilescope.symptoms.choice import SIGNALS, candidates, rank_answers
 from tilescope.symptoms.line_words import count_words, to_json
 from tilescope.symptoms.word_forms import ordered_words
@@ -29,7 +30,7 @@ PACKAGE = HERE.parents[1] / "src" / "tilescope" / "symptoms"
 OLDER = ("titles_and_error_lines", "lines_labelled_first", "lines_drawn_later", "pasted_lines", "what_people_type")
 FRESH = "lines_learned"
 EVERY_OLDER = 4  # of the older lines every fourth fits the weights
-FRESH_COUNT = 4  # how many older lines a fresh one counts as much as
+FRESH_COUNT = 2  # how many older lines a fresh one counts as much as
 PENALTY = 1.0
 ROUNDS = 500
 SURE_FROM = 0.8
@@ -82,9 +83,9 @@ def fitted(rows: Iterable[Labelled]) -> list[Fitted]:
             answer = find_by_tables(row.line)
         except RuleError:
             continue
-        if answer is None or isinstance(answer, Rule):
+        if isinstance(answer, Rule):
             continue
-        asked = asked_of(row.line, answer)._replace(left_out=row.topics)
+        asked = asked_of(row.line, answer or diagnose(row.line))._replace(left_out=row.topics)
         rows_of_line = candidates(asked)
         if rows_of_line:
             names = [candidate.name for candidate in rows_of_line]
@@ -116,8 +117,8 @@ def first_answers(lines: list[Fitted], weights: np.ndarray) -> tuple[np.ndarray,
     """The score of the first answer to each line, and whether it is right."""
     scores, right = [], []
     for line in lines:
-        asked = asked_of(line.labelled.line, find_by_tables(line.labelled.line))
-        ranked = rank_answers(dict(zip(line.names, line.signals @ weights, strict=True)), asked.diagnosis)
+        scored = dict(zip(line.names, line.signals @ weights, strict=True))
+        ranked = rank_answers(scored, diagnose(line.labelled.line))
         scores.append(ranked[0].score)
         right.append(not line.labelled.topics.isdisjoint(ranked[0].names))
     return np.array(scores), np.array(right, float)

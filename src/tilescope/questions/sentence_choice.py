@@ -14,6 +14,7 @@ from tilescope.questions.term_topics import mentioned_terms, term_topic
 from tilescope.sentence import first_sentence
 from tilescope.symptoms import CAUSE, SYMPTOM, Diagnosis, diagnose
 from tilescope.symptoms.choice import Asked, Choice, choose, is_generic
+from tilescope.symptoms.symptom_diagnosis import causes_in_reason
 from tilescope.symptoms.topic import Topic
 from tilescope.symptoms.word_forms import ELSEWHERE, words_of
 
@@ -34,6 +35,8 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     if isinstance(found, Diagnosis) and not found.is_known:
         nearest = tuple(dict.fromkeys((*(candidate for candidate, _ in shown), *found.nearest)))
         return replace(found, candidates=shown, nearest=nearest, strength=round(choice.strength, 2))
+    if isinstance(found, Diagnosis) and causes_in_reason(name):
+        return replace(found, candidates=shown)  # the line says why
     return replace(_answer_of(choice, asked.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
 
 

@@ -19,6 +19,7 @@ from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_names
+from tilescope.questions.computed_answers import computed_answer
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
@@ -99,7 +100,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
     if asked_for and _may_be_a_name(asked_for):  # what is e4m3
         tried += [(find_topic, asked_for) for find_topic in (swizzle_topic, type_topic, arch_topic)]
-    tried += [(find_topic, name) for find_topic in (compared_term, asked_term)]
+    tried += [(find_topic, name) for find_topic in (compared_term, computed_answer, asked_term)]
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
@@ -107,6 +108,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     found = find_by_tables(name)
     if found is not None:
         return _with_numbers(found if isinstance(found, Rule) else choose_answer(name, found), name)
+    guessed = guess(name)
+    if guessed is not None:
+        return guessed
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -118,7 +122,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
 
 def find_by_tables(name: str) -> Topic | Rule | Diagnosis | None:
     """What the phrases of the tables find in a sentence."""
-    for find_topic in (in_sentence, _rule, likely_term, near_sentence, guess):
+    for find_topic in (in_sentence, _rule, likely_term, near_sentence):
         topic = find_topic(name)
         if topic is not None:
             return topic

@@ -40,6 +40,8 @@ SIGNALS = (
     "lines first",
     "phrases",  # share of what phrases say that are there in part
     "phrases first",
+    "covered",  # share of the words that a phrase of it has which is there whole
+    "joined",  # share of the words of a question that the sentences about a cause have too
     "symptom",
     "term of a fault",
     "term of a subject",
@@ -121,7 +123,9 @@ def candidates(asked: Asked) -> list[Candidate]:
     words = frozenset(ordered_words(asked.question))
     of_lines = line_words(words)
     by_lines = _shares(of_lines.scores(words, asked.left_out))
-    by_phrases = _shares(_phrase_scores(words | question_words(asked.question)))
+    all_words = words | question_words(asked.question)
+    by_phrases = _shares(_phrase_scores(all_words))
+    asks = asked.question.rstrip().endswith("?")
     diagnosis = asked.diagnosis
     of_symptom = diagnosis.symptoms[0].causes if diagnosis.symptoms else ()
     named = [cause.name for cause in diagnosis.named]
@@ -157,6 +161,8 @@ def candidates(asked: Asked) -> list[Candidate]:
             "lines first": next(iter(by_lines), "") == name,
             "phrases": by_phrases.get(name, 0.0),
             "phrases first": next(iter(by_phrases), "") == name,
+            "covered": _covered(name, all_words),
+            "joined": _joined(name, all_words) if asks and name in CAUSE else 0.0,
             "symptom": name in SYMPTOM,
             "term of a fault": is_term and is_fault,
             "term of a subject": is_term and not is_fault,
@@ -248,6 +254,23 @@ def _phrase_scores(words: Collection[str]) -> dict[str, float]:
         if best:
             found[name] = best
     return found
+
+
+def _covered(name: str, words: frozenset[str]) -> float:
+    """The share of the words' weight that the best phrase has of those that are there whole."""
+    there = (sum(map(_weight, phrase)) for phrase in _phrases().get(name, ()) if phrase <= words)
+    return max(there, default=0.0) / (sum(map(_weight, words)) or 1.0)
+
+
+def _joined(name: str, words: frozenset[str]) -> float:
+    """The share of the words' weight that phrases and sentences about a topic have: of a question, both of its nouns."""
+    shared = words & _all_words()[name]
+    return sum(map(_weight, shared)) / (sum(map(_weight, words)) or 1.0)
+
+
+@cache
+def _all_words() -> dict[str, frozenset[str]]:
+    return {row.name: row.prose.union(*row.phrases) for row in indexed_topics()}
 
 
 @cache

@@ -28,6 +28,7 @@ from tilescope.symptoms.index import indexed_topics
 from tilescope.symptoms.line_arithmetic import limit_broken, numbers_read
 from tilescope.symptoms.printed_line import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
+from tilescope.symptoms.senses import quoted_reason, with_senses
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.symptoms.word_forms import (
     ASKING,
@@ -143,7 +144,7 @@ def diagnose(question: str) -> Diagnosis:
         found = [_REFUSED_BY_PTXAS]
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
-    named = _named_causes(question, words, best, seen)
+    named = list(dict.fromkeys((*causes_in_reason(question), *_named_causes(question, words, best, seen))))
     if not found and not named and not codes.unknown:
         broken = _limit_broken(question)
         found, named = ([], [broken]) if broken else _likeliest(question, words)
@@ -294,6 +295,15 @@ def _named_causes(question: str, words: frozenset[str], symptom: Symptom | None,
     return named[: named.index(likeliest)] if likeliest in named else named
 
 
+def causes_in_reason(question: str) -> list[str]:
+    """The cause that the reason names which a line quotes: it goes before all others."""
+    reason = quoted_reason(question)
+    if not reason:
+        return []
+    fits = {name: fit for name, fit in _fits(_cause_phrases(), question_words(reason), reason).items() if fit.phrase}
+    return sorted(fits, key=lambda name: -fits[name].weight)[:1]
+
+
 def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str], question: str) -> dict[str, _Fit]:
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:
@@ -368,7 +378,7 @@ def question_words(question: str) -> frozenset[str]:
     >>> sorted(question_words("It hangs: misalligned adress"))
     ['address', 'hang', 'misaligned']
     """
-    return frozenset(map(_known, words_of(question)))
+    return with_senses(frozenset(map(_known, words_of(question))))
 
 
 def says_nothing_else(word: str) -> bool:

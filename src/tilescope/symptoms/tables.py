@@ -30,7 +30,7 @@ from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZ
 from tilescope.value import Row
 
 Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row
-_TABLES = ("causes", "symptoms", "xid", "ptxas", "asserts", "glossary", "words", "printed")
+_TABLES = ("causes", "symptoms", "xid", "ptxas", "asserts", "glossary", "words", "printed", "computed")
 
 
 def table(name: str) -> dict[str, Entry]:
