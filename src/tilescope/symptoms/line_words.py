@@ -72,20 +72,20 @@ def count_words(lines: Collection[tuple[Collection[str], Collection[str]]]) -> L
 
 
 def to_json(counts: LineWords) -> str:
-    """The counts as JSON, a word a line: topics by their number."""
+    """The counts as JSON, a word a line: its lines, then each topic by its number with the lines of both."""
     topics = sorted(counts.of_topic)
     number = {topic: place for place, topic in enumerate(topics)}
     words = (
-        f"{json.dumps(word)}: [{counts.of_word[word]}, {_flat_counts(counts.of_both[word], number)}]"
+        f"{json.dumps(word)}: {json.dumps(_text_of_counts(counts.of_word[word], counts.of_both[word], number))}"
         for word in sorted(counts.of_word)
     )
     head = {"lines": counts.lines, "topics": [[topic, counts.of_topic[topic]] for topic in topics]}
     return f'{{"head": {json.dumps(head)},\n"words": {{\n' + ",\n".join(words) + "\n}}\n"
 
 
-def _flat_counts(row: Mapping[str, int], number: Mapping[str, int]) -> str:
-    """Topic and count in turn."""
-    return json.dumps([entry for topic in sorted(row) for entry in (number[topic], row[topic])])
+def _text_of_counts(lines: int, row: Mapping[str, int], number: Mapping[str, int]) -> str:
+    """A word's lines, then topic and count in turn, as one text: few words of a file are looked up."""
+    return " ".join(map(str, (lines, *(entry for topic in sorted(row) for entry in (number[topic], row[topic])))))
 
 
 def line_words(words: Collection[str]) -> LineWords:
@@ -96,12 +96,12 @@ def line_words(words: Collection[str]) -> LineWords:
     """
     stored = _stored_counts()
     names = [topic for topic, _ in stored["head"]["topics"]]
-    known = {word: stored["words"][word] for word in words if word in stored["words"]}
-    of_both = {
-        word: {names[topic]: count for topic, count in zip(flat[::2], flat[1::2], strict=True)}
-        for word, (_, flat) in known.items()
-    }
-    of_word = {word: count for word, (count, _) in known.items()}
+    of_word: dict[str, int] = {}
+    of_both: dict[str, dict[str, int]] = {}
+    for word in words:
+        if word in stored["words"]:
+            of_word[word], *flat = map(int, stored["words"][word].split())
+            of_both[word] = {names[topic]: count for topic, count in zip(flat[::2], flat[1::2], strict=True)}
     return LineWords(stored["head"]["lines"], dict(stored["head"]["topics"]), of_word, of_both)
 
 
