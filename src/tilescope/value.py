@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 from tilescope.errors import (
     PlainData,
@@ -33,6 +32,9 @@ from tilescope.errors import (
 )
 from tilescope.html_table import html_table
 from tilescope.sentence import by, counted, shortened
+
+if TYPE_CHECKING:
+    import numpy as np  # late: a tenth of a second, and few values hold arrays
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -338,6 +340,16 @@ def _cell_text(held: object, described: _Field, room: int) -> str:
     return _cut_repr(held, described, room)
 
 
+def _is_array(value: object) -> TypeGuard[_Array]:
+    """Whether a value is an array; nobody has one who has not imported numpy."""
+    return "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].ndarray)
+
+
+def _is_array_entry(value: object) -> TypeGuard[np.generic]:
+    """Whether a value is a number of numpy's."""
+    return "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].generic)
+
+
 def _is_default(value: Value, described: _Field, default: object) -> bool:
     held = getattr(value, described.name)
     if described.default_factory is not MISSING:
@@ -351,7 +363,7 @@ def _cut_repr(value: object, described: _Field, room: int) -> str:
     """`value` in about `room` characters: whole, or its first entries and a count, or what it is."""
     if isinstance(value, Row):
         return repr(value.name)
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return _cut_array(value, described, room)
     if isinstance(value, tuple | list):
         return _cut_sequence(value, described, room)
@@ -388,9 +400,9 @@ def _plain(value: object, described: _Field) -> object:
         return value.name
     if isinstance(value, Value | Violation):
         return value.to_dict()
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return value.tolist()
-    if isinstance(value, np.generic):
+    if _is_array_entry(value):
         return _plain(value.item(), described)
     if isinstance(value, tuple | list):
         return [_plain(item, described) for item in value]
@@ -422,6 +434,8 @@ def _revive(value: object, described: _Field) -> object:
 
 
 def _revived_array(value: object, described: _Field) -> object:
+    import numpy as np
+
     dtype = described.metadata["dtype"]
     try:
         return read_only(np.array(value, dtype=dtype))
@@ -431,13 +445,15 @@ def _revived_array(value: object, described: _Field) -> object:
 
 
 def _same(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+    if _is_array(one) or _is_array(other):
+        import numpy as np
+
         return bool(np.array_equal(one, other))  # type: ignore[arg-type]  # one of them may be no array: not equal then
     return bool(one == other)
 
 
 def _hashable(value: object) -> object:
     """Equal for equal values, whatever the dtype of an array or the order of a mapping."""
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
         return value.shape, tuple(value.ravel()[:16].tolist())
     return frozenset(value) if isinstance(value, Mapping) else value

@@ -14,6 +14,7 @@ Whatever goes wrong ends here, in one sentence or one line a violation, and in a
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -84,6 +85,7 @@ _EXIT_STATUSES = {
     "3": "something is missing: a GPU, a driver, an extra",
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
+_ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000  # most commands end before there is garbage
 REFUSED = 1  # the answer is no
 NOT_UNDERSTOOD = 2
 MISSING = 3
@@ -275,6 +277,7 @@ def _stand_in_for_closed_streams() -> None:
 
 def main() -> NoReturn:
     """The program: what `tilescope` and `python -m tilescope` call."""
+    gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     if instruction := os.environ.get(_COMPLETION):
         from click.shell_completion import shell_complete
 

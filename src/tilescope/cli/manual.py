@@ -13,7 +13,6 @@ The first three come from the command itself, the others from manual.toml.
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -67,6 +66,8 @@ class Manual:
 @cache
 def manuals() -> Mapping[str, Manual]:
     """Every command's manual, by the words of the command."""
+    import tomllib  # late: only --help asks for it
+
     table = tomllib.loads(files("tilescope.cli").joinpath("manual.toml").read_text("utf-8"))
     return {words: _manual(row) for words, row in table.items()}
 

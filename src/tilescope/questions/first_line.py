@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilescope.sentence import filled
-from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 
 if TYPE_CHECKING:
     from tilescope.errors import Violation
@@ -110,6 +109,8 @@ def place_facts(address: int) -> Mapping[str, int]:
     >>> dict(place_facts(0x12FA))
     {'address': 4858, 'line': 37, 'chunk': 7, 'bank': 30}
     """
+    from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES  # late: most first lines name no address
+
     return {
         "address": address,
         "line": address // SMEM_LINE_BYTES,

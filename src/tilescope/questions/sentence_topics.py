@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tilescope.cuda_error import known_names, unknown_names_in
@@ -21,6 +22,7 @@ from tilescope.symptoms.topic import HOW_TO_LIST, Topic
 from tilescope.symptoms.word_forms import words_of
 
 SENTENCE_WORDS = 2
+_HOW = re.compile(r"\s*how (?:do|to|can|should)\b", re.IGNORECASE)
 _FEW_WORDS = 4  # that say something
 _AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
 _MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
@@ -30,13 +32,18 @@ _TERM_OF_CAUSE = {
 }
 
 
+def asked_term(name: str) -> Topic | None:
+    """The term whose meaning somebody asks for; None where the question says much more than the term."""
+    asks_how = _HOW.match(name) is not None and not is_about_a_fault(name)
+    term = contained_term(name) if ASKING.match(name) or asks_how else None
+    return None if term is None or _says_more(diagnose(name), name) else term
+
+
 def in_sentence(name: str) -> Topic | Diagnosis | None:
-    """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
+    """What a sentence is about: what its numbers say, or what speaks most strongly."""
     asks_for_meaning = ASKING.match(name) is not None  # of a word, not for what is wrong
     is_short = len(words_of(name)) <= _FEW_WORDS
     term = contained_term(name)
-    if term is not None and asks_for_meaning and not _says_more(diagnose(name), name):
-        return term
     diagnosis = known_diagnosis(name)
     if is_certain(name) or (diagnosis.symptoms and is_short):
         return diagnosis

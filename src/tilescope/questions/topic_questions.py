@@ -15,14 +15,19 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from tilescope.arch import ARCH
-from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_names
+from tilescope.questions.computed_answers import computed_answer
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question
-from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
-from tilescope.questions.sentence_topics import SENTENCE_WORDS, in_sentence, known_diagnosis, near_sentence
+from tilescope.questions.sentence_choice import choose_answer, guess
+from tilescope.questions.sentence_topics import (
+    SENTENCE_WORDS,
+    asked_term,
+    in_sentence,
+    known_diagnosis,
+    near_sentence,
+)
 from tilescope.questions.term_topics import (
     ASKING,
     LONGEST_QUESTION,
@@ -33,16 +38,22 @@ from tilescope.questions.term_topics import (
 )
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import filled, first_sentence, shortened
-from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, diagnose
-from tilescope.symptoms.line_arithmetic import numbers_read
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Symptom, diagnose
+from tilescope.symptoms.choice import is_sure
+from tilescope.symptoms.symptom_diagnosis import read_numbers
 from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
-from tilescope.tensor_map import field_topics
 
 LONGEST_TEXT = 8_000  # characters that are read
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
+_CODE_WORDS = 2  # of a name with a dot, an underscore or a capital inside: field data_type
+_CODE_NAME = re.compile(r"[_.:]|[a-z][A-Z]")
+# Of names without a number: types of C, generations of cards, fields.
+_ROW_WORDS = frozenset(
+    "half float double bool char uchar byte short ushort int unsigned signed long longlong ulonglong size none replace address rank "
+    "interleave swizzle field ampere ada hopper blackwell rubin thor".split()
+)
 _NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 
@@ -51,6 +62,7 @@ Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
 
 
 _NEAREST_SAID = 3
+_CAUSES_SAID = 3
 _CODE_SIGN = "`"  # around code in a text
 
 
@@ -65,12 +77,12 @@ class Group(NamedTuple):
 
 def index() -> TopicIndex:
     """All topics."""
-    return TopicIndex(tuple((group.name, tuple(group.names)) for group in GROUPS))
+    return TopicIndex(tuple((group.name, tuple(group.names)) for group in all_groups()))
 
 
 def names() -> Iterator[str]:
     """The name of every topic that is a word or a rule: what a shell completes. Symptoms are sentences."""
-    return (name for group in (*WORD_GROUPS, CAUSES) for name in group.names)
+    return (name for group in (RULE_NAMES, TERM_NAMES, *row_groups(), CAUSES) for name in group.names)
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
@@ -83,19 +95,25 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    tried = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written)]
-    if _may_be_a_name(name):
-        tried += [(group.find, name) for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    tried: list[tuple[Finder, str]] = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find)]
+    tried.append((_rule_as_written, name))
+    if may_name_a_row(name):
+        tried += [(group.find, name) for group in row_groups()]
     asking = ASKING.match(name)
     asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
-    if asked_for and _may_be_a_name(asked_for):  # what is e4m3
-        tried += [(find_topic, asked_for) for find_topic in (swizzle_topic, type_topic, arch_topic)]
-    of_sentences = (compared_term, in_sentence, _rule, likely_term, near_sentence)
-    tried += [(find_topic, name) for find_topic in of_sentences]
+    if asked_for and may_name_a_row(asked_for):  # what is e4m3
+        tried += [(group.find, asked_for) for group in row_groups() if group.name != FIELDS]
+    tried += [(find_topic, name) for find_topic in (compared_term, computed_answer, asked_term)]
     for find_topic, words in tried:
         topic = find_topic(words)
         if topic is not None:
             return _with_numbers(_error_first(topic, name), name)
+    found = find_by_tables(name)
+    if found is not None:
+        return _with_numbers(found if isinstance(found, Rule) else choose_answer(name, found), name)
+    guessed = guess(name)
+    if guessed is not None:
+        return guessed
     nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
@@ -105,10 +123,19 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     )
 
 
+def find_by_tables(name: str) -> Topic | Rule | Diagnosis | None:
+    """What the phrases of the tables find in a sentence."""
+    for find_topic in (in_sentence, _rule, likely_term, near_sentence):
+        topic = find_topic(name)
+        if topic is not None:
+            return topic
+    return None
+
+
 def _error_first(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | Diagnosis:
     """A bare number as CUDA's error of that number, where an architecture has it too: 100, 101, 103.
 
-    >>> _error_first(arch_topic("100"), "100").rival, _error_first(arch_topic("sm_100"), "sm_100").name
+    >>> find("100").rival, find("sm_100").name
     ('sm_100', 'sm_100')
     """
     if not isinstance(topic, Topic) or topic.group != "architectures" or not name.strip().isdecimal():
@@ -123,20 +150,30 @@ def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | 
     >>> _with_numbers(find("TMA"), "what does TMA make of a box of 512").facts[0][0]
     'your numbers'
     """
-    said = numbers_read(name)
+    said = read_numbers(name)
     if not isinstance(topic, Topic) or not said:
         return topic
     return replace(topic, facts=((YOUR_NUMBERS, " ".join(said)), *topic.facts))
 
 
-def _may_be_a_name(name: str) -> bool:
-    """Whether words are few enough to be the name of a mode, a type, an architecture or a field."""
-    return len(name.split()) <= _NAME_WORDS
+def may_name_a_row(name: str) -> bool:
+    """Whether words may be the name of a mode, a type, an architecture or a field; their tables take long to import.
+
+    >>> may_name_a_row("128B swizzle mode"), may_name_a_row("globalDim"), may_name_a_row("my kernel hangs")
+    (True, True, False)
+    """
+    words = name.split()
+    if len(words) > _NAME_WORDS:
+        return False
+    if any(letter.isdigit() or letter == "[" for letter in name):
+        return True
+    is_name_of_code = len(words) <= _CODE_WORDS and _CODE_NAME.search(name) is not None
+    return is_name_of_code or not _ROW_WORDS.isdisjoint(word.casefold() for word in words)
 
 
 def _nearest(name: str) -> list[str]:
     """The topics spelled most like `name`: the best, and up to two that are about as near."""
-    spelled = {fold_name(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
+    spelled = {fold_name(alias): topic for group in all_groups() for alias, topic in group.spellings.items()}
     spelled |= {fold_name(topic): topic for topic in names()}
     wanted = fold_name(name)[:80]
     near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
@@ -198,19 +235,36 @@ def _cause_facts(cause: Cause) -> tuple[tuple[str, str], ...]:
 
 
 _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
-_PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
 RULE_NAMES = Group("rules", RULES, _rule)
 TERM_NAMES = Group("terms", [term.name for term in TERMS], term_topic, _TERM_ALIASES)
-WORD_GROUPS = (
-    RULE_NAMES,
-    TERM_NAMES,
-    Group("swizzle modes", SWIZZLE, swizzle_topic),
-    Group("data types", DATA_TYPE, type_topic, _PTX_TYPES),
-    Group("architectures", ARCH, arch_topic),
-    Group("tensor map fields", list(field_topics.topics()), field_topic, field_topics.TOPIC_SPELLINGS),
-)
+FIELDS = "tensor map fields"
 CAUSES = Group("causes", CAUSE, _cause)
-GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))
+SYMPTOM_NAMES = Group("symptoms", SEEN, _symptom)
+ERROR_NAMES = Group("CUDA errors", ERRORS, _symptom)
+
+
+@cache
+def row_groups() -> tuple[Group, ...]:
+    """The groups whose topics are rows of tables: modes, types, architectures, fields."""
+    from tilescope.arch import ARCH
+    from tilescope.data_type import DATA_TYPE
+    from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
+    from tilescope.swizzle import SWIZZLE
+    from tilescope.tensor_map import field_topics
+
+    ptx_types = {row.ptx: row.name for row in DATA_TYPE.values()}
+    return (
+        Group("swizzle modes", SWIZZLE, swizzle_topic),
+        Group("data types", DATA_TYPE, type_topic, ptx_types),
+        Group("architectures", ARCH, arch_topic),
+        Group(FIELDS, list(field_topics.topics()), field_topic, field_topics.TOPIC_SPELLINGS),
+    )
+
+
+def all_groups() -> tuple[Group, ...]:
+    """Every group, in the order of the list that `explain` prints."""
+    return (RULE_NAMES, TERM_NAMES, *row_groups(), CAUSES, SYMPTOM_NAMES, ERROR_NAMES)
+
 
 
 def answer(asked: Asked) -> Answer:
@@ -231,6 +285,8 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
     if isinstance(topic, Rule):
         return FirstLine(_name_with_sentence(topic.name, topic.demand))
+    if topic.candidates and not is_sure(topic.strength) and not _has_numbers(topic):
+        return _summarize_candidates(topic)
     if isinstance(topic, Diagnosis):
         first = _summarize_diagnosis(topic)
     else:
@@ -240,6 +296,20 @@ def summarize_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
     facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
     both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
     return FirstLine(both, first.advice)
+
+
+def _has_numbers(topic: Topic | Diagnosis) -> bool:
+    """Whether the numbers of the question come to something, which is sure whatever they belong to."""
+    if isinstance(topic, Diagnosis):
+        return bool(topic.arithmetic)
+    return bool(topic.facts) and topic.facts[0][0] == YOUR_NUMBERS
+
+
+def _summarize_candidates(topic: Topic | Diagnosis) -> FirstLine:
+    """The topics that may be meant, none of which is sure, and what tells the first."""
+    (first, tell), *_ = topic.candidates
+    line = make_line("Not sure: one of these: {names:or}.", names=tuple(name for name, _ in topic.candidates))
+    return FirstLine(line.sentence, _without_code_signs(f"{first}: {tell}"))
 
 
 def _summarize_plain_topic(topic: Topic) -> FirstLine:
@@ -270,9 +340,23 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
     if not diagnosis.causes or (symptom.advice and not diagnosis.named):
         return FirstLine(_name_with_sentence(symptom.name, symptom.note), _without_code_signs(symptom.advice))
     cause = diagnosis.causes[0]
+    if diagnosis.candidates and not diagnosis.named and len(diagnosis.causes) > 1:
+        return _summarize_causes(symptom, diagnosis.causes)
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
     sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)
     return FirstLine(sentence, _without_code_signs(cause.fix))
+
+
+def _summarize_causes(symptom: Symptom, causes: tuple[Cause, ...]) -> FirstLine:
+    """The causes of something seen in the order to try them, where no word names one; how to tell the first, not its fix."""
+    first, *others = (cause.name for cause in causes[:_CAUSES_SAID])
+    line = make_line(
+        "{symptom}: look first at {first}, then at {others:and}.",
+        symptom=symptom.name,
+        first=first,
+        others=tuple(others),
+    )
+    return FirstLine(line.sentence, _without_code_signs(f"{first}: {first_sentence(causes[0].tell)}"))
 
 
 def _name_with_sentence(name: str, text: str) -> str:

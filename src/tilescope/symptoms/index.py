@@ -8,7 +8,8 @@ To take thousands of phrases apart takes as long as everything else that `explai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -44,6 +45,8 @@ class IndexedSpelling(NamedTuple):
 class _Index(NamedTuple):
     topics: tuple[IndexedTopic, ...]
     spellings: tuple[IndexedSpelling, ...]
+    uses: Mapping[str, int]  # of a word: how many topics have it in their names and phrases
+    fault_uses: Mapping[str, int]  # … how many symptoms and causes, whose names are no phrases of theirs
 
 
 def indexed_topics() -> tuple[IndexedTopic, ...]:
@@ -60,6 +63,16 @@ def indexed_spellings() -> tuple[IndexedSpelling, ...]:
     return _index().spellings
 
 
+def word_uses() -> Mapping[str, int]:
+    """How many topics have a word in their names and phrases."""
+    return _index().uses
+
+
+def fault_word_uses() -> Mapping[str, int]:
+    """How many symptoms and causes have a word in their phrases."""
+    return _index().fault_uses
+
+
 @cache
 def _index() -> _Index:
     sources = [*table_sources().values(), *(files(__package__).joinpath(name).read_bytes() for name in _MAKING)]
@@ -68,6 +81,7 @@ def _index() -> _Index:
 
 def _make_index() -> Json:
     """The index as JSON."""
+    all_topics = tuple(_all_topics())
     topics: list[Json] = [
         [
             topic.kind,
@@ -76,12 +90,22 @@ def _make_index() -> Json:
             [sorted(words) for words in topic.phrases],
             sorted(topic.prose),
         ]
-        for topic in _all_topics()
+        for topic in all_topics
     ]
     spellings: list[Json] = [
         [row.name, row.term, list(row.words), list(row.as_written), sorted(row.saying)] for row in _all_spellings()
     ]
-    return {"topics": topics, "spellings": spellings}
+    uses = Counter(word for topic in all_topics for word in topic.name_words.union(*topic.phrases))
+    fault_uses = Counter(word for topic in all_topics for word in _fault_words(topic))
+    return {"topics": topics, "spellings": spellings, "uses": dict(uses), "fault uses": dict(fault_uses)}
+
+
+def _fault_words(topic: IndexedTopic) -> frozenset[str]:
+    """The words of the phrases of a symptom, its name among them, or of a cause."""
+    if topic.kind == "term":
+        return frozenset()
+    own_name = topic.name_words if topic.kind == "symptom" else frozenset()
+    return own_name.union(*topic.phrases)
 
 
 def _read_index(stored: Any) -> _Index:
@@ -94,7 +118,7 @@ def _read_index(stored: Any) -> _Index:
         IndexedSpelling(name, term, tuple(words), tuple(as_written), frozenset(saying))
         for name, term, words, as_written, saying in stored["spellings"]
     )
-    return _Index(tuple(topics), tuple(spellings))
+    return _Index(tuple(topics), tuple(spellings), stored["uses"], stored["fault uses"])
 
 
 def _all_topics() -> Iterator[IndexedTopic]:

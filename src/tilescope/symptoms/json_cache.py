@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from typing import TypeAlias
+from zlib import adler32, crc32
 
 from tilescope.user_cache import find_cache_folder, write_atomically
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
-_DIGEST_CHARACTERS = 16
 
 
 def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -> Json:
@@ -25,7 +24,8 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
     >>> cached_json("example", [b"text"], lambda: ["made"])
     ['made']
     """
-    digest = sha256(b"\0".join(sources)).hexdigest()[:_DIGEST_CHARACTERS]
+    text = b"\0".join(sources)
+    digest = f"{crc32(text):08x}{adler32(text):08x}"  # against a stale file; hashlib takes longer to import than to read it
     with suppress(OSError, ValueError, ImportError):  # there is none yet, or somebody else wrote something into it
         found: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
         return found

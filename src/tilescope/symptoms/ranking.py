@@ -13,13 +13,12 @@ a fault, and behind them in one about a subject.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from math import log, sqrt
 from typing import NamedTuple
 
-from tilescope.symptoms.index import IndexedSpelling, Kind, indexed_spellings, indexed_topics
+from tilescope.symptoms.index import IndexedSpelling, Kind, indexed_spellings, indexed_topics, word_uses
 from tilescope.symptoms.tables import TERMS
 from tilescope.symptoms.word_forms import (
     BACKGROUND,
@@ -279,7 +278,7 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
     as_written = spelled_words(question)
     found: dict[range, list[_Spelling]] = {}
     for place, word in enumerate(words):
-        for spelling in _spellings_from().get(word, ()):
+        for spelling in _spellings_from(word):
             span = range(place, place + len(spelling.words))
             if as_written[span.start : span.stop] == spelling.as_written:
                 found.setdefault(span, []).append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
@@ -294,18 +293,29 @@ def _is_inside(span: range, others: Iterable[range]) -> bool:
 
 
 @cache
-def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
-    """The spellings of all terms by their first word."""
-    general = {term.name for term in TERMS if term.is_general}
-    by_first: dict[str, list[_Spelling]] = {}
+def _spellings_from(word: str) -> tuple[_Spelling, ...]:
+    """The spellings of all terms that begin with a word."""
+    return tuple(map(_weighed_spelling, _rows_from().get(word, ())))
+
+
+@cache
+def _rows_from() -> dict[str, list[IndexedSpelling]]:
+    """The names of all terms by their first word."""
+    by_first: dict[str, list[IndexedSpelling]] = {}
     for row in indexed_spellings():
-        share = _GENERAL_SHARE if row.term in general else 1.0
-        is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (
-            row.name.isupper() and row.words != row.as_written
-        )
-        spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
-        by_first.setdefault(row.words[0], []).append(spelling)
-    return {word: tuple(spellings) for word, spellings in by_first.items()}
+        by_first.setdefault(row.words[0], []).append(row)
+    return by_first
+
+
+def _weighed_spelling(row: IndexedSpelling) -> _Spelling:
+    share = _GENERAL_SHARE if row.term in _general_terms() else 1.0
+    is_of_code = _CAPITALS_INSIDE.search(row.name) is not None or (row.name.isupper() and row.words != row.as_written)
+    return _Spelling(row.words, row.as_written, row.term, share * _said_by(row), is_of_code)
+
+
+@cache
+def _general_terms() -> frozenset[str]:
+    return frozenset(term.name for term in TERMS if term.is_general)
 
 
 def _said_by(row: IndexedSpelling) -> float:
@@ -335,8 +345,7 @@ def _topic_named(kind: Kind, name: str) -> _Topic:
 @cache
 def _rarity() -> dict[str, float]:
     """How much a word says: the fewer topics use it in names and phrases, the more; what is seen goes before all others."""
-    used = Counter(word for topic in _topics() for word in topic.phrase_words)
-    rarity = {word: log(1 + len(_topics()) / count) for word, count in used.items()}
+    rarity = {word: log(1 + len(indexed_topics()) / count) for word, count in word_uses().items()}
     rarest = max(rarity.values())
     rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
     rarity |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in rarity}
@@ -346,4 +355,4 @@ def _rarity() -> dict[str, float]:
 @cache
 def _unknown() -> float:
     """How much a word says that no topic uses: as much as one that few use."""
-    return log(1 + len(_topics()) / 4)
+    return log(1 + len(indexed_topics()) / 4)

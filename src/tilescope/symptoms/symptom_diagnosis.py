@@ -16,7 +16,6 @@ Numbers of the question are read (line_arithmetic.py): "Required: 131072, Hardwa
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -24,15 +23,15 @@ from math import log
 from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
-from tilescope.symptoms.index import indexed_topics
-from tilescope.symptoms.line_arithmetic import limit_broken, numbers_read
+from tilescope.symptoms.index import fault_word_uses, indexed_topics
 from tilescope.symptoms.printed_line import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
+from tilescope.symptoms.senses import quoted_reason, with_senses
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
+from tilescope.symptoms.vocabulary import name_words, vocabulary, written_words
 from tilescope.symptoms.word_forms import (
     ASKING,
     BACKGROUND,
-    CONTEXT,
     DECISIVE,
     ELSEWHERE,
     FILLER,
@@ -91,6 +90,8 @@ class Diagnosis(Value):
     arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
     nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
     rival: str = ""  # another topic that fits the question about as well
+    candidates: tuple[tuple[str, str], ...] = ()  # of a sentence: topics that may be meant, and what tells each
+    strength: float = 1.0  # how likely what comes first is the right answer
 
     @property
     def is_known(self) -> bool:
@@ -141,7 +142,7 @@ def diagnose(question: str) -> Diagnosis:
         found = [_REFUSED_BY_PTXAS]
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
-    named = _named_causes(question, words, best, seen)
+    named = list(dict.fromkeys((*causes_in_reason(question), *_named_causes(question, words, best, seen))))
     if not found and not named and not codes.unknown:
         broken = _limit_broken(question)
         found, named = ([], [broken]) if broken else _likeliest(question, words)
@@ -152,7 +153,7 @@ def diagnose(question: str) -> Diagnosis:
         () if is_named else _suggest_symptoms(fits),
         codes.unknown,
         tuple(CAUSE[name] for name in named),
-        () if words & ELSEWHERE else numbers_read(question),
+        () if words & ELSEWHERE else read_numbers(question),
         () if is_named else nearest(words, question, _SUGGESTED),
     )
 
@@ -190,7 +191,24 @@ def _codes_in(question: str) -> MentionedCodes:
 
 def _limit_broken(question: str) -> str:
     """The cause that the numbers of a question say where it speaks of tensor maps; a stride of shared memory has no such limit."""
-    return "" if question_words(question).isdisjoint(_OF_MAPS) else limit_broken(question)
+    if question_words(question).isdisjoint(_OF_MAPS) or not _has_number(question):
+        return ""
+    from tilescope.symptoms.line_arithmetic import limit_broken
+
+    return limit_broken(question)
+
+
+def read_numbers(question: str) -> tuple[str, ...]:
+    """What the numbers of a question come to; the module that reads them is imported where there is one."""
+    if not _has_number(question):
+        return ()
+    from tilescope.symptoms.line_arithmetic import numbers_read
+
+    return numbers_read(question)
+
+
+def _has_number(question: str) -> bool:
+    return any(letter.isdigit() for letter in question[:MAX_CHARACTERS])
 
 
 def strength_of(diagnosis: Diagnosis) -> float:
@@ -292,11 +310,20 @@ def _named_causes(question: str, words: frozenset[str], symptom: Symptom | None,
     return named[: named.index(likeliest)] if likeliest in named else named
 
 
+def causes_in_reason(question: str) -> list[str]:
+    """The cause that the reason names which a line quotes: it goes before all others."""
+    reason = quoted_reason(question)
+    if not reason:
+        return []
+    fits = {name: fit for name, fit in _fits(_cause_phrases(), question_words(reason), reason).items() if fit.phrase}
+    return sorted(fits, key=lambda name: -fits[name].weight)[:1]
+
+
 def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str], question: str) -> dict[str, _Fit]:
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:
         return {}
-    is_strange = not all(word in _weights() or word in _vocabulary() or word.isdecimal() for word in words)
+    is_strange = not all(word in _weights() or word in vocabulary() or word.isdecimal() for word in words)
     fits: dict[str, _Fit] = {}
     for name, phrases in phrases_of.items():
         if words.isdisjoint(_words_of_all(phrases)):
@@ -366,33 +393,14 @@ def question_words(question: str) -> frozenset[str]:
     >>> sorted(question_words("It hangs: misalligned adress"))
     ['address', 'hang', 'misaligned']
     """
-    return frozenset(map(_known, words_of(question)))
+    return with_senses(frozenset(map(_known, words_of(question))))
 
 
 def says_nothing_else(word: str) -> bool:
     """Whether a word, as it was written, leads nowhere else beside a term: filler, a number, or a word of the trade."""
     if word in FILLER or word in ASKING or word.isdecimal():
         return True
-    return word in _written_words() or fold_word(word) in _name_words()
-
-
-@cache
-def _written_words() -> frozenset[str]:
-    """The words of the sentences about terms, in no other form than theirs: a line is a term, standing in one is not."""
-    return frozenset(re.findall(r"[\w.:]+", " ".join(term.meaning for term in TERMS).casefold().replace(". ", " ")))
-
-
-@cache
-def _name_words() -> frozenset[str]:
-    """The words of the names of terms, and others of the trade."""
-    names = " ".join(f"{term.name} {' '.join(term.aliases)}" for term in TERMS)
-    return frozenset(map(fold_word, re.findall(r"[\w.:]+", names.casefold()))) | CONTEXT
-
-
-@cache
-def _vocabulary() -> frozenset[str]:
-    """The words of the trade as questions have them."""
-    return frozenset(map(fold_word, _written_words())) | _name_words() | ASKING
+    return word in written_words() or fold_word(word) in name_words()
 
 
 @lru_cache(maxsize=4096)
@@ -430,9 +438,8 @@ def _phrases_in(phrases: Phrases) -> Phrases:
 @cache
 def _weights() -> dict[str, float]:
     """How much a word says: the fewer symptoms and causes use it, the more; what decides goes before all others."""
-    rows = (*_symptom_phrases().values(), *_cause_phrases().values())
-    used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
-    weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
+    rows = sum(topic.kind != "term" for topic in indexed_topics())
+    weights = {word: log(1 + rows / count) for word, count in fault_word_uses().items()}
     weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}
     rarest = max(weights.values())
     weights |= {word: _PRINTED_WEIGHT * rarest for word in PRINTED if word in weights}

@@ -30,7 +30,7 @@ from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZ
 from tilescope.value import Row
 
 Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row
-_TABLES = ("causes", "symptoms", "xid", "ptxas", "asserts", "glossary", "words", "printed")
+_TABLES = ("causes", "symptoms", "xid", "ptxas", "asserts", "glossary", "words", "printed", "computed")
 
 
 def table(name: str) -> dict[str, Entry]:
@@ -112,6 +112,7 @@ class Symptom(_Prose):
     codes: tuple[int, ...] = ()  # the CUDA errors that it is; empty: it may come with any, or with none
     xids: tuple[int, ...] = ()  # the numbers of the driver's log that it is
     advice: str = ""  # what to do first where no cause is the likeliest: the note and this go before the causes
+    is_generic: bool = False  # many causes show in this way: a cause that the line names goes first
 
 
 class Term(NamedTuple):

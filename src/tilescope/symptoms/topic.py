@@ -25,6 +25,8 @@ class Topic(Value):
     see: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()  # a table below the sentences
     rival: str = ""  # another topic that fits the question about as well
+    candidates: tuple[tuple[str, str], ...] = ()  # of a sentence: topics that may be meant, and what tells each
+    strength: float = 1.0  # how likely the answer is the right one
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis
+from tilescope.symptoms.choice import is_sure
+from tilescope.symptoms.own_data import command_for
 from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.tensor_map_view import violation_words
+from tilescope.view.topic_view import list_candidates
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -92,7 +95,11 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
     if not (diagnosis.symptoms or diagnosis.named):
         names = dict.fromkeys((*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest))
-        suggested = _list_of("Is it one of these?", list(names)[:_NEAREST_SHOWN])
+        suggested = (
+            list_candidates(diagnosis.candidates, "Not sure: one of these?")
+            if diagnosis.candidates
+            else _list_of("Is it one of these?", list(names)[:_NEAREST_SHOWN])
+        )
         return Drawing(
             _title_of_unnamed(diagnosis),
             {"arithmetic": diagnosis.arithmetic, "unknown codes": unknown, "suggested": suggested},
@@ -112,17 +119,29 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "the word": f'`tilescope explain "{cause.term}"`' if cause.term and not diagnosis.symptoms else "",
         }
         causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
+    is_unsure = not is_sure(diagnosis.strength)
+    others = [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]
+    tested = diagnosis.causes[0].name if diagnosis.causes else title
     return Drawing(
         title,
         {
             "arithmetic": diagnosis.arithmetic,
+            "candidates": list_candidates(diagnosis.candidates, "Not sure: one of these") if is_unsure else "",
             "note": note,
             "advice": advice,
             "unknown codes": unknown,
             **causes,
-            "others": _list_of("It may also be", [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]),
+            "others": _others_of(diagnosis, others),
+            "own data": f"On your own data: `{command_for(tested)}`",
         },
     )
+
+
+def _others_of(diagnosis: Diagnosis, symptoms: list[str]) -> Table | str:
+    """What else it may be: the other candidates with what tells them, or the other symptoms."""
+    if not diagnosis.candidates:
+        return _list_of("It may also be", symptoms)
+    return list_candidates(diagnosis.candidates[1:], "It may also be") if is_sure(diagnosis.strength) else ""
 
 
 def _title_of_unnamed(diagnosis: Diagnosis) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tilescope.symptoms.choice import is_sure
+from tilescope.symptoms.own_data import command_for
 from tilescope.symptoms.topic import NearestTopics, Topic, TopicIndex
 from tilescope.view.drawing import Drawing, Table
 
+_TESTED_GROUPS = ("terms", "causes")
 
 def draw_topic(topic: Topic) -> Drawing:
     """What it is, its facts, and what to read next.
@@ -13,7 +18,23 @@ def draw_topic(topic: Topic) -> Drawing:
     'See also: SBO, core matrix.'
     """
     see = f"See also: {', '.join(topic.see)}." if topic.see else ""
-    return Drawing(topic.name, {"meaning": topic.meaning, "facts": Table(topic.facts), "see": see})
+    is_unsure = not is_sure(topic.strength)
+    return Drawing(
+        topic.name,
+        {
+            "candidates": list_candidates(topic.candidates, "Not sure: one of these") if is_unsure else "",
+            "meaning": topic.meaning,
+            "facts": Table(topic.facts),
+            "see": see,
+            "others": "" if is_unsure else list_candidates(topic.candidates[1:], "It may also be"),
+            "own data": f"On your own data: `{command_for(topic.name)}`" if topic.group in _TESTED_GROUPS else "",
+        },
+    )
+
+
+def list_candidates(candidates: Iterable[tuple[str, str]], title: str) -> Table:
+    """Topics that may be meant, a row each, with what tells them."""
+    return Table(candidates, title=title)
 
 
 def draw_topic_index(index: TopicIndex) -> Drawing:

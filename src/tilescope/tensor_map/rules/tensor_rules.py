@@ -231,7 +231,7 @@ STRIDE_ALIGNMENT = rule(
     argument="strides_bytes[{axis}]",
     found="strides_bytes[{axis}] = {stride} bytes",
     limit="strides are multiples of {multiple} bytes[[ with {cause}]]",
-    fix="Pad dimension {axis} so that the next one steps {taken} bytes.",
+    fix="Pad dimension {axis} so that the next one steps {taken} bytes[[, with strides_bytes = {together}]].",
     source=DRIVER,
     basis="measured",
     subjects=MAPS,
@@ -277,9 +277,11 @@ def _has_misaligned_stride(a: MapRecord) -> bool:
 
 
 def _misaligned_strides(a: MapRecord) -> Iterator[Violation]:
-    taken = tuple(rounded_up(stride, a.cured_alignment_bytes) for stride in a.strides_bytes)
+    taken = _padded_strides(a)
+    aligned = {axis for axis, stride in enumerate(a.strides_bytes) if stride % a.cured_alignment_bytes == 0}
+    moves_aligned = any(taken[axis] != a.strides_bytes[axis] for axis in aligned)
     for axis, stride in enumerate(a.strides_bytes):
-        if stride != taken[axis]:
+        if axis not in aligned:
             yield STRIDE_ALIGNMENT.worded(fix=_stride_fix(a, axis)).violation(
                 axis=axis,
                 next_axis=axis + 1,
@@ -287,8 +289,27 @@ def _misaligned_strides(a: MapRecord) -> Iterator[Violation]:
                 taken=taken[axis],
                 multiple=a.alignment_bytes,
                 cause=_alignment_cause(a),
+                together=taken if moves_aligned else "",
                 change={"strides_bytes": taken},
             )
+
+
+def _padded_strides(a: MapRecord) -> tuple[int, ...]:
+    """The strides, padded together: a padded row makes the strides above it step over padded rows.
+
+    An aligned stride that overlapped before stays: it is a window or a broadcast.
+    """
+    multiple_bytes = a.cured_alignment_bytes
+    taken = [rounded_up(stride, multiple_bytes) for stride in a.strides_bytes]
+    covered_bytes = given_bytes = a.row_bytes  # what the smaller strides cover: padded, and as they were given
+    for stride, axis in sorted((stride, axis) for axis, stride in enumerate(a.strides_bytes)):
+        overlapped = stride < given_bytes
+        if a.dims[axis + 1] == 1 or (overlapped and taken[axis] == stride):
+            continue
+        taken[axis] = max(taken[axis], rounded_up(covered_bytes, multiple_bytes))
+        covered_bytes += taken[axis] * (a.dims[axis + 1] - 1)
+        given_bytes += max(stride, 0) * (a.dims[axis + 1] - 1)
+    return tuple(taken)
 
 
 def _has_stride_out_of_range(a: MapRecord) -> bool:
