@@ -44,6 +44,7 @@ ORDER = (
     "pipeline",
     "ptx",
     "machine",
+    "triton",
     "testing",
     "pytest_plugin",
     "planner",
