@@ -39,7 +39,7 @@ TRITON_OPTION = "--tilescope"
 TRITON_MARK = "tilescope"
 DEFAULT_ARCH = "sm_90"
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120")
-_TRITON_DEVICE = pytest.StashKey["Device"]()
+_TRITON_DEVICE: pytest.StashKey[Device] = pytest.StashKey()
 
 
 class CleanRun(Protocol):

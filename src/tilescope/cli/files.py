@@ -186,7 +186,9 @@ def with_kernel(asked: Asked, output: Output) -> Asked:
         return asked.saying(program=asked.get("module", file), is_stdout_taken=taken)
     if "program_arguments" in asked:
         extra = " ".join(asked["program_arguments"])
-        raise click.UsageError(f"{shortened(extra, 60)!r}: arguments are for a Python program; those of a kernel are --arg.")
+        raise click.UsageError(
+            f"{shortened(extra, 60)!r}: arguments are for a Python program; those of a kernel are --arg."
+        )
     if asked.get("kernel") == asked.get("launch") == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
     asked = _with_language(asked)

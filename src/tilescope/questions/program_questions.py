@@ -59,7 +59,8 @@ def answer_program(asked: Asked) -> Answer:
     report = device.report()
     failing = ("error", "warning") if asked.get("strict") else ("error",)
     is_clean = not any(
-        finding.severity in failing and not any(entry.matches(finding) for entry in allow) for finding in report.findings
+        finding.severity in failing and not any(entry.matches(finding) for entry in allow)
+        for finding in report.findings
     )
     return Answer(
         report,

@@ -400,7 +400,12 @@ RUN = Question(
             shown_as="MODULE",
         ),
         Input(
-            "program_arguments", "", "Arguments of a program", is_many=True, is_required=False, shown_as="[-- ARGUMENT…]"
+            "program_arguments",
+            "",
+            "Arguments of a program",
+            is_many=True,
+            is_required=False,
+            shown_as="[-- ARGUMENT…]",
         ),
         Input(
             "triton",

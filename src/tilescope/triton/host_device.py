@@ -24,11 +24,12 @@ from tilescope.machine.report.run import KernelRun
 from tilescope.reading import flag, integer
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.triton.autotuning import AutotuneMode, Choices
-from tilescope.triton.triton_driver import make_driver, make_stages_hook
-from tilescope.triton.triton_launcher import LaunchRequest
 from tilescope.triton.patches import Patches
+from tilescope.triton.profiling import ProfilerService
 from tilescope.triton.program_report import LaunchLog, ProgramReport
 from tilescope.triton.torch_cuda import TorchService
+from tilescope.triton.triton_driver import make_driver, make_stages_hook
+from tilescope.triton.triton_launcher import LaunchRequest
 
 DEFAULT_ARCH = "sm_90"
 KEPT_RUNS = 1000  # older runs without errors or warnings are dropped; the report counts them
@@ -79,6 +80,7 @@ class Device:
         self._patches = Patches()
         self._choices = Choices(autotune, self.say)
         self._torch = TorchService(self.arch, self.card, self.say)
+        self._profiler = ProfilerService(self.say)
         self._launch_lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -113,11 +115,10 @@ class Device:
         """Set Triton's driver, and replace what would need a card."""
         runtime = triton.knobs.runtime
         self._patches.set(triton.runtime.driver, "_active", make_driver(triton, self))
-        self._patches.set(
-            runtime, "add_stages_inspection_hook", make_stages_hook(runtime.add_stages_inspection_hook)
-        )
+        self._patches.set(runtime, "add_stages_inspection_hook", make_stages_hook(runtime.add_stages_inspection_hook))
         self._choices.install(self._patches)
         self._torch.install(self._patches)
+        self._profiler.install(self._patches)
 
     def close(self) -> None:
         """Restore the driver that was active before, and print the report to stderr if there was a launch."""
@@ -129,6 +130,7 @@ class Device:
             _active.pop()
             _active_thread.pop()
         self._torch.remove()
+        self._profiler.remove()
         self._patches.restore()
         if self._reports and self._log.report(self.arch.name, ()).launches:
             sys.stderr.write(f"tilescope: {self.report()}\n")
@@ -149,6 +151,7 @@ class Device:
 
     def run(self, request: LaunchRequest) -> None:
         """Run a launch on the machine; with `strict`, a RuleError reports its errors."""
+        __tracebackhide__ = True
         with self._launch_lock:
             start = time.perf_counter()
             run = request.kernel.run(

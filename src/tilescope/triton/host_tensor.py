@@ -185,11 +185,11 @@ def find_extent(argument: Tensor) -> Extent:
         low, high = np.lib.array_utils.byte_bounds(inner.array)
         return Extent(low, high - low, inner, is_writable=inner.array.flags.writeable)
     if is_torch:
-        return _find_storage(inner, device)
+        return _find_storage(inner)
     return _bound_strides(argument)
 
 
-def _find_storage(inner: object, device: str) -> Extent:
+def _find_storage(inner: object) -> Extent:
     """The storage of a torch tensor. Under this driver "cuda" means the CPU; a true CUDA tensor says so of its storage."""
     storage = inner.untyped_storage()  # type: ignore[attr-defined]
     storage_device = str(storage.device)

@@ -1,9 +1,9 @@
 """What the launches of a program did: counts, and findings grouped by kernel.
 
-    4 launches of 2 kernels for sm_90: 12032 warp instructions in 0.31 s, 1 error.
-    softmax_kernel: 2 launches, no finding
-    matmul_kernel: 2 launches, 1 error
-      error run-race: …                                               launched at mm.py:40
+4 launches of 2 kernels for sm_90: 12032 warp instructions in 0.31 s, 1 error.
+softmax_kernel: 2 launches, no finding
+matmul_kernel: 2 launches, 1 error
+  error run-race: …                                               launched at mm.py:40
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ProgramReport(Value):
 
 def count_findings(findings: Iterable[Violation]) -> str:
     """How many findings there are of each severity."""
-    numbers = Counter(finding.severity for finding in findings)
+    numbers: Counter[str] = Counter(finding.severity for finding in findings)
     counts = [counted(numbers[severity], severity) for severity in _SEVERITIES if numbers[severity]]
     return listed(counts) if counts else "no finding"
 

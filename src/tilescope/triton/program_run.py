@@ -7,7 +7,6 @@ What the program raises is printed as Python prints it; its status is the one th
 
 from __future__ import annotations
 
-import os
 import runpy
 import sys
 import traceback
@@ -53,7 +52,7 @@ def run_program(request: ProgramRequest, device: Device) -> int:
 def _as_main_program(request: ProgramRequest) -> Iterator[None]:
     """sys.argv and sys.path as the program expects them."""
     arguments_before = sys.argv
-    folder = os.getcwd() if request.is_module else str(Path(request.name).absolute().parent)
+    folder = str(Path.cwd()) if request.is_module else str(Path(request.name).absolute().parent)
     sys.argv = [request.name, *request.arguments]
     sys.path.insert(0, folder)
     try:

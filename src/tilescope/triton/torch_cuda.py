@@ -5,28 +5,26 @@
     torch.cuda.is_available()          True; capability and properties are those of the device's card
     torch.cuda.CUDAGraph()             refused, as everything of torch.cuda that is not listed here
 
-torch is not imported: it is found among the loaded modules, or waited for. A torch function mode, which torch provides for such
-purposes, sees every call of a program. Tensors that were made without "cuda" are marked, and results of marked tensors alone are
-marked too; of all others the program believes that they are on the card.
+torch is not imported: it is found among the loaded modules, or waited for. `cuda_mode` sees every call of a program.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.card import Card
 from tilescope.errors import DeviceError
+from tilescope.triton.cuda_mode import MARK, TorchCalls, is_cuda_device
 from tilescope.triton.import_hook import ImportHook
 from tilescope.triton.patches import Patches
 from tilescope.triton.streams import DeviceInterface, Event, Stream
 
 CUDA_IS_CPU = 'torch.device("cuda") meant the CPU in this run.'
-_MARK = "_tilescope_on_cpu"  # an attribute of tensors that the program made on the CPU
 _MEMORY_BYTES = 141 * 10**9  # of an H200; B200: 180 GB
 _THREADS_PER_SM = 2048
 _REFUSED = (
@@ -71,7 +69,6 @@ class TorchService:
         self._patches: Patches | None = None
         self._mode: object = None
         self._hook = ImportHook("torch", self._serve)
-        self._is_used = False
 
     def install(self, patches: Patches) -> None:
         """Begin to serve; `patches` are restored by the device."""
@@ -90,24 +87,13 @@ class TorchService:
             self._mode.__exit__(None, None, None)  # type: ignore[attr-defined]
             self._mode = None
 
-    def note_use(self) -> None:
-        """The program asked for "cuda"."""
-        if not self._is_used:
-            self._is_used = True
-            self._say(CUDA_IS_CPU)
-
     def _serve(self, torch: ModuleType) -> None:
         """Replace what would need a card in torch, and see every call of the program."""
         self._hook.remove()
         assert self._patches is not None
         patch_cuda(torch, self._patches, self._arch, self._card)
-        self._mode = make_mode(torch, self)
+        self._mode = TorchCalls(torch, lambda: self._say(CUDA_IS_CPU)).make_mode()
         self._mode.__enter__()  # type: ignore[attr-defined]
-
-    @property
-    def is_used(self) -> bool:
-        """Whether the program has asked for "cuda"."""
-        return self._is_used
 
     @staticmethod
     def _stub_cublas(patches: Patches) -> None:
@@ -137,146 +123,21 @@ class CublasOnCpu:
         raise DeviceError(f"cuBLAS's {name} is not served under tilescope's driver: it needs a card.")
 
 
-def is_cuda_device(torch: ModuleType, value: object) -> bool:
-    """Whether a value names a CUDA device; a DeviceError for another than the first."""
-    if isinstance(value, torch.device):
-        named = str(value)
-    elif isinstance(value, str):
-        named = value
-    else:
-        return False
-    kind, _, index = named.partition(":")
-    if kind != "cuda":
-        return False
-    if index not in ("", "0"):
-        raise DeviceError(f"The program asks for {named}; under tilescope's driver there is one device, cuda:0.")
-    return True
-
-
-def make_mode(torch: ModuleType, service: TorchService) -> object:
-    """The torch function mode that maps "cuda" to the CPU."""
-    tensor = torch.Tensor
-    cuda_device = torch.device("cuda", 0)
-    answers = {
-        tensor.is_cuda.__get__: lambda on_cpu: not on_cpu,
-        tensor.is_cpu.__get__: lambda on_cpu: on_cpu,
-        tensor.device.__get__: lambda on_cpu: torch.device("cpu") if on_cpu else cuda_device,
-        tensor.get_device: lambda on_cpu: -1 if on_cpu else 0,
-    }
-    transfers = {tensor.to, tensor.cuda, tensor.cpu}
-
-    def is_on_cpu(value: object) -> bool:
-        return hasattr(value, _MARK) or not service.is_used
-
-    def mark(value: object, *, on_cpu: bool) -> None:
-        if isinstance(value, tensor):
-            if on_cpu:
-                setattr(value, _MARK, True)
-            elif hasattr(value, _MARK):
-                delattr(value, _MARK)
-        elif isinstance(value, (list, tuple)):
-            for entry in value:
-                mark(entry, on_cpu=on_cpu)
-
-    def map_device(value: object) -> object:
-        if is_cuda_device(torch, value):
-            service.note_use()
-            return torch.device("cpu")
-        return value
-
-    def transfer(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Tensor.to, .cuda and .cpu: a copy where the sides differ, whatever else the call converts."""
-        source, *rest = args
-        from_cpu = is_on_cpu(source)
-        named = [value for value in (*rest, *kwargs.values()) if _names_device(torch, value)]
-        to_cpu = from_cpu
-        if function is tensor.cuda or (named and is_cuda_device(torch, _as_device(torch, named[0]))):
-            service.note_use()
-            to_cpu = False
-        elif function is tensor.cpu or named:
-            to_cpu = True
-        elif rest and isinstance(rest[0], tensor):
-            to_cpu = is_on_cpu(rest[0])
-        if function is tensor.to:
-            rest = [torch.device("cpu") if _names_device(torch, value) else value for value in rest]
-            plain = {
-                name: torch.device("cpu") if _names_device(torch, value) else value for name, value in kwargs.items()
-            }
-            moved = function(source, *rest, **plain)
-        else:
-            moved = source
-        if to_cpu != from_cpu and moved is source:
-            moved = moved.clone(memory_format=torch.preserve_format)  # type: ignore[attr-defined]
-        if moved is not source:
-            mark(moved, on_cpu=to_cpu)
-        return moved
-
-    class CudaOnCpu(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        """Maps "cuda" to the CPU, and remembers which tensors the program made on the CPU."""
-
-        def __torch_function__(
-            self,
-            func: Callable[..., object],
-            _types: object,
-            args: tuple[object, ...] = (),
-            kwargs: Mapping[str, object] | None = None,
-        ) -> object:
-            options = dict(kwargs or {})
-            if func in answers:
-                return answers[func](is_on_cpu(args[0]))
-            if func in transfers:
-                return transfer(func, args, options)
-            if func is tensor.pin_memory:
-                return args[0]
-            mapped = tuple(map_device(value) for value in args)
-            asked_for = options.get("device")
-            if isinstance(asked_for, int) and not isinstance(asked_for, bool):
-                asked_for = f"cuda:{asked_for}"
-            if "device" in options:
-                options["device"] = map_device(asked_for)
-            if options.get("pin_memory"):
-                options["pin_memory"] = False
-            result = func(*mapped, **options)
-            return place_result(result, args, options, asked_for, is_mapped=mapped != args)
-
-    def place_result(
-        result: object, args: tuple[object, ...], options: Mapping[str, object], asked_for: object, *, is_mapped: bool
-    ) -> object:
-        if result is None or isinstance(result, (bool, int, float, str)) or any(result is given for given in args):
-            return result
-        if asked_for is not None or is_mapped:
-            mark(result, on_cpu=not is_mapped and not is_cuda_device(torch, asked_for))
-            return result
-        given = [value for value in _list_entries((*args, *options.values())) if isinstance(value, tensor)]
-        mark(result, on_cpu=all(hasattr(value, _MARK) for value in given))
-        return result
-
-    return CudaOnCpu()
-
-
-def _list_entries(values: Iterable[object]) -> Iterable[object]:
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            yield from value
-        else:
-            yield value
-
-
-def _names_device(torch: ModuleType, value: object) -> bool:
-    if isinstance(value, torch.device):
-        return True
-    if isinstance(value, str):
-        return value.partition(":")[0] in ("cuda", "cpu")
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _as_device(torch: ModuleType, value: object) -> object:
-    return f"cuda:{value}" if isinstance(value, int) else value
-
-
 def patch_cuda(torch: ModuleType, patches: Patches, arch: Arch, card: Card | None) -> None:
     """Replace the functions of torch.cuda by those of the device's card, and refuse the rest in a sentence."""
-    cuda = torch.cuda
+    for name, value in list_served(torch, arch, card).items():
+        if hasattr(torch.cuda, name):
+            patches.set(torch.cuda, name, value)
+    for name in ("range_push", "range_pop", "mark"):
+        patches.set(torch.cuda.nvtx, name, _do_nothing)
+    patches.set(torch, "from_numpy", _marking(torch.from_numpy))
+    patches.set(torch, "Generator", _make_generator_class(torch))
+    _patch_accelerator(torch, patches)
+    _patch_autocast(torch, patches)
+
+
+def list_served(torch: ModuleType, arch: Arch, card: Card | None) -> dict[str, object]:
+    """What replaces each name of torch.cuda."""
     served: dict[str, object] = {
         "is_available": lambda: True,
         "is_bf16_supported": lambda *_, **__: True,
@@ -304,15 +165,7 @@ def patch_cuda(torch: ModuleType, patches: Patches, arch: Arch, card: Card | Non
     }
     served |= dict.fromkeys(_IGNORED, _do_nothing)
     served |= {name: functools.partial(_refuse, f"torch.cuda.{name}") for name in _REFUSED}
-    for name, value in served.items():
-        if hasattr(cuda, name):
-            patches.set(cuda, name, value)
-    for name in ("range_push", "range_pop", "mark"):
-        patches.set(cuda.nvtx, name, _do_nothing)
-    patches.set(torch, "from_numpy", _marking(torch.from_numpy))
-    patches.set(torch, "Generator", _make_generator_class(torch))
-    _patch_accelerator(torch, patches)
-    _patch_autocast(torch, patches)
+    return served
 
 
 def _patch_accelerator(torch: ModuleType, patches: Patches) -> None:
@@ -390,7 +243,7 @@ def _marking(function: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(function)
     def make_marked(*args: object, **options: object) -> object:
         made = function(*args, **options)
-        setattr(made, _MARK, True)
+        setattr(made, MARK, True)
         return made
 
     return make_marked

@@ -15,13 +15,16 @@ from math import prod
 from types import ModuleType
 from typing import Protocol
 
+import numpy as np
+
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.card import Card
+from tilescope.errors import DeviceError
 from tilescope.machine.kernel import Kernel
 from tilescope.triton.host_tensor import HostTensor, tensor
-from tilescope.triton.triton_launcher import Launcher, LaunchRequest, LoadedKernel, Source
 from tilescope.triton.register_estimate import REGISTERS_PER_SM, estimate_registers
 from tilescope.triton.streams import DeviceInterface
+from tilescope.triton.triton_launcher import Launcher, LaunchRequest, LoadedKernel, Source
 
 STAGES_KEY = "tilescope-ptx-1"  # marks kernels whose last stage is PTX in Triton's cache of compiled kernels
 BINARY_STAGE = "cubin"
@@ -100,87 +103,90 @@ def load_kernel(name: str, binary: bytes) -> LoadedKernel:
     return LoadedKernel(Kernel(ptx, name), ptx)
 
 
+class DriverMethods:
+    """The methods that Triton calls of a driver."""
+
+    def __init__(self, triton: ModuleType, state: DeviceState) -> None:
+        self._triton = triton
+        self._state = state
+        self._number = device_number(state.arch)
+        self.utils = DriverUtils(state)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether it can be used: always."""
+        return True
+
+    def launcher_cls(self, source: Source, metadata: object) -> Launcher:
+        """The launcher of a compiled kernel, which Triton keeps: it asks for the active driver at each launch."""
+        return Launcher(self._triton, source, metadata, functools.partial(run_on_active_device, self._triton))
+
+    def run_launch(self, request: LaunchRequest) -> None:
+        """Run a launch on the device."""
+        __tracebackhide__ = True
+        self._state.run(request)
+
+    def map_python_to_cpp_type(self, written: str) -> str:
+        """The type of a parameter, for tools that print it."""
+        return written
+
+    def get_current_target(self) -> object:
+        """The architecture that kernels are compiled for."""
+        return self._triton.backends.compiler.GPUTarget("cuda", self._number, WARP_LANES)
+
+    def get_current_device(self) -> int:
+        """The number under which Triton keeps compiled kernels."""
+        return self._number
+
+    def set_current_device(self, _device: object) -> None:
+        """There is one device."""
+
+    def get_current_stream(self, _device: object = None) -> int:
+        """The one stream."""
+        return 0
+
+    def get_device_capability(self, _device: object = None) -> tuple[int, int]:
+        """Major and minor number of the architecture."""
+        return self._state.arch.compute_capability
+
+    def get_active_torch_device(self) -> object:
+        """The device of tensors: the CPU."""
+        torch = sys.modules.get("torch")
+        return "cpu" if torch is None else torch.device("cpu")
+
+    def get_device_interface(self) -> type[DeviceInterface]:
+        """Streams and events that do nothing."""
+        return DeviceInterface
+
+    def get_benchmarker(self) -> Callable[..., object]:
+        """What autotuners would time kernels with."""
+        return self._state.bench
+
+    def get_empty_cache_for_benchmark(self) -> HostTensor:
+        """A buffer to clear between timed runs; nothing is timed."""
+        return tensor(np.zeros(1, np.int32))
+
+    def clear_cache(self, _cache: object) -> None:
+        """There is no cache to clear."""
+
+
 def make_driver(triton: ModuleType, state: DeviceState) -> object:
     """The driver of a device, as an instance of Triton's base class."""
-    from triton.backends.compiler import GPUTarget
     from triton.backends.driver import DriverBase
 
-    number = device_number(state.arch)
+    made: object = type("TilescopeDriver", (DriverMethods, DriverBase), {})(triton, state)
+    return made
 
-    class TilescopeDriver(DriverBase):  # type: ignore[misc]
-        """Triton's driver that runs kernels without a card."""
 
-        def __init__(self) -> None:
-            self.utils = DriverUtils(state)
-
-        @classmethod
-        def is_active(cls) -> bool:
-            """Whether it can be used: always."""
-            return True
-
-        def launcher_cls(self, source: Source, metadata: object) -> Launcher:
-            """The launcher of a compiled kernel; it asks for the active device at each launch."""
-            return Launcher(triton, source, metadata, run_on_active_device)
-
-        def map_python_to_cpp_type(self, written: str) -> str:
-            """The type of a parameter, for tools that print it."""
-            return written
-
-        def get_current_target(self) -> object:
-            """The architecture that kernels are compiled for."""
-            return GPUTarget("cuda", number, WARP_LANES)
-
-        def get_current_device(self) -> int:
-            """The number under which Triton keeps compiled kernels."""
-            return number
-
-        def set_current_device(self, _device: object) -> None:
-            """There is one device."""
-
-        def get_current_stream(self, _device: object = None) -> int:
-            """The one stream."""
-            return 0
-
-        def get_device_capability(self, _device: object = None) -> tuple[int, int]:
-            """Major and minor number of the architecture."""
-            return state.arch.compute_capability
-
-        def get_active_torch_device(self) -> object:
-            """The device of tensors: the CPU."""
-            torch = sys.modules.get("torch")
-            return "cpu" if torch is None else torch.device("cpu")
-
-        def get_device_interface(self) -> type[DeviceInterface]:
-            """Streams and events that do nothing."""
-            return DeviceInterface
-
-        def get_benchmarker(self) -> Callable[..., object]:
-            """What autotuners would time kernels with."""
-            return state.bench
-
-        def get_empty_cache_for_benchmark(self) -> HostTensor:
-            """A buffer to clear between timed runs; nothing is timed."""
-            import numpy as np
-
-            return tensor(np.zeros(1, np.int32))
-
-        def clear_cache(self, _cache: object) -> None:
-            """There is no cache to clear."""
-
-    def run_on_active_device(request: LaunchRequest) -> None:
-        active = triton.runtime.driver.active
-        run = getattr(active, "run_launch", None)
-        if run is None:
-            from tilescope.errors import DeviceError
-
-            raise DeviceError(
-                "This kernel was compiled under tilescope's driver, which has ended: launch it inside the with block."
-            )
-        run(request)
-
-    driver = TilescopeDriver()
-    driver.run_launch = state.run  # type: ignore[attr-defined]
-    return driver
+def run_on_active_device(triton: ModuleType, request: LaunchRequest) -> None:
+    """Run a launch on the device that is Triton's driver now; a DeviceError if there is none."""
+    __tracebackhide__ = True
+    active = triton.runtime.driver._active
+    if not isinstance(active, DriverMethods):
+        raise DeviceError(
+            "This kernel was compiled under tilescope's driver, which has ended: launch it inside the with block."
+        )
+    active.run_launch(request)
 
 
 def make_stages_hook(previous: StagesHook | None) -> StagesHook:

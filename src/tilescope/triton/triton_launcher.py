@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple, Protocol
+from types import FrameType, ModuleType
+from typing import NamedTuple, Protocol, cast
 
 from tilescope.errors import DeviceError
 from tilescope.machine.kernel import Kernel
@@ -95,6 +95,7 @@ class Launcher:
         *arguments: object,
     ) -> None:
         """Launch the kernel; a grid without blocks launches nothing, as on a card."""
+        __tracebackhide__ = True
         programs = (int(grid_x), int(grid_y), int(grid_z))
         if enter_hook is not None:
             enter_hook(launch_metadata)
@@ -180,7 +181,7 @@ def _find_tensor(bound: BoundParameter) -> Tensor | None:
     if bound.parameter.is_descriptor:
         inner = getattr(inner, "base", None)
     if hasattr(inner, "data_ptr") and hasattr(inner, "dtype"):
-        return inner
+        return cast(Tensor, inner)
     return None
 
 
@@ -208,12 +209,10 @@ def _describe_misfit(bound: BoundParameter, index: int, wanted: str) -> Exceptio
 def find_call_site(triton: ModuleType) -> str | None:
     """File and line of the program that launched, below the frames of Triton and of this package."""
     folders = (_PACKAGE_FOLDER, str(Path(str(triton.__file__)).parent))
-    frame = sys._getframe(1)  # noqa: SLF001  the only way to it without the cost of a whole stack
+    frame: FrameType | None = sys._getframe(1)  # the only way to it without the cost of a whole stack
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith(folders):
             return f"{name}:{frame.f_lineno}"
-        if frame.f_back is None:
-            return None
         frame = frame.f_back
     return None
