@@ -52,7 +52,7 @@ def answer_program(asked: Asked) -> Answer:
         refuse(name in asked, f"{option} is for one kernel: name it behind the file, program.py:kernel.")
     allow = [read_acceptance(entry) for entry in asked.get("allow", ())]
     program = ProgramRequest(asked["program"], asked.get("program_arguments", ()), bool(asked.get("module")))
-    device = Device(asked.get("arch", DEFAULT_ARCH), seed=asked.get("seed"), reports=False)
+    device = Device(asked.get("arch", DEFAULT_ARCH), seed=asked.get("seed"), reports=False, allow=allow)
     is_stdout_taken = asked.get("is_stdout_taken", False)
     with redirect_stdout(sys.stderr) if is_stdout_taken else nullcontext():
         status = run_program(program, device)

@@ -13,14 +13,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Self
 
 from tilescope.arch import Arch
 from tilescope.card import Card
-from tilescope.errors import DeviceError, RuleError, unknown_name
+from tilescope.errors import DeviceError, RuleError, Violation, unknown_name
 from tilescope.machine.launch.triton_compiler import import_triton
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.report.verdict import Acceptance
 from tilescope.reading import flag, integer
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.triton.autotuning import AutotuneMode, Choices
@@ -59,6 +61,7 @@ class Device:
         autotune: AutotuneMode = "first",
         *,
         reports: bool = True,
+        allow: Sequence[Acceptance] = (),
     ) -> None:
         self.arch = Arch.named(arch)
         self.card = Card.of_arch(self.arch) if card is None else Card.named(card)
@@ -77,6 +80,7 @@ class Device:
         self._notes: list[str] = []
         self._log = LaunchLog()
         self._reports = reports
+        self._allow = tuple(allow)
         self._patches = Patches()
         self._choices = Choices(autotune, self.say)
         self._torch = TorchService(self.arch, self.card, self.say)
@@ -172,11 +176,14 @@ class Device:
             self._log.add(run, seconds)
         if run.printed:
             sys.stdout.write(run.printed)
-        errors = [finding for finding in run.findings if finding.severity == "error"]
+        errors = [finding for finding in run.findings if finding.severity == "error" and not self._is_allowed(finding)]
         if errors and self.strict:
             error = RuleError(errors)
             error.add_note(f"{run.entry} was launched at {run.call_site}")
             raise error
+
+    def _is_allowed(self, finding: Violation) -> bool:
+        return any(entry.matches(finding) for entry in self._allow)
 
     def _keep(self, run: KernelRun) -> None:
         self.runs.append(run)
