@@ -75,7 +75,7 @@ class Device:
         self.seed = None if seed is None else integer("seed", seed)
         self.strict = flag("strict", strict)
         if autotune not in _AUTOTUNE_MODES:
-            raise RuleError([unknown_name("mode", "autotune", autotune, _AUTOTUNE_MODES)])
+            raise RuleError([unknown_name("autotune mode", "autotune", autotune, _AUTOTUNE_MODES)])
         self.runs: list[KernelRun] = []
         self._notes: list[str] = []
         self._log = LaunchLog()
