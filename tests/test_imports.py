@@ -45,6 +45,7 @@ ORDER = (
     "pipeline",
     "ptx",
     "machine",
+    "triton",
     "testing",
     "pytest_plugin",
     "planner",

@@ -46,6 +46,11 @@ EXTRAS = (
         ),
     ),
     Extra(
+        "triton",
+        "kernels and programs of Triton and Gluon without a GPU: `tilescope run program.py`, `pytest --tilescope`",
+        (OptionalPackage("triton", "triton"),),
+    ),
+    Extra(
         "fast",
         "compiled loops for tensor-core products and scale factors: the same answers, sooner",
         (OptionalPackage("numba", "numba"),),

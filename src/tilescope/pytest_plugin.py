@@ -12,12 +12,19 @@ Errors and warnings about the result fail. Notes, and warnings about performance
     pytest --tilescope-seeds 4      runs each of these tests five times: asynchronous work as late as its wait allows, and
                                     then at four kinds of random times
 
-pytest loads this module wherever tilescope is installed; nothing else of tilescope is loaded until a test asks for a fixture.
+    pytest --tilescope              runs Triton programs and their tests without a GPU: every launch is checked, an error fails
+    pytest --tilescope=sm_100       the test that made it (`tilescope.triton`); torch's "cuda" is the CPU
+
+    @pytest.mark.tilescope(findings=["run-race"])      a test of a kernel that is wrong: it fails without this finding
+
+pytest loads this module wherever tilescope is installed; nothing else of tilescope is loaded until a test asks for a fixture, or
+the command line for --tilescope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -25,8 +32,14 @@ import pytest
 if TYPE_CHECKING:
     from tilescope.machine.kernel import Kernel
     from tilescope.machine.report.run import KernelRun
+    from tilescope.triton.host_device import Device
 
 SEED_FIXTURE = "tilescope_seed"
+TRITON_OPTION = "--tilescope"
+TRITON_MARK = "tilescope"
+DEFAULT_ARCH = "sm_90"
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120")
+_TRITON_DEVICE: pytest.StashKey[Device] = pytest.StashKey()
 
 
 class CleanRun(Protocol):
@@ -47,8 +60,24 @@ class CleanRun(Protocol):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --tilescope-seeds, --tilescope-lenient and the setting tilescope_strict."""
+    """Add --tilescope, --tilescope-seeds, --tilescope-lenient and the setting tilescope_strict."""
     group = parser.getgroup("tilescope", "kernels without a GPU")
+    group.addoption(
+        TRITON_OPTION,
+        action="store_const",
+        const=DEFAULT_ARCH,
+        dest="tilescope_arch",
+        help="run Triton kernels of all tests without a GPU, and check every launch; "
+        f"--tilescope=ARCH compiles for {', '.join(ARCHITECTURES)} (default: {DEFAULT_ARCH})",
+    )
+    for arch in ARCHITECTURES:  # options without a value: argparse would take a test's file for one
+        group.addoption(
+            f"{TRITON_OPTION}={arch}",
+            action="store_const",
+            const=arch,
+            dest="tilescope_arch",
+            help=argparse.SUPPRESS,
+        )
     group.addoption(
         "--tilescope-seeds",
         type=int,
@@ -62,6 +91,93 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="let runs of tilescope_run pass with warnings; without it warnings fail",
     )
     parser.addini("tilescope_strict", "whether warnings of tilescope_run fail", type="bool", default=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark, and make Triton's driver ours before test modules are imported, where --tilescope asks for it."""
+    config.addinivalue_line(
+        "markers",
+        f"{TRITON_MARK}(findings): rules that launches of this test break, such as run-race or run-race@mm.py:12",
+    )
+    arch = config.getoption("tilescope_arch")
+    if arch is None:
+        return
+    from tilescope.errors import DeviceError
+    from tilescope.triton.host_device import Device
+
+    device = Device(arch, reports=False)
+    try:
+        device.activate()
+    except DeviceError as error:
+        raise pytest.UsageError(f"{TRITON_OPTION}: {error}") from None
+    config.stash[_TRITON_DEVICE] = device
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Restore the driver."""
+    device = config.stash.get(_TRITON_DEVICE, None)
+    if device is not None:
+        device.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test under --tilescope, and fail it for an error that it passed over, or an expected finding that is missing."""
+    device = item.config.stash.get(_TRITON_DEVICE, None)
+    if device is None:
+        return (yield)
+    mark = item.get_closest_marker(TRITON_MARK)
+    expected = _read_expected(mark)
+    device.runs = []
+    device.strict = mark is None
+    try:
+        result = yield
+    finally:
+        device.strict = True
+    _check_findings(device.runs, expected)
+    return result
+
+
+def _read_expected(mark: pytest.Mark | None) -> tuple[str, ...]:
+    if mark is None:
+        return ()
+    expected = mark.kwargs.get("findings", ())
+    if mark.args or mark.kwargs.keys() - {"findings"} or isinstance(expected, str):
+        raise pytest.UsageError(f'write @pytest.mark.{TRITON_MARK}(findings=["run-race"])')
+    return tuple(expected)
+
+
+def _check_findings(runs: Sequence[KernelRun], expected: Sequence[str]) -> None:
+    """Fail for errors that nobody expects, and for expectations that no finding meets."""
+    __tracebackhide__ = True
+    from tilescope.machine.report.finding_text import format_finding
+    from tilescope.machine.report.verdict import read_acceptance
+
+    entries = [read_acceptance(entry) for entry in expected]
+    found = [(run, finding) for run in runs for finding in run.findings]
+    lines = []
+    for run, finding in found:
+        if finding.severity == "error" and not any(entry.matches(finding) for entry in entries):
+            lines += [*format_finding(finding), f"  launched at: {run.call_site}"]
+    lines += [
+        f"no launch has the finding {entry.text}, which this test expects"
+        for entry in entries
+        if not any(entry.matches(finding) for _, finding in found)
+    ]
+    if lines:
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the launches of all tests, and their findings by kernel."""
+    device = config.stash.get(_TRITON_DEVICE, None)
+    if device is None:
+        return
+    report = device.report()
+    if report.launches:
+        terminalreporter.section("Triton kernels without a GPU (tilescope)")
+        for line in report.lines():
+            terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,7 +6,6 @@ Nothing depends on what it holds. Where the folder cannot be read or written, ev
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -20,12 +19,15 @@ def find_cache_folder() -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file under another name and rename it, so that no process reads a part of it; make its folder if need be.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "cache", "entry.json")
     ...     write_atomically(path, b"{}")
     ...     path.read_bytes(), len(list(path.parent.iterdir()))
     (b'{}', 1)
     """
+    import tempfile  # only where something is written: it loads hashlib
+
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".unfinished")
     try:

@@ -55,6 +55,7 @@ _DEFINING_MODULES = (
     "pipeline.simulation",
     "machine.report.line_count",
     "machine.launch.described_launch",
+    "triton.program_report",
     "planner",
     "gpu.bench.benchmark",
     "gpu.driver.environment",

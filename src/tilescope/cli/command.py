@@ -18,6 +18,7 @@ import click
 
 from tilescope import view
 from tilescope.cli.manual import ManualCommand
+from tilescope.cli.program_command import PROGRAM_ARGUMENTS, ProgramCommand
 from tilescope.names import nearest_name
 from tilescope.questions.first_line import FirstLine
 from tilescope.questions.question import (
@@ -97,6 +98,8 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
             show(below, Output())
         if answer.code and not output.is_stdout_taken:
             click.echo(f"\n{answer.code}")
+    if answer.status is not None:
+        return answer.status
     return 0 if answer.is_yes else 1
 
 
@@ -285,7 +288,9 @@ def click_command(question: Question, gather: Gather | None) -> click.Command:
             return show_all(question, asked, answer, output)
 
     starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, product)
-    kind = _ShapeCommand if starts_with_shape else ManualCommand
+    kind: type[ManualCommand] = _ShapeCommand if starts_with_shape else ManualCommand
+    if any(row.name == PROGRAM_ARGUMENTS for row in question.inputs):
+        kind = ProgramCommand
     return kind(
         question.name.split()[-1],
         callback=ask,

@@ -172,11 +172,25 @@ def with_pasted_words(asked: Asked, _: Output) -> Asked:
     return asked.saying(topic=(pasted,))
 
 
-def with_kernel(asked: Asked, _: Output) -> Asked:
-    """The text of a kernel, or the kernel that is compiled; the launch file, and how arrays are read.
+def with_kernel(asked: Asked, output: Output) -> Asked:
+    """The text of a kernel, or the kernel that is compiled; the launch file, and how arrays are read; or a Python program.
 
     What a launch file names lies beside it, or inside it where it is an archive.
     """
+    from tilescope.questions.program_questions import names_program
+
+    file: str = asked.get("kernel", "")
+    is_program = "module" in asked or (file.endswith(PYTHON_SUFFIX) and names_program(asked))
+    if is_program:
+        if "module" in asked and file:
+            raise click.UsageError(f"{file} and -m {asked['module']} both name a program; keep one of them.")
+        taken = output.as_json or output.is_quiet or output.is_stdout_taken
+        return asked.saying(program=asked.get("module", file), is_stdout_taken=taken)
+    if "program_arguments" in asked:
+        extra = " ".join(asked["program_arguments"])
+        raise click.UsageError(
+            f"{shortened(extra, 60)!r}: arguments are for a Python program; those of a kernel are --arg."
+        )
     if asked.get("kernel") == asked.get("launch") == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
     asked = _with_language(asked)

@@ -76,10 +76,10 @@ class _Piece(NamedTuple):
 class GlobalMemory:
     """What the machine loads from and stores to: the arrays of a `Memory` by their addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = GLOBAL_START) -> None:
         self._regions: list[Region] = []
         self._starts: list[int] = []
-        self._next = GLOBAL_START
+        self._next = start
         self._latest: Region | None = None
         self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
 
@@ -262,7 +262,10 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._contents = GlobalMemory()
+        self._contents = self._make_contents()
+
+    def _make_contents(self) -> GlobalMemory:
+        return GlobalMemory()
 
     def __repr__(self) -> str:
         sizes_bytes = [size_bytes for _, size_bytes in self._contents.allocations]

@@ -337,6 +337,7 @@ class Answer:
     shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
     extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
     is_yes: bool = True  # exit status 1 if it is not
+    status: int | None = None  # exit status of a program that was run, where it is not 0
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
     text: str = ""  # what a command prints instead of the first line and the drawing

@@ -23,6 +23,7 @@ from tilescope.machine.report.outcome import describe_work
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import Verdict, judge_run, read_acceptance
 from tilescope.questions.first_line import make_line
+from tilescope.questions.program_questions import answer_program
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.questions.run_sentences import RunProof, describe_replay, find_differences, make_first_line, prove_run
 from tilescope.sentence import shortened
@@ -56,8 +57,11 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
 def answer(asked: Asked) -> Answer:
     """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays.
 
-    `made_kernel` stands in place of the text where the kernel was compiled first, and `compiled` says by whom.
+    `made_kernel` stands in place of the text where the kernel was compiled first, and `compiled` says by whom. `program` is a
+    Python program that launches kernels itself.
     """
+    if "program" in asked:
+        return answer_program(asked)
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
@@ -278,12 +282,15 @@ SMEM_AT = Input(
 )
 RUN = Question(
     name="run",
-    help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
+    help="""Run a kernel's PTX, or a whole Triton program, without a GPU, and say what it did: results equal an H200's bytes.
 
     FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
     (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton
     compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml beside
     kernel.cu is taken, which --emit cuda -o kernel.cu wrote.
+
+    A Python program (program.py, or -m MODULE) is run as it is: its Triton and Gluon kernels run here, tensors of torch and
+    its "cuda" are on the CPU, and every launch is checked. Of the options it takes --arch, --seed, --strict and --allow.
 
     \b
     Arguments, in the order of the parameters:
@@ -298,6 +305,21 @@ RUN = Question(
     """,
     inputs=(
         Input("kernel", file="kernel", is_required=False, shown_as="[FILE]"),
+        Input(
+            "module",
+            "-m",
+            "A Python module to run as a program, with the arguments behind it",
+            "pytest, for example.",
+            shown_as="MODULE",
+        ),
+        Input(
+            "program_arguments",
+            "",
+            "Arguments of a program",
+            is_many=True,
+            is_required=False,
+            shown_as="[-- ARGUMENT…]",
+        ),
         Input(
             "triton",
             "--triton",

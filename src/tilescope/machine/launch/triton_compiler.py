@@ -2,7 +2,7 @@
 
     compile_triton(matmul, "*fp16, *fp16, *fp16, i32", {"BLOCK": 64})     PTX, and how Triton's host launches it
 
-Only this module imports Triton. Its compiler reads the source of the function and caches its results.
+Only this module and the package `tilescope.triton` import Triton. Its compiler reads the source of the function and caches its results.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tilescope.arch import Arch
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import DeviceError, RuleError, unknown_name
 from tilescope.machine.launch.triton_host import Scratch, TritonDescriptor, TritonHost
+from tilescope.machine.launch.triton_parameter import TritonParameter
 from tilescope.machine.launch.triton_signature import TritonSignature, read_signature
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import printed, shortened
@@ -57,7 +58,7 @@ def compile_triton(
 
     A RuleError reports why Triton rejects the kernel, a DeviceError that Triton is not installed.
     """
-    triton = _import_triton()
+    triton = import_triton()
     kernel = _find_jit_function(triton, function)
     _require_known_options(triton, options or {})
     constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
@@ -70,13 +71,13 @@ def compile_triton(
         always_constant=[name for name in kernel.arg_names if name in constants],
     )
     compiled = _compile(triton, kernel, parsed, _choose_target(triton, arch), dict(options or {}))
-    host = _describe_host(triton, compiled.metadata, parsed)
+    host = describe_host(triton, compiled.metadata, parsed.parameters)
     return CompiledTriton(compiled.asm["ptx"], compiled.metadata.name, host)
 
 
 def list_kernels(module: ModuleType) -> list[str]:
     """Names of the @triton.jit and @gluon.jit functions that a module defines, in source order."""
-    triton = _import_triton()
+    triton = import_triton()
     names = []
     for name, value in vars(module).items():
         inner = _unwrap(triton, value)
@@ -85,13 +86,13 @@ def list_kernels(module: ModuleType) -> list[str]:
     return names
 
 
-def _import_triton() -> Any:
+def import_triton() -> Any:
     """The installed Triton; a DeviceError if there is none."""
     try:
         import triton
     except ModuleNotFoundError as error:
         raise DeviceError(
-            "Kernels of Triton are compiled by Triton, which is not installed: pip install triton."
+            "Kernels of Triton are compiled by Triton, which is not installed: pip install 'tilescope[triton]'."
         ) from error
     return triton
 
@@ -198,7 +199,8 @@ def _locate_line(kernel: Any, source: str, number: int) -> str | None:
     return f"{file}:{kernel.def_file_line_number + number - 1}"
 
 
-def _describe_host(triton: Any, metadata: Any, signature: TritonSignature) -> TritonHost:
+def describe_host(triton: Any, metadata: Any, parameters: tuple[TritonParameter, ...]) -> TritonHost:
+    """How Triton's host launches a kernel with these parameters, by the metadata of its compilation."""
     types = {data_type.ptx_code: data_type for data_type in DATA_TYPE.values() if data_type.ptx_code is not None}
     descriptors = [
         TritonDescriptor(
@@ -214,7 +216,7 @@ def _describe_host(triton: Any, metadata: Any, signature: TritonSignature) -> Tr
     return TritonHost(
         version=triton.__version__,
         arch=f"sm_{metadata.target.arch}",
-        parameters=signature.parameters,
+        parameters=parameters,
         threads=metadata.num_warps * metadata.target.warp_size,
         smem_bytes=metadata.shared,
         cluster_blocks=metadata.num_ctas,

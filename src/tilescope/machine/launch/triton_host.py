@@ -199,19 +199,26 @@ class TritonHost:
         index: int,
     ) -> BoundArguments:
         tensor = _read_tensor(parameter, argument, memory, index)
+        tensor_map = argument if isinstance(argument, AnyMap) else None
+        values = self.encode_descriptor(descriptor, tensor, tensor_map)
+        return BoundArguments(values, [unwrap_descriptor(argument)])
+
+    def encode_descriptor(
+        self, descriptor: TritonDescriptor | None, tensor: DescribedTensor, tensor_map: AnyMap | None = None
+    ) -> list[Argument]:
+        """The values of a descriptor's PTX parameters; without TMA, `descriptor` is None."""
         sizes: list[Argument] = [int(extent) for extent in tensor.shape]
         strides: list[Argument] = [int(stride) for stride in tensor.strides]
         if descriptor is None:
             flags: list[Argument] = [bytes([tensor.has_nan_fill])]
             if self.knows_rounding:
                 flags.append(bytes([tensor.is_rounded]))
-            values = [tensor.address, *sizes, *strides, *flags, *sizes, *strides]
-            return BoundArguments(values, [unwrap_descriptor(argument)])
-        tensor_map = argument if isinstance(argument, AnyMap) else _build_map(descriptor, tensor, self.arch)
-        return BoundArguments([tensor_map, *sizes, *strides], [unwrap_descriptor(argument)])
+            return [tensor.address, *sizes, *strides, *flags, *sizes, *strides]
+        made = _build_map(descriptor, tensor, self.arch) if tensor_map is None else tensor_map
+        return [made, *sizes, *strides]
 
 
-class _Tensor(NamedTuple):
+class DescribedTensor(NamedTuple):
     """A tensor on the host: shape and strides in numpy order, strides in elements."""
 
     address: int
@@ -229,11 +236,11 @@ def unwrap_descriptor(argument: Any) -> Argument:
     return argument.base if hasattr(argument, "base") and hasattr(argument, "block_shape") else argument
 
 
-def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, index: int) -> _Tensor:
+def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, index: int) -> DescribedTensor:
     if isinstance(argument, AnyMap):
         element_bytes = argument.data_type.bits // 8
         strides = [stride // element_bytes for stride in argument.strides_bytes]
-        return _Tensor(argument.address, argument.dims[::-1], (*strides[::-1], 1))
+        return DescribedTensor(argument.address, argument.dims[::-1], (*strides[::-1], 1))
     base = unwrap_descriptor(argument)
     if not is_array(base):
         wanted = "an array, a TensorDescriptor of Triton's, or a tensor map"
@@ -245,25 +252,30 @@ def _read_tensor(parameter: TritonParameter, argument: Any, memory: Memory, inde
     address = memory.place(base)
     if base is argument:
         strides = [stride // array.itemsize for stride in array.strides]
-        tensor = _Tensor(address, array.shape, tuple(strides))
+        tensor = DescribedTensor(address, array.shape, tuple(strides))
     else:
-        element_strides = getattr(argument, "element_strides", None)
-        tensor = _Tensor(
-            address,
-            tuple(map(int, argument.shape)),
-            tuple(map(int, argument.strides)),
-            has_nan_fill=getattr(argument, "padding", "zero") == "nan",
-            is_rounded=bool(getattr(argument, "round_f32_to_tf32", False)),
-            element_strides=None if element_strides is None else tuple(element_strides),
-            lower_corner=tuple(getattr(argument, "pixel_box_lower_corner", None) or ()),
-            upper_corner=tuple(getattr(argument, "pixel_box_upper_corner", None) or ()),
-        )
+        tensor = read_descriptor(argument, address)
     if len(tensor.shape) != parameter.rank:
         raise OTHER_RANK.error(index=index, name=parameter.name, shape=tensor.shape, rank=parameter.rank)
     return tensor
 
 
-def _build_map(descriptor: TritonDescriptor, tensor: _Tensor, arch: str) -> AnyMap:
+def read_descriptor(descriptor: Any, address: int) -> DescribedTensor:
+    """The tensor of a TensorDescriptor that Triton's or Gluon's host made, at its address."""
+    element_strides = getattr(descriptor, "element_strides", None)
+    return DescribedTensor(
+        address,
+        tuple(map(int, descriptor.shape)),
+        tuple(map(int, descriptor.strides)),
+        has_nan_fill=getattr(descriptor, "padding", "zero") == "nan",
+        is_rounded=bool(getattr(descriptor, "round_f32_to_tf32", False)),
+        element_strides=None if element_strides is None else tuple(element_strides),
+        lower_corner=tuple(getattr(descriptor, "pixel_box_lower_corner", None) or ()),
+        upper_corner=tuple(getattr(descriptor, "pixel_box_upper_corner", None) or ()),
+    )
+
+
+def _build_map(descriptor: TritonDescriptor, tensor: DescribedTensor, arch: str) -> AnyMap:
     """The tensor map that Triton's host encodes: L2 promotion 128B, with the type and block that the compiler chose."""
     dims = [*tensor.shape[::-1]]
     if descriptor.is_padded:

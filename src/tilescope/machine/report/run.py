@@ -146,6 +146,7 @@ class KernelRun(Value):
     basis: Basis
     traffic: tuple[CopyTraffic, ...] = field(default=(), repr=False)
     operands: tuple[OperandRead, ...] = field(default=(), repr=False)
+    call_site: str | None = None  # the line of a Python program that launched it, under Triton's driver
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
     _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
     smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
