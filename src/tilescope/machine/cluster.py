@@ -28,6 +28,7 @@ from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.step import EVERYONE
+from tilescope.ptx.syntax import SpecialRegister
 from tilescope.sentence import counted
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import (
@@ -41,7 +42,7 @@ from tilescope.sync.address import (
     is_in_window,
 )
 from tilescope.sync.bus import Bus, StaleValues
-from tilescope.sync.cluster_shape import LaneGrouping, LaneNumbers, Lanes
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneGrouping, LaneNumbers, Lanes
 from tilescope.sync.events import AccessCost, Load, Store
 from tilescope.sync.mbarrier import Mbarrier
 
@@ -59,7 +60,7 @@ class Cluster:
         self.launch = launch
         self.program: Program = program
         self.memory: GlobalMemory = launch.memory
-        self.shape = launch.cluster_shape(first_block)
+        self.shape = self._shape(launch, first_block)
         self.blocks = self.shape.blocks
         self.block_threads = self.shape.block_threads
         self.block_lanes = self.shape.block_lanes
@@ -89,6 +90,10 @@ class Cluster:
         self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
 
+    def _shape(self, launch: Launch, first_block: BlockIndex) -> ClusterShape:
+        """The lanes of its blocks."""
+        return launch.cluster_shape(first_block)
+
     @cached_property
     def undefined_values(self) -> UndefinedValues:
         """Where undefined values are; kernels without an undefined value never make it."""
@@ -108,6 +113,10 @@ class Cluster:
             return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
+        return self._special(content)
+
+    def _special(self, content: SpecialRegister) -> Words:
+        """A special register, for every lane."""
         return special_values(self.launch, self.shape, content.name)
 
     def _addresses_of(self, content: VariableAddress) -> Words:
@@ -257,8 +266,8 @@ class Cluster:
         words[first if values.ndim == 1 else first[:, None] + np.arange(values.shape[1])] = values
         self.version += 1
 
-    def shared_places(self, addresses: Addresses) -> Addresses:
-        """The offsets of shared addresses in the memory of all blocks."""
+    def shared_places(self, at: Lanes, addresses: Addresses) -> Addresses:
+        """The offsets of shared addresses of lanes in the memory of all blocks."""
         return self.shape.places(addresses)
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:

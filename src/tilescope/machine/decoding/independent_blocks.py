@@ -1,0 +1,72 @@
+"""Whether the blocks of a kernel may run in lockstep: its text has no instruction by which blocks wait for each other.
+
+Arithmetic, plain loads and stores, barriers of blocks and warps, products of warps and atomics may stay. Asynchronous copies, mbarriers,
+volatile accesses, acquires, clocks and calls of the host are left to blocks that run one after another.
+"""
+
+from __future__ import annotations
+
+from tilescope.machine.arithmetic.computed_forms import NAMES
+from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES
+from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import Instruction
+
+_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
+_PLAIN = frozenset(
+    {
+        *NAMES,
+        *SCALAR_NAMES,
+        *SIMD_NAMES,
+        "mov",
+        "cvta",
+        "createpolicy",
+        "movmatrix",
+        "mma",
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "elect",
+        "activemask",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "prefetch",
+        "prefetchu",
+        "applypriority",
+        "griddepcontrol",
+        "pmevent",
+    }
+)
+_BARRIERS = frozenset({"bar", "barrier"})
+_FENCES = frozenset({"fence", "membar"})
+
+
+def are_blocks_independent(program: Program) -> bool:
+    """Whether blocks of a program meet in global memory alone."""
+    if program.clock_reads or len(program.functions) > 1:
+        return False
+    accesses = program.fact(decode_accesses)
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name in _PLAIN:
+            continue
+        if instruction.name in _ACCESSES:
+            access = accesses[pc]
+            if access is None or "bulk" in instruction.modifiers or (access.is_strong and access.kind != "atomic"):
+                return False
+        elif instruction.name in _BARRIERS:
+            if not _meets_all_threads(instruction):
+                return False
+        elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
+            return False
+    return True
+
+
+def _meets_all_threads(instruction: Instruction) -> bool:
+    """Whether a barrier is one of a warp, or of all threads of a block."""
+    words = instruction.modifiers
+    if "warp" in words:
+        return True
+    return "sync" in words and "cluster" not in words and len(instruction.operands) == 1
