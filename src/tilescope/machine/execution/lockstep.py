@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
 from tilescope.machine.decoding.independent_blocks import are_blocks_independent
@@ -25,9 +26,6 @@ from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.lockstep import LockstepMemory, LockstepOrder
 from tilescope.sync.shadow.global_cells import GlobalCells
 from tilescope.sync.shadow.lockstep_cells import OrderMattersError
-
-if TYPE_CHECKING:
-    from tilescope.machine.execution.launch_grid import GridRun
 
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 _MOST_LANES = 1 << 14  # of a batch: beyond, more blocks take as much longer
@@ -52,21 +50,28 @@ def may_run_in_lockstep(launch: Launch) -> bool:
     )
 
 
-def run_in_lockstep(launch: Launch, result: GridRun) -> bool:
-    """Run all clusters after the first one; False: nothing has happened, and they must run one by one."""
+class LockstepRun(NamedTuple):
+    """What blocks did that ran to their ends; counts by instruction, as differences."""
+
+    blocks: int
+    thread_counts: npt.NDArray[np.int64]
+    warp_counts: npt.NDArray[np.int64]
+
+
+def run_in_lockstep(launch: Launch) -> LockstepRun | None:
+    """Run all clusters after the first one; None: nothing has happened, and they must run one by one."""
     first = list(itertools.islice(launch.to_start, _LEAST_BLOCKS))
     launch.to_start = itertools.chain(first, launch.to_start)
     if len(first) < _LEAST_BLOCKS:
-        return False
-    return _Lockstep(launch, result).run()
+        return None
+    return _Lockstep(launch).run()
 
 
 class _Lockstep:
     """All batches of a launch: they come to their end together, or are undone together."""
 
-    def __init__(self, launch: Launch, result: GridRun) -> None:
+    def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._result = result
         self._started: list[BlockIndex] = []
         self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
         detector = launch.detector
@@ -77,8 +82,8 @@ class _Lockstep:
         known = launch.array_ends
         self._array_ends = None if known is None else ArrayEnds(known.reads, known.has_operands, dict(known.found))
 
-    def run(self) -> bool:
-        """Run batch after batch. False: they were undone."""
+    def run(self) -> LockstepRun | None:
+        """Run batch after batch. None: they were undone."""
         launch = self._launch
         steps, steps_left = launch.steps, launch.steps_left
         float_adds = None if launch.float_adds is None else launch.float_adds.copied()
@@ -94,10 +99,10 @@ class _Lockstep:
             launch.inexact.clear()
             launch.inexact.update(inexact)
             launch.to_start = itertools.chain(self._started, launch.to_start)
-            return False
+            return None
         launch.memory.keep_changes()
         self._finish()
-        return True
+        return LockstepRun(len(self._started), *self._counts)
 
     def _batches(self) -> Iterator[list[BlockIndex]]:
         size = self._batch_blocks()
@@ -146,10 +151,6 @@ class _Lockstep:
     def _finish(self) -> None:
         """What the clusters leave to those who look at the run."""
         launch = self._launch
-        result = self._result
-        result.thread_counts += self._counts[0]
-        result.warp_counts += self._counts[1]
-        result.finished_blocks += len(self._started)
         if launch.costs is not None and self._costs is not None:
             launch.costs.add(self._costs)
         if launch.detector is not None:
