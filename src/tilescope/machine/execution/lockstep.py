@@ -23,7 +23,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.array_ends import ArrayEnds
 from tilescope.machine.observers.costs import Costs
 from tilescope.sync.cluster_shape import BlockIndex
-from tilescope.sync.detector.lockstep import LockstepMemory, LockstepOrder
+from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder
 from tilescope.sync.shadow.global_cells import GlobalCells
 from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 
