@@ -11,6 +11,8 @@ from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES
 from tilescope.machine.decoding.access_decoder import decode_accesses
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Instruction
+from tilescope.sync.access_semantics import AccessSemantics
+from tilescope.sync.memory_scope import GPU
 
 _ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
 _PLAIN = frozenset(
@@ -41,6 +43,7 @@ _PLAIN = frozenset(
     }
 )
 _BARRIERS = frozenset({"bar", "barrier"})
+_SHARED = frozenset({"shared", "shared::cta"})
 _FENCES = frozenset({"fence", "membar"})
 
 
@@ -53,8 +56,7 @@ def are_blocks_independent(program: Program) -> bool:
         if instruction is None or instruction.name in _PLAIN:
             continue
         if instruction.name in _ACCESSES:
-            access = accesses[pc]
-            if access is None or "bulk" in instruction.modifiers or (access.is_strong and access.kind != "atomic"):
+            if "bulk" in instruction.modifiers or not _is_of_independent_blocks(instruction, accesses[pc]):
                 return False
         elif instruction.name in _BARRIERS:
             if not _meets_all_threads(instruction):
@@ -62,6 +64,13 @@ def are_blocks_independent(program: Program) -> bool:
         elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
             return False
     return True
+
+
+def _is_of_independent_blocks(instruction: Instruction, access: AccessSemantics | None) -> bool:
+    """Whether an access is plain, or an atomic that all blocks of the grid see."""
+    if access is None or not access.is_strong:
+        return access is not None
+    return access.kind == "atomic" and (access.scope == GPU or not _SHARED.isdisjoint(instruction.modifiers))
 
 
 def _meets_all_threads(instruction: Instruction) -> bool:

@@ -111,6 +111,8 @@ class BatchSchedule(Schedule):
                 self._begin_quantum(front)
         if cluster.live.any():
             raise OrderMattersError("threads wait for something else than barriers")
+        if cluster.launch.steps_left <= 0:
+            raise OrderMattersError("the budget of steps is spent")
         return "finished"
 
     def _begin_quantum(self, front: Front) -> None:

@@ -75,7 +75,7 @@ class LockstepMemory:
             stamps = past.writes.stamps
             clusters = past.writes.clusters
             assert clusters is not None
-            threads = (clusters - 1) * self._block_lanes + columns_of(stamps) + 1
+            threads = (clusters - 1) * self._block_lanes + columns_of(stamps) % self._block_lanes + 1
             is_written = stamps != 0
             table.seed(
                 np.where(is_written, threads, 0).astype(np.int32),
