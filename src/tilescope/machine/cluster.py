@@ -9,7 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.execution.pending import Pending
-from tilescope.machine.execution.records import RunningPhase
+from tilescope.machine.execution.records import CopyRecord, RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
 from tilescope.machine.execution.undefined_values import UndefinedValues
@@ -44,12 +44,14 @@ from tilescope.sync.address import (
 from tilescope.sync.bus import Bus, StaleValues
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneGrouping, LaneNumbers, Lanes
 from tilescope.sync.events import AccessCost, Load, Store
+from tilescope.sync.footprint import Rows
 from tilescope.sync.mbarrier import Mbarrier
 
 if TYPE_CHECKING:
     from tilescope.machine.launch.launch import Launch
 
 Words = npt.NDArray[np.generic]
+_NO_LANES: LaneNumbers = np.zeros(0, np.intp)
 
 
 class Cluster:
@@ -146,6 +148,32 @@ class Cluster:
     def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
         """(lanes, registers) words of several registers."""
         return np.stack([self.registers[number][at] for number in numbers], axis=1)
+
+    @property
+    def whole(self) -> Cluster:
+        """All that an instruction changes: of a leader the blocks that follow it, too."""
+        return self
+
+    def in_all_blocks(self, at: Lanes) -> Lanes:
+        """Lanes, and of a leader the same lanes of the blocks that follow it."""
+        return at
+
+    def followers(self, lane: int) -> LaneNumbers:
+        """The same lane of the blocks that follow a leader."""
+        return _NO_LANES
+
+    def announced(self, lanes: LaneNumbers) -> LaneNumbers:
+        """Those lanes whose events observers want; of a batch the leader's."""
+        return lanes
+
+    def keep_rows(self, pc: int, lane: int, rows: Rows, *, is_write: bool) -> None:
+        """Of a leader: a copy of one of its blocks reads or writes bytes of global memory."""
+
+    def keep_follower(self, lane: int, record: CopyRecord) -> None:
+        """Of a leader: the record of a copy of a block that follows it."""
+
+    def require_alike(self, numbers: Iterable[int], at: Lanes) -> None:
+        """Refuse registers in which the blocks that follow a leader differ from it."""
 
     @cached_property
     def tensor_memory(self) -> TensorMemories:

@@ -241,6 +241,13 @@ class GlobalMemory:
             region.content[:] = content
         self._before = None
 
+    def begin_write(self, address: int) -> None:
+        """The array at an address is about to be written, not by `store`."""
+        self.version += 1
+        region = self.region_at(address)
+        if region is not None:
+            self._keep(region)
+
     def _keep(self, region: Region) -> None:
         if self._before is None or region.address in self._before:
             return

@@ -42,6 +42,7 @@ _PLAIN = frozenset(
         "pmevent",
     }
 )
+_DATA_DEPENDENT = frozenset({"brx"})
 _BARRIERS = frozenset({"bar", "barrier"})
 _SHARED = frozenset({"shared", "shared::cta"})
 _FENCES = frozenset({"fence", "membar"})
@@ -64,6 +65,43 @@ def are_blocks_independent(program: Program) -> bool:
         elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
             return False
     return True
+
+
+def may_follow_a_leader(program: Program) -> bool:
+    """Whether one block of a program may act for all: its barriers and copies do not depend on data, as far as the text tells."""
+    if program.clock_reads or len(program.functions) > 1:
+        return False
+    accesses = program.fact(decode_accesses)
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name in _PLAIN - _DATA_DEPENDENT:
+            continue
+        if instruction.name in _ACCESSES:
+            access = accesses[pc]
+            if access is None or access.is_strong or "bulk" in instruction.modifiers:
+                return False
+        elif not _is_of_leader(instruction):
+            return False
+    return True
+
+
+def _is_of_leader(instruction: Instruction) -> bool:
+    """Whether the leader of a batch executes an instruction for all blocks."""
+    words = instruction.modifiers
+    match instruction.name:
+        case "wgmma":
+            return True
+        case "mbarrier":
+            return "pending_count" not in words
+        case "bar" | "barrier":
+            return "red" not in words and "cluster" not in words
+        case "fence" | "membar":
+            return "tensormap::generic" not in words
+        case "cp":
+            is_group = "commit_group" in words or "wait_group" in words
+            is_copy = "tensor" in words and "multicast::cluster" not in words and "prefetch" not in words
+            return "bulk" in words and (is_group or is_copy)
+        case _:
+            return instruction.name == "setmaxnreg"
 
 
 def _is_of_independent_blocks(instruction: Instruction, access: AccessSemantics | None) -> bool:

@@ -10,7 +10,7 @@ not certain, OrderMattersError is raised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,6 +38,7 @@ class Batch(Cluster):
 
     def __init__(self, launch: Launch, starts: Sequence[BlockIndex]) -> None:
         self.starts = starts
+        self._spread_lanes: tuple[LaneNumbers, LaneNumbers] | None = None  # of the first block, and of all
         self._alone: ClusterShape = launch.cluster_shape(starts[0])
         super().__init__(launch, starts[0])
 
@@ -73,6 +74,36 @@ class Batch(Cluster):
         if int(addresses.min()) < 0 or int(addresses.max()) + size_bytes > self.launch.shared_end:
             raise OrderMattersError("an address outside shared memory")
         return self.shared, self.shared_places(at, addresses)
+
+    def in_all_blocks(self, at: Lanes) -> Lanes:
+        """Lanes of the first block, and the same of all others."""
+        if isinstance(at, slice):
+            return at
+        if self._spread_lanes is None or self._spread_lanes[0] is not at:
+            starts = np.arange(self.blocks)[:, None] * self.block_lanes
+            self._spread_lanes = (at, (starts + at).ravel())
+        return self._spread_lanes[1]
+
+    def announced(self, lanes: LaneNumbers) -> LaneNumbers:
+        """The lanes of the first block, which leads the others."""
+        return lanes[lanes < self.block_lanes]
+
+    def require_alike(self, numbers: Iterable[int], at: Lanes) -> None:
+        """Refuse registers in which blocks differ."""
+        for number in numbers:
+            rows = self._by_block(number)[:, at]
+            if not (rows == rows[0]).all():
+                raise OrderMattersError("blocks differ in a register that decides")
+
+    def spread(self, numbers: Iterable[int], at: Lanes) -> None:
+        """Registers of the first block, for all others too."""
+        for number in numbers:
+            rows = self._by_block(number)
+            rows[1:, at] = rows[0, at]
+
+    def _by_block(self, number: int) -> Words:
+        register = self.registers[number]
+        return register.reshape(self.blocks, self.block_lanes, *register.shape[1:])
 
     def shared_places(self, at: Lanes, addresses: Addresses) -> Addresses:
         """The offsets of shared addresses of lanes in the memory of all blocks."""

@@ -56,6 +56,14 @@ class Traffic:
         known = self.least_request_bytes
         self.least_request_bytes = request_bytes if known is None else min(known, request_bytes)
 
+    def join(self, other: Traffic) -> None:
+        """Add other copies."""
+        self.boxes += other.boxes
+        self.requests += other.requests
+        self.bytes += other.bytes
+        least = [one for one in (self.least_request_bytes, other.least_request_bytes) if one is not None]
+        self.least_request_bytes = min(least, default=None)
+
 
 class TrafficKey(NamedTuple):
     """Whose traffic: the number of the map (None: bulk copies, which have none), and the direction."""
@@ -83,9 +91,12 @@ class Costs:
         return ClusterCosts(self, cluster, starts).handlers()
 
     def add(self, other: Costs) -> None:
-        """Add the costs of blocks that have run in lockstep: accesses of threads."""
+        """Add the costs of blocks that have run in lockstep."""
         self.wavefronts.add_counts(other.wavefronts)
         self.sectors.add_counts(other.sectors)
+        self.operands.add_reads(other.operands, 1)
+        for key, traffic in other.traffic.items():
+            self.traffic.setdefault(key, Traffic()).join(traffic)
 
     def count_copy(self, event: CopyRequested) -> None:
         """Count a copy once, also if several blocks receive it."""

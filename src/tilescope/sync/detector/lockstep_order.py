@@ -9,7 +9,8 @@ A batch that comes to its end has done what its blocks do one after another. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,11 +34,22 @@ from tilescope.sync.events import (
     UndefinedUse,
     WarpSync,
 )
+from tilescope.sync.footprint import CellNumbers, Rows
+from tilescope.sync.lane_clocks import BULK_WRITE
 from tilescope.sync.memory_scope import GPU
 from tilescope.sync.shadow.global_cells import GlobalCells, Stretch
 from tilescope.sync.shadow.lockstep_cells import BatchTimes, LockstepCells, OrderMattersError, Touch
 
 _NO_STALE_VALUES: StaleValues = {}
+
+
+class CopyTouch(NamedTuple):
+    """A bulk copy of a lane of a batch, and the bytes of global memory that it reads or writes."""
+
+    pc: int
+    lane: int
+    rows: Rows
+    is_write: bool
 
 
 class LockstepMemory:
@@ -47,6 +59,8 @@ class LockstepMemory:
         self._cells = cells
         self._block_lanes = block_lanes
         self._first_thread = first_thread  # of the batches
+        self._rows_read: dict[tuple[int, int, int], Rows] = {}  # by the first byte, and how many
+        self._copied: list[tuple[Stretch, CellNumbers, int, int]] = []  # what copies wrote: instruction, thread
         self._tables: dict[int, tuple[Stretch, LockstepCells]] = {}  # by first cell
 
     def touches(
@@ -85,8 +99,50 @@ class LockstepMemory:
             )
         return table
 
+    def add_copies(self, touches: Sequence[CopyTouch], first_thread: int) -> None:
+        """Bulk copies of a batch: nobody else may access the bytes that they write."""
+        for touch in touches:
+            if not touch.is_write:
+                key = (int(touch.rows.starts[0]), len(touch.rows.starts), touch.rows.row_bytes)
+                if len(touch.rows.starts) and touch.rows.row_bytes:
+                    self._rows_read.setdefault(key, touch.rows)
+                continue
+            cells = touch.rows.whole_cells(self._cells.cell_bytes)
+            if len(cells) * self._cells.cell_bytes != len(touch.rows.starts) * touch.rows.row_bytes:
+                raise OrderMattersError("a copy writes parts of cells")
+            for piece in self._cells.pieces(cells) if len(cells) else ():
+                thread = first_thread + touch.lane + 1
+                self._table(piece.stretch).copy(piece.cells, thread)
+                self._copied.append((piece.stretch, piece.cells, touch.pc, thread))
+
+    def require_unwritten_sources(self) -> None:
+        """Refuse copies that read what somebody has written."""
+        for rows in self._rows_read.values():
+            first = rows.starts // self._cells.cell_bytes
+            each = ceil_div(rows.row_bytes, self._cells.cell_bytes) + 1
+            if not self._may_be_written(rows):
+                continue
+            cells = np.unique((first[:, None] + np.arange(each)).ravel())
+            for piece in self._cells.pieces(cells):
+                if self._table(piece.stretch).is_any_written(piece.cells):
+                    raise OrderMattersError("a copy reads what the kernel writes")
+
+    def _may_be_written(self, rows: Rows) -> bool:
+        """Whether somebody has written the array in which rows lie."""
+        low = int(rows.starts.min()) // self._cells.cell_bytes
+        high = (int(rows.starts.max()) + rows.row_bytes) // self._cells.cell_bytes
+        return self._cells.is_written_between(low, high) or any(
+            stretch.first <= high and low < stretch.end and table.is_written for stretch, table in self._tables.values()
+        )
+
     def finish(self) -> None:
         """Keep the last writes of all batches, as those of their clusters."""
+        for stretch, cells, pc, thread in self._copied:
+            cluster, lane = divmod(thread - 1, self._block_lanes)
+            column = BULK_WRITE * self._block_lanes + lane
+            stamp = pack_stamps(stamp_base(pc, is_asynchronous=True), column, 1)
+            clusters = np.full(len(cells), cluster + 1, np.int32)
+            stretch.table.put_last_writes(cells, np.broadcast_to(stamp, cells.shape), clusters)
         for stretch, table in self._tables.values():
             cells, threads, pcs, are_strong = table.last_writes(self._first_thread)
             if len(cells):

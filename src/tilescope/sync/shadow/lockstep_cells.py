@@ -222,6 +222,24 @@ class LockstepCells:
             if not has_equal_values or ((kept - 1) // width != (threads - 1) // width).any():
                 raise OrderMattersError("two lanes store to one cell")
 
+    @property
+    def is_written(self) -> bool:
+        """Whether anybody has written a cell."""
+        return self._is_written
+
+    def copy(self, cells: CellNumbers, thread: int) -> None:
+        """A bulk copy of a thread writes cells: nobody has accessed them, and nobody may."""
+        self._is_written = True
+        self._put_waiting()
+        if self._loads.who[cells].any() or self.is_any_written(cells):
+            raise OrderMattersError("a copy writes what others access")
+        self._stores.who[cells] = _SEVERAL_BLOCKS
+
+    def is_any_written(self, cells: CellNumbers) -> bool:
+        """Whether somebody has written one of the cells."""
+        is_written = self._stores.who[cells].any()
+        return bool(is_written or (self._atomics is not None and self._atomics.who[cells].any()))
+
     def change(self, touch: Touch, pc: int) -> None:
         """Atomics of threads change cells, in the order of blocks: no later block has done so before."""
         threads = touch.threads
