@@ -77,10 +77,15 @@ class SmemRead(NamedTuple):
 
     def matrices(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> Elements:
         """The codes that the descriptors of warpgroups read: (groups, rows, k)."""
-        if len(first_lanes) > 1 and (descriptors == descriptors[0]).all():
-            return self._same_matrix(cluster, first_lanes, int(descriptors[0]))
-        pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
-        return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
+        words = list(dict.fromkeys(descriptors.tolist()))
+        if len(words) == 1:
+            return self._same_matrix(cluster, first_lanes, words[0])
+        own = [descriptors == np.uint64(word) for word in words]
+        found = [self._same_matrix(cluster, first_lanes[is_own], word) for word, is_own in zip(words, own, strict=True)]
+        codes = np.empty((len(descriptors), *found[0].shape[1:]), found[0].dtype)
+        for is_own, matrices in zip(own, found, strict=True):
+            codes[is_own] = matrices
+        return codes
 
     def smem_operand(self, cluster: Cluster, lane: int, word: int) -> WgmmaOperand:
         """The operand that a descriptor of a lane's warpgroup names."""
@@ -95,7 +100,7 @@ class SmemRead(NamedTuple):
             self._announce(cluster, lane, word)
         stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
         units = places.units + base // self.stored_bytes
-        if len(ranks) > 1 and (ranks == np.arange(len(ranks))).all():
+        if (ranks == np.arange(len(ranks))).all():
             codes: Elements = stored[: len(ranks)].take(units.ravel(), axis=1).reshape(len(ranks), *units.shape)
         else:
             codes = stored[ranks[:, None, None], units]
@@ -127,15 +132,6 @@ class SmemRead(NamedTuple):
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
         return places, base
-
-    def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
-        """The codes that one descriptor reads from the block of a lane."""
-        places, base = self._reach(cluster, lane, word)
-        first_byte = lane // cluster.block_lanes * cluster.shared_stride
-        if cluster.bus.is_heard:
-            self._announce(cluster, lane, word)
-        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
-        return self._signed(stored[places.units + base // self.stored_bytes])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
