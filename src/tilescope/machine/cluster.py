@@ -9,7 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,13 +21,14 @@ from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.execution.pending import Pending, Work
-from tilescope.machine.execution.records import RunningPhase
+from tilescope.machine.execution.records import CopyRecord, RunningPhase
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
 from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.step import EVERYONE
+from tilescope.ptx.syntax import SpecialRegister
 from tilescope.sentence import counted
 from tilescope.sync.access_semantics import AccessSemantics
 from tilescope.sync.address import (
@@ -41,14 +42,16 @@ from tilescope.sync.address import (
     is_in_window,
 )
 from tilescope.sync.bus import Bus, StaleValues
-from tilescope.sync.cluster_shape import LaneGrouping, LaneNumbers, Lanes
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneGrouping, LaneNumbers, Lanes
 from tilescope.sync.events import AccessCost, Load, Store
+from tilescope.sync.footprint import Rows
 from tilescope.sync.mbarrier import Mbarrier
 
 if TYPE_CHECKING:
     from tilescope.machine.launch.launch import Launch
 
 Words = npt.NDArray[np.generic]
+_NO_LANES: LaneNumbers = np.zeros(0, np.intp)
 
 
 class Cluster:
@@ -59,7 +62,7 @@ class Cluster:
         self.launch = launch
         self.program: Program = program
         self.memory: GlobalMemory = launch.memory
-        self.shape = launch.cluster_shape(first_block)
+        self.shape = self._shape(launch, first_block)
         self.blocks = self.shape.blocks
         self.block_threads = self.shape.block_threads
         self.block_lanes = self.shape.block_lanes
@@ -89,6 +92,10 @@ class Cluster:
         self.steps = program.steps
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
 
+    def _shape(self, launch: Launch, first_block: BlockIndex) -> ClusterShape:
+        """The lanes of its blocks."""
+        return launch.cluster_shape(first_block)
+
     @cached_property
     def pending(self) -> Pending:
         """The queue of asynchronous work; kernels without any never make it."""
@@ -113,6 +120,10 @@ class Cluster:
             return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
+        return self._special(content)
+
+    def _special(self, content: SpecialRegister) -> Words:
+        """A special register, for every lane."""
         return special_values(self.launch, self.shape, content.name)
 
     def _addresses_of(self, content: VariableAddress) -> Words:
@@ -142,6 +153,32 @@ class Cluster:
     def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
         """(lanes, registers) words of several registers."""
         return np.stack([self.registers[number][at] for number in numbers], axis=1)
+
+    @property
+    def whole(self) -> Cluster:
+        """All that an instruction changes: of a leader the blocks that follow it, too."""
+        return self
+
+    def in_all_blocks(self, at: Lanes) -> Lanes:
+        """Lanes, and of a leader the same lanes of the blocks that follow it."""
+        return at
+
+    def followers(self, lane: int) -> LaneNumbers:
+        """The same lane of the blocks that follow a leader."""
+        return _NO_LANES
+
+    def announced(self, lanes: LaneNumbers) -> LaneNumbers:
+        """Those lanes whose events observers want; of a batch the leader's."""
+        return lanes
+
+    def keep_rows(self, pc: int, lane: int, rows: Rows, *, is_write: bool) -> None:
+        """Of a leader: a copy of one of its blocks reads or writes bytes of global memory."""
+
+    def keep_follower(self, lane: int, record: CopyRecord) -> None:
+        """Of a leader: the record of a copy of a block that follows it."""
+
+    def require_alike(self, numbers: Iterable[int], at: Lanes) -> None:
+        """Refuse registers in which the blocks that follow a leader differ from it."""
 
     @cached_property
     def tensor_memory(self) -> TensorMemories:
@@ -262,8 +299,8 @@ class Cluster:
         words[first if values.ndim == 1 else first[:, None] + np.arange(values.shape[1])] = values
         self.version += 1
 
-    def shared_places(self, addresses: Addresses) -> Addresses:
-        """The offsets of shared addresses in the memory of all blocks."""
+    def shared_places(self, at: Lanes, addresses: Addresses) -> Addresses:
+        """The offsets of shared addresses of lanes in the memory of all blocks."""
         return self.shape.places(addresses)
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:

@@ -24,6 +24,7 @@ from tilescope.machine.launch.host_array import as_host_array
 from tilescope.reading import integers
 from tilescope.sentence import counted
 from tilescope.sync.address import GLOBAL_START, Addresses
+from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 from tilescope.tensor_map import TensorMap
 
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
@@ -82,6 +83,8 @@ class GlobalMemory:
         self._next = start
         self._latest: Region | None = None
         self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
+        self._before: dict[int, Bytes] | None = None  # by address: arrays as they were; None: nobody may undo
+        self._undo_bytes = 0  # that may still be kept
 
     def place(self, placed: npt.NDArray[np.generic]) -> int:
         """The address of a C-contiguous array; one that lies inside a placed array is found there."""
@@ -214,10 +217,44 @@ class GlobalMemory:
                 raise KernelFaultError(
                     ILLEGAL_ADDRESS, "a store to a read-only array", lane, int(addresses[lane]), is_global=True
                 )
+            self._keep(region)
             first = (addresses[lanes] - region.address) // values.dtype.itemsize
             places = first if count == 1 else first[:, None] + np.arange(count)
             pieces.append(_Piece(region.words(values.dtype), places, lanes))
         return pieces
+
+    def keep_for_undo(self, most_bytes: int) -> None:
+        """Keep every array as it is before the first store to it, as far as memory allows."""
+        self._before = {}
+        self._undo_bytes = most_bytes
+
+    def keep_changes(self) -> None:
+        """Nobody will undo the stores."""
+        self._before = None
+
+    def undo(self) -> None:
+        """Put arrays back as they were when `keep_for_undo` was called."""
+        assert self._before is not None
+        for address, content in self._before.items():
+            region = self.region_at(address)
+            assert region is not None
+            region.content[:] = content
+        self._before = None
+
+    def begin_write(self, address: int) -> None:
+        """The array at an address is about to be written, not by `store`."""
+        self.version += 1
+        region = self.region_at(address)
+        if region is not None:
+            self._keep(region)
+
+    def _keep(self, region: Region) -> None:
+        if self._before is None or region.address in self._before:
+            return
+        self._undo_bytes -= len(region.content)
+        if self._undo_bytes < 0:
+            raise OrderMattersError("arrays too large to be kept for an undo")
+        self._before[region.address] = region.content.copy()
 
     def bytes_at(self, address: int, size_bytes: int) -> Bytes:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""

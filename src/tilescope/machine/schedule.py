@@ -88,6 +88,7 @@ class Schedule:
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
     loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
+    finds_spins: bool = True  # whether a loop that sees nothing new waits for a change
     _turns_to_wait: int = 0  # of other clusters, before it looks again at what they changed
     _last_wait: int = 0
     _late_polls: set[LoopKey] = field(default_factory=set)  # that have let other clusters go first
@@ -384,6 +385,10 @@ class Schedule:
         for rank in np.unique(cluster.block_of_lane[lanes]).tolist():
             if not cluster.live[cluster.block_of_lane == rank].any():
                 cluster.emit(BlockEnd(rank))
+
+    def meet_in_lockstep(self, front: Front) -> bool:
+        """Let whole blocks go on that meet at a barrier. False: that is left to the barriers."""
+        return False
 
     def release(self, fronts: Iterable[Front]) -> None:
         """Let the lanes of a barrier go on."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
+from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, float32_sum, rounded_to_float16
 from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
 from tilescope.mma.tensor_core_arithmetic import Arithmetic
 from tilescope.one_rounding import Rounding, fma32, fma64
@@ -189,7 +189,12 @@ def _spread(of_blocks: Array, extent: int) -> Array:
 
 def _aligned(a: _Operand, b: _Operand, c: Array, d_dtype: np.dtype[Any], arithmetic: Arithmetic) -> Array:
     """One step of an aligned sum, rounded to the type of D."""
-    before = addends(c.reshape(-1, *c.shape[-2:]))
+    batch = c.reshape(-1, *c.shape[-2:])
+    if d_dtype == np.float32 and c.dtype == np.float32 and a.elements.specials is None and b.elements.specials is None:
+        finite = float32_sum(a.terms, b.terms, batch, arithmetic)
+        if finite is not None:
+            return finite.reshape(c.shape)
+    before = addends(batch)
     sums = aligned_sum(a.terms, b.terms, before, arithmetic.fractional_bits)
     d: Array = rounded_to_float16(sums) if d_dtype == np.float16 else cut_to_float32(sums, arithmetic.result_bits)
     if not (a.elements.specials is None and b.elements.specials is None and before.specials is None):

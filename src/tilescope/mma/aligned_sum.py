@@ -21,8 +21,11 @@ Several products may form one term, added exactly before the cut: groups of 16 o
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -31,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.mma.element_value import Doubles, Elements, Exponents
-from tilescope.mma.tensor_core_arithmetic import CutBits
+from tilescope.mma.tensor_core_arithmetic import Arithmetic, CutBits
 from tilescope.swizzle.permutation import compiler
 
 _FLOAT64_BIAS = 1023
@@ -40,6 +43,7 @@ _FLOAT32_LEAST_EXPONENT = -126
 _PIECE_RESULTS = 8192  # results that numpy sums at a time: temporaries of 64 KiB stay in the cache
 _TERMS_APART_FROM_RESULTS = 2048  # from here on, numpy is faster with one term after the other
 _LOOP_FROM_PRODUCTS = 1 << 26  # half a second of numpy
+_CORES_FROM_PRODUCTS = 1 << 18  # a thread takes as long to start as these
 
 
 class Terms(NamedTuple):
@@ -91,15 +95,60 @@ def compiled_loop() -> Callable[..., None] | None:
     return add
 
 
+def float32_sum(a: Terms, b: Terms, c: npt.NDArray[Any], arithmetic: Arithmetic) -> npt.NDArray[np.float32] | None:
+    """D of float32 by one compiled loop for all of it, on all cores; None if that is not for these: ask `aligned_sum`."""
+    terms, elements = a.values.shape[2:]
+    is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
+    loop = compiled_loop() if elements == 1 and is_worth_loading else None
+    if loop is None:
+        return None
+    from tilescope.mma.aligned_sum_loop import cut, take_apart
+
+    before = np.ascontiguousarray(c)
+    d = np.empty_like(before)
+    has_specials = np.zeros(1, np.bool_)
+
+    def add_part(part: slice) -> None:
+        sums = np.empty(before[part].shape)
+        exponents = np.empty(sums.shape, np.int16)
+        take_apart(before[part].reshape(-1), sums.reshape(-1), exponents.reshape(-1), has_specials)
+        whole = slice(None)
+        add_terms(loop, a.part(part, whole), b.part(part, whole), Elements(sums, exponents), arithmetic.fractional_bits)
+        cut(sums.reshape(-1), arithmetic.result_bits, d[part].reshape(-1))
+
+    on_all_cores(add_part, len(d), d.size * terms)
+    return None if has_specials[0] else d
+
+
+def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -> None:
+    """Do parts of a batch at once, where there is enough to do."""
+    cores = min(os.cpu_count() or 1, count)
+    if cores == 1 or products < _CORES_FROM_PRODUCTS:
+        add_part(slice(0, count))
+        return
+    ends = [count * core // cores for core in range(cores + 1)]
+    list(_workers().map(add_part, [slice(*part) for part in itertools.pairwise(ends)]))
+
+
+@cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count())
+
+
 def by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:
-    """The sum by the compiled loop, which takes B with its columns side by side."""
-    sums = np.array(c.values)
+    """The sum by the compiled loop."""
+    own = Elements(np.array(c.values), np.array(c.exponents))
+    add_terms(loop, a, b, own, fractional_bits)
+    return own.values
+
+
+def add_terms(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> None:
+    """Add terms to C in place by the compiled loop, which takes B with its columns side by side."""
     b_values = np.ascontiguousarray(b.values[..., 0].transpose(0, 2, 1))
     b_exponents = np.ascontiguousarray(b.exponents.transpose(0, 2, 1))
     a_values = np.ascontiguousarray(a.values[..., 0])
     a_exponents = np.ascontiguousarray(a.exponents)
-    loop(a_values, a_exponents, b_values, b_exponents, sums, np.array(c.exponents), fractional_bits)
-    return sums
+    loop(a_values, a_exponents, b_values, b_exponents, c.values, c.exponents, fractional_bits)
 
 
 def by_numpy(a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.mma.element_value import ZERO_ADDEND_EXPONENT
 from tilescope.swizzle.line_streaming import compiled
 
 Doubles = npt.NDArray[np.float64]
@@ -56,4 +57,32 @@ def _add(
                 total[column] *= _POWERS[furthest[column] - fractional_bits + _FURTHEST]
 
 
+def _take_apart(
+    c: npt.NDArray[np.float32], values: Doubles, exponents: Exponents, has_specials: npt.NDArray[np.bool_]
+) -> None:
+    """Values and exponents of float32 words; `has_specials`: one of them is infinite or NaN."""
+    words = c.view(np.uint32)
+    for place in range(len(c)):
+        field = np.int16(words[place] >> 23 & 0xFF)
+        if field == 0xFF:
+            has_specials[0] = True
+        values[place] = c[place]
+        exponents[place] = max(field, np.int16(1)) - 127 if values[place] != 0 else ZERO_ADDEND_EXPONENT
+
+
+def _cut(sums: Doubles, result_bits: int, d: npt.NDArray[np.float32]) -> None:
+    """cut_to_float32 of aligned_sum.py."""
+    lost_bits = 52 - result_bits
+    least = 2.0 ** (-126 - result_bits)
+    words = sums.view(np.int64)
+    for place in range(len(sums)):
+        if abs(sums[place]) < 2.0**-126:
+            sums[place] = np.trunc(sums[place] / least) * least + 0.0
+        else:
+            words[place] = words[place] >> lost_bits << lost_bits
+        d[place] = sums[place]
+
+
 add = compiled(_add)
+take_apart = compiled(_take_apart)
+cut = compiled(_cut)

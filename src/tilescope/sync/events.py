@@ -92,6 +92,7 @@ class Atomic:
     adds_floats: bool
     word_lanes: LaneNumbers  # of the elements of a vector, each an atomic by itself
     word_addresses: Addresses
+    word_places: Addresses
     word_bytes: int
     written_lanes: LaneNumbers
     written_places: Addresses
@@ -366,6 +367,14 @@ class BarrierComplete:
     threads: int
     waiting: list[WaitingLanes]
     is_counted: bool  # whether its instructions name the number of threads
+
+
+@dataclass(slots=True, eq=False)
+class BlocksMet:
+    """All threads of some blocks of a batch are at one barrier."""
+
+    pc: int
+    blocks: LaneNumbers  # by their places in the batch
 
 
 @dataclass(slots=True, eq=False)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.execution.fault import KernelFaultError
+from tilescope.machine.execution.lockstep import CLUSTER_START_STEPS, LockstepRun, may_run_in_lockstep, run_in_lockstep
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.observe import observe
 from tilescope.machine.observers.smem_watch import SmemWatch
@@ -21,7 +22,6 @@ from tilescope.sync.detector.race import Remedy
 
 BlockIndex = tuple[int, int, int]
 IDLE_CLUSTERS = 32  # that compute at once, turn by turn; beyond them no new one is started
-CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 
 
 @dataclass(slots=True)
@@ -107,6 +107,9 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
         if state == "finished":
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
+            is_first = result.finished_blocks == launch.cluster_blocks and not waiting
+            if is_first and watch is None and may_run_in_lockstep(launch):
+                _add(result, run_in_lockstep(launch))
             continue
         waiting.append(schedule)
         schedule.wait_longer(has_written=launch.memory.version != version)
@@ -157,6 +160,14 @@ def _diverge(launch: Launch, schedule: Schedule) -> bool:
     if pcs:
         schedule.diverge(launch.program.fact(ControlFlow).find_first(pcs))
     return bool(pcs)
+
+
+def _add(result: GridRun, others: LockstepRun | None) -> None:
+    """Add what blocks did in lockstep, if they have."""
+    if others is not None:
+        result.finished_blocks += others.blocks
+        result.thread_counts += others.thread_counts
+        result.warp_counts += others.warp_counts
 
 
 def _count(result: GridRun, schedule: Schedule) -> None:

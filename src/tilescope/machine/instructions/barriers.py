@@ -71,6 +71,8 @@ class BlockBarrierTurn:
         self._arrive_in_blocks(schedule, front)
 
     def _arrive_in_blocks(self, schedule: Schedule, front: Front) -> None:
+        if schedule.meet_in_lockstep(front):
+            return
         cluster = schedule.cluster
         pc = front.pc
         numbers = cluster.registers[self.number][front.lanes].astype(np.int64) % BARS

@@ -83,7 +83,7 @@ def _deliver(
     issue = AsyncStoreIssued(
         pc,
         np.array([lane]),
-        cluster.shared_places(np.array([target])),
+        cluster.shared_places(np.array([lane]), np.array([target])),
         _ANSWER_BYTES,
         barrier,
         is_by_threads=False,

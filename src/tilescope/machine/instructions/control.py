@@ -31,7 +31,7 @@ class Branch:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go, or park if the loop has seen nothing new."""
-        if self.target <= front.pc and _sees_nothing_new(schedule, front, self.target):
+        if self.target <= front.pc and schedule.finds_spins and _sees_nothing_new(schedule, front, self.target):
             loop = schedule.cluster.program.registers_written(self.target, front.pc)
             front.pc = self.target
             schedule.spin(front, reads_clock=loop is None)

@@ -50,7 +50,7 @@ def writeable_from(cluster: Cluster, lane: int, address: int) -> Bytes:
     content = global_from(cluster.memory, address)
     if not content.flags.writeable:
         raise KernelFaultError(ILLEGAL_ADDRESS, "a store to a read-only array", lane, address)
-    cluster.memory.version += 1
+    cluster.memory.begin_write(address)
     return content
 
 

@@ -181,7 +181,7 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, siz
         if cluster.bus.is_heard:
             reads = np.ones(len(lanes), np.bool_) if sizes is None else sizes > 0
             is_whole = np.ones(len(lanes), np.bool_) if sizes is None else (sizes == size_bytes)[reads]
-            places = cluster.shared_places(targets)
+            places = cluster.shared_places(lanes, targets)
             cluster.emit(
                 CpAsyncIssued(pc, lanes, targets, places, size_bytes, kind, lanes[reads], sources[reads], is_whole)
             )

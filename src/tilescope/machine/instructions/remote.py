@@ -135,7 +135,7 @@ def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
         issue = AsyncStoreIssued(
             cluster.pc,
             own.lanes,
-            cluster.shared_places(own.addresses),
+            cluster.shared_places(own.lanes, own.addresses),
             own.size_bytes,
             barrier,
             is_by_threads=True,

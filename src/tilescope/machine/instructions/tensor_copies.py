@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,7 @@ from tilescope.sync.address import PARAM_WINDOW, SHARED_OFFSET_MASK, SHARED_RANK
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import CopyCompleted, CopyIssued, CopyRead, CopyRequested, MapRead
 from tilescope.sync.footprint import Rows, one_row
+from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.copy_instruction import Direction
 from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
@@ -167,14 +169,44 @@ def _for_each_lane(form: TensorForm) -> Step:
             number = _map_number(cluster, lane, map_address)
             cluster.emit(MapRead(cluster.pc, lane, map_address))
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
-            cluster.emit(CopyRequested(cluster.pc, lane, copy.direction, copy, number, 0))
+            followers = _copies_of_followers(cluster, form, lane, copy)
+            for one in (copy, *[follower.copy for follower in followers]):
+                cluster.whole.emit(CopyRequested(cluster.pc, lane, one.direction, one, number, 0))
             if barrier is None:
-                _issue_store(cluster, lane, copy, number)
+                _issue_store(cluster, lane, copy, number, followers)
             else:
                 places = {"map_address": map_address, "map_number": number, "barrier": barrier}
-                _issue_load(cluster, form, lane, copy, **places)
+                _issue_load(cluster, form, lane, copy, followers, **places)
 
     return step
+
+
+class FollowingCopy(NamedTuple):
+    """The copy of a block that follows a leader: at the same place of its own shared memory, with its own coordinates."""
+
+    lane: int  # of the batch
+    copy: Copy
+    shared: Bytes
+
+
+def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, copy: Copy) -> list[FollowingCopy]:
+    """The copies of the blocks that follow a leader; their maps, places and mbarriers are the leader's."""
+    lanes = cluster.followers(lane)
+    if not len(lanes):
+        return []
+    whole = cluster.whole
+    addresses = [form.map_address, form.shared_address, *([] if form.barrier is None else [form.barrier])]
+    for address_of in addresses:
+        if (address_of(whole, lanes) != address_of(cluster, np.array([lane]))).any():
+            raise OrderMattersError("copies of blocks differ in more than their coordinates")
+    stride = cluster.shared_stride
+    followers = []
+    for other in lanes.tolist():
+        own = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
+        first_byte = other // whole.block_lanes * stride
+        shared = whole.shared[first_byte + copy.smem_address : first_byte + cluster.launch.shared_end]
+        followers.append(FollowingCopy(other, own, shared))
+    return followers
 
 
 def _map_number(cluster: Cluster, lane: int, address: int) -> int:
@@ -227,7 +259,15 @@ def _read_signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[i
 
 
 def _issue_load(
-    cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int
+    cluster: Cluster,
+    form: TensorForm,
+    lane: int,
+    copy: Copy,
+    followers: list[FollowingCopy],
+    *,
+    map_address: int,
+    map_number: int,
+    barrier: int,
 ) -> None:
     """One piece of work for every block that receives the box."""
     targets = [copy.smem_address]
@@ -241,16 +281,27 @@ def _issue_load(
             barriers = [one & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for one in barriers]
     for target, own_barrier in zip(targets, barriers, strict=True):
         own = copy._replace(smem_address=target)
-        _add_load(cluster, lane, own, map_address=map_address, map_number=map_number, barrier=own_barrier)
+        places = {"map_address": map_address, "map_number": map_number, "barrier": own_barrier}
+        _add_load(cluster, lane, own, followers, **places)
 
 
-def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int) -> None:
+def _add_load(
+    cluster: Cluster,
+    lane: int,
+    copy: Copy,
+    followers: list[FollowingCopy],
+    *,
+    map_address: int,
+    map_number: int,
+    barrier: int,
+) -> None:
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
     keep_record(cluster, record)
+    _keep_copies_of_all(cluster, lane, copy, record, followers)
     issue = None
     if cluster.bus.is_heard:
         issue = CopyIssued(
@@ -272,7 +323,10 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
         if issue is not None:
             cluster.emit(CopyCompleted(pc, issue, record.bytes))
         try:
-            deliver(copy, global_from(cluster.memory, tensor_map.address), {_rest_named(copy): target})
+            content = global_from(cluster.memory, tensor_map.address)
+            deliver(copy, content, {_rest_named(copy): target})
+            for follower in followers:
+                deliver(follower.copy, content, {_rest_named(copy): follower.shared})
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         complete_bytes(cluster, barrier, lane, record.bytes)
@@ -280,18 +334,31 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
 
 
+def _keep_copies_of_all(
+    cluster: Cluster, lane: int, copy: Copy, record: CopyRecord, followers: list[FollowingCopy]
+) -> None:
+    """Of a leader: keep the records of the blocks that follow it, and the bytes that all of them touch."""
+    if followers:
+        is_write = copy.direction != "load"
+        cluster.keep_rows(cluster.pc, lane, _global_bytes(copy), is_write=is_write)
+        for follower in followers:
+            cluster.keep_rows(cluster.pc, follower.lane, _global_bytes(follower.copy), is_write=is_write)
+            cluster.keep_follower(follower.lane, record._replace(coords=follower.copy.coords))
+
+
 def _rest_named(copy: Copy) -> str:
     """The shared memory that a copy may use: what the block has behind its address."""
     return f"the rest of shared memory from {copy.smem_address & SHARED_OFFSET_MASK:#x} on,"
 
 
-def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> None:
+def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int, followers: list[FollowingCopy]) -> None:
     """A store or a reduction: rows are read from shared memory, then written."""
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
     record = _record(cluster, lane, copy, map_number, None)
     keep_record(cluster, record)
+    _keep_copies_of_all(cluster, lane, copy, record, followers)
     issue = None
     if cluster.bus.is_heard:
         issue = CopyIssued(
@@ -312,6 +379,7 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
         cluster.pc = pc
         try:
             held.append(read_rows(copy, source, _rest_named(copy)))
+            held.extend(read_rows(follower.copy, follower.shared, _rest_named(copy)) for follower in followers)
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
         if issue is not None:
@@ -320,7 +388,9 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
         try:
-            write_rows(copy, held[0], writeable_from(cluster, lane, tensor_map.address))
+            content = writeable_from(cluster, lane, tensor_map.address)
+            for one, rows in zip((copy, *[follower.copy for follower in followers]), held, strict=True):
+                write_rows(one, rows, content)
         except RuleError as error:
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
 

@@ -149,6 +149,12 @@ class Launch:
             first_block, self.cluster, self.block_threads, self.block_lanes, self.shared_end, self.shared_stride
         )
 
+    def row_of_blocks(self, first_block: BlockIndex, count: int) -> ClusterShape:
+        """The shape of blocks without clusters that run in lockstep."""
+        return ClusterShape(
+            first_block, (count, 1, 1), self.block_threads, self.block_lanes, self.shared_end, self.shared_stride
+        )
+
     def take_recorder(self) -> Recorder | None:
         """The recorder, for the first cluster that asks."""
         if self._is_recorder_taken:

@@ -29,11 +29,12 @@ _MOST_WAITING = 1 << 15  # lanes whose addresses wait to be counted together
 
 
 class Where(NamedTuple):
-    """A cluster in its grid: enough to name the block and the warp of a lane."""
+    """A cluster in its grid, or several that run in lockstep: enough to name the block and the warp of a lane."""
 
-    first_block: BlockIndex
+    first_blocks: npt.NDArray[np.int64]  # (clusters, 3): x, y, z
     cluster: BlockIndex  # its extents
     block_lanes: int
+    cluster_lanes: int
 
 
 class Execution(NamedTuple):
@@ -66,6 +67,16 @@ class Tally:
     worst_excess: int = -1  # so that one is kept as an example, conflict or not
     worst_place: tuple[int, ...] = ()  # of equal ones the first of the grid is kept, in whatever order they ran
     worst: Instance | None = None
+
+    def is_worse(self, excess: int, place: tuple[int, ...]) -> bool:
+        """Whether an execution is worse than the worst so far, or as bad and further in front."""
+        return excess > self.worst_excess or (excess == self.worst_excess and place < self.worst_place)
+
+    def keep(self, excess: int, place: tuple[int, ...], instance: Instance | None) -> None:
+        """Keep an execution as the worst."""
+        self.worst_excess = excess
+        self.worst_place = place
+        self.worst = instance
 
 
 class WarpCounts(NamedTuple):
@@ -163,10 +174,10 @@ class AccessCounter:
         rows = warp_rows(executions)
         counts = self.count(executions[0].kind, rows.addresses, rows.mask)
         pcs = np.array([one.pc for one in executions])[rows.execution]
-        places = np.array([one.where.first_block for one in executions])[rows.execution]  # x, y, z
+        places, lanes = _first_blocks(executions, rows)
         excess = counts.cost - counts.least
         # Of an instruction's rows the worst comes first, of equal ones the first of the grid.
-        in_order = np.lexsort((rows.addresses[:, 0], rows.first_lane // WARP_LANES, *places.T, -excess, pcs))
+        in_order = np.lexsort((rows.addresses[:, 0], lanes // WARP_LANES, *places.T, -excess, pcs))
         pcs_in_order = pcs[in_order]
         starts = np.flatnonzero(np.diff(pcs_in_order, prepend=-1))
         costs = np.add.reduceat(counts.cost[in_order], starts)
@@ -176,30 +187,52 @@ class AccessCounter:
             tally.cost += cost
             tally.least += least
             row = int(in_order[start])
-            self._compare(tally, executions[int(rows.execution[row])], rows, counts, row)
+            execution = executions[int(rows.execution[row])]
+            x, y, z = places[row].tolist()
+            first = _FirstLane((x, y, z), int(lanes[row]))
+            excess_of_row = int(excess[row])
+            place = (z, y, x, first.lane // WARP_LANES, int(rows.addresses[row, 0]))
+            if tally.is_worse(excess_of_row, place):
+                tally.keep(excess_of_row, place, _instance(execution, first, rows, counts, row))
 
-    def _compare(self, tally: Tally, execution: Execution, rows: WarpRows, counts: WarpCounts, row: int) -> None:
-        """Keep one warp's execution as the worst of its instruction, if it is."""
-        excess = int(counts.cost[row] - counts.least[row])
-        warp = int(rows.first_lane[row]) // WARP_LANES
-        place = (*execution.where.first_block[::-1], warp, int(rows.addresses[row, 0]))
-        if excess > tally.worst_excess or (excess == tally.worst_excess and place < tally.worst_place):
-            tally.worst_excess = excess
-            tally.worst_place = place
-            tally.worst = _instance(execution, rows, counts, row)
+    def add_counts(self, other: AccessCounter) -> None:
+        """Add what another counter has counted of other clusters of the launch."""
+        other.finish()
+        for pc, counted in other.tallies.items():
+            tally = self.tallies.setdefault(pc, Tally())
+            tally.cost += counted.cost
+            tally.least += counted.least
+            if tally.is_worse(counted.worst_excess, counted.worst_place):
+                tally.keep(counted.worst_excess, counted.worst_place, counted.worst)
 
 
-def _instance(execution: Execution, rows: WarpRows, counts: WarpCounts, row: int) -> Instance:
+class _FirstLane(NamedTuple):
+    """The first lane of a warp that took part, in its cluster, and the cluster's first block."""
+
+    first_block: BlockIndex
+    lane: int
+
+
+def _first_blocks(executions: Sequence[Execution], rows: WarpRows) -> tuple[npt.NDArray[np.int64], LaneNumbers]:
+    """For each row the first block of its cluster, and its first lane in the cluster."""
+    wheres = [one.where for one in executions]
+    width = wheres[0].cluster_lanes
+    starts = np.cumsum([0, *[len(where.first_blocks) for where in wheres[:-1]]])
+    clusters = starts[rows.execution] + rows.first_lane // width
+    return np.concatenate([where.first_blocks for where in wheres])[clusters], rows.first_lane % width
+
+
+def _instance(execution: Execution, first: _FirstLane, rows: WarpRows, counts: WarpCounts, row: int) -> Instance:
     """One warp's execution."""
     where = execution.where
-    rank, lane_of_block = divmod(int(rows.first_lane[row]), where.block_lanes)
+    rank, lane_of_block = divmod(first.lane, where.block_lanes)
     places = rows.addresses[row].tolist()
     active = [True] * len(places) if rows.mask is None else rows.mask[row].tolist()
     return Instance(
         execution.kind,
         int(counts.cost[row]),
         int(counts.least[row]),
-        block_index(where.first_block, where.cluster, rank),
+        block_index(first.first_block, where.cluster, rank),
         lane_of_block // WARP_LANES,
         tuple(place if taken else None for place, taken in zip(places, active, strict=True)),
     )

@@ -10,6 +10,7 @@ memory, and cp.async.cg, which goes past L1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from tilescope.machine.observers.operand_reads import OperandReads
 from tilescope.machine.observers.thread_tiles import ThreadTiles
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.bus import Handler
-from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.events import (
     Atomic,
     CopyRequested,
@@ -55,6 +56,14 @@ class Traffic:
         known = self.least_request_bytes
         self.least_request_bytes = request_bytes if known is None else min(known, request_bytes)
 
+    def join(self, other: Traffic) -> None:
+        """Add other copies."""
+        self.boxes += other.boxes
+        self.requests += other.requests
+        self.bytes += other.bytes
+        least = [one for one in (self.least_request_bytes, other.least_request_bytes) if one is not None]
+        self.least_request_bytes = min(least, default=None)
+
 
 class TrafficKey(NamedTuple):
     """Whose traffic: the number of the map (None: bulk copies, which have none), and the direction."""
@@ -77,9 +86,17 @@ class Costs:
     def __post_init__(self) -> None:
         self.tiles = ThreadTiles(self.operands)
 
-    def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
-        """What counts the events of one cluster."""
-        return ClusterCosts(self, cluster).handlers()
+    def handlers(self, cluster: ClusterShape, starts: Sequence[BlockIndex] = ()) -> dict[type, Handler]:
+        """What counts the events of one cluster, or of blocks in lockstep that start at some places of the grid."""
+        return ClusterCosts(self, cluster, starts).handlers()
+
+    def add(self, other: Costs) -> None:
+        """Add the costs of blocks that have run in lockstep."""
+        self.wavefronts.add_counts(other.wavefronts)
+        self.sectors.add_counts(other.sectors)
+        self.operands.add_reads(other.operands, 1)
+        for key, traffic in other.traffic.items():
+            self.traffic.setdefault(key, Traffic()).join(traffic)
 
     def count_copy(self, event: CopyRequested) -> None:
         """Count a copy once, also if several blocks receive it."""
@@ -105,10 +122,13 @@ class Costs:
 class ClusterCosts:
     """Counts the events of one cluster into the costs of its launch."""
 
-    def __init__(self, costs: Costs, cluster: ClusterShape) -> None:
+    def __init__(self, costs: Costs, cluster: ClusterShape, starts: Sequence[BlockIndex]) -> None:
         self._costs = costs
         self._cluster = cluster
-        self._where = Where(cluster.first_block, cluster.extents, cluster.block_lanes)
+        self._has_remote = cluster.blocks > 1 and not starts
+        extents = (1, 1, 1) if starts else cluster.extents
+        first_blocks = np.array(starts or (cluster.first_block,), np.int64)
+        self._where = Where(first_blocks, extents, cluster.block_lanes, cluster.lane_count // len(first_blocks))
 
     def handlers(self) -> dict[type, Handler]:
         """Which method counts each event."""
@@ -138,7 +158,7 @@ class ClusterCosts:
     def _count_shared(self, pc: int, cost: AccessKind, lanes: LaneNumbers, addresses: Addresses) -> None:
         if cost.shared_op is None:
             return
-        if self._cluster.blocks > 1:
+        if self._has_remote:
             is_own = addresses >> SHARED_RANK_SHIFT == self._cluster.block_of_lane[lanes]
             if not is_own.all():
                 lanes = lanes[is_own]

@@ -9,6 +9,8 @@ it stores:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,7 +20,7 @@ from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import Handler
-from tilescope.sync.cluster_shape import ClusterShape, LaneNumbers
+from tilescope.sync.cluster_shape import BlockIndex, ClusterShape
 from tilescope.sync.events import Atomic
 
 Adders = npt.NDArray[np.int64]  # by word: the thread that added last, counted from 1; 0 where nobody did
@@ -59,19 +61,28 @@ class FloatAdds:
         self._inexact = inexact  # opcodes: gets those whose sums depend on the order of threads
         self._by_array: dict[tuple[int, int], Adders] = {}  # (address, bytes of a word)
 
-    def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
-        """What looks at the atomics of one cluster."""
+    def copied(self) -> FloatAdds:
+        """The same, to go on with if what follows is undone."""
+        copy = FloatAdds(self._memory, self._grid, self._program, self._inexact)
+        copy._by_array = {key: adders.copy() for key, adders in self._by_array.items()}
+        return copy
+
+    def handlers(self, cluster: ClusterShape, starts: Sequence[BlockIndex] = ()) -> dict[type, Handler]:
+        """What looks at the atomics of one cluster, or of blocks in lockstep that start at some places of the grid."""
+        first_threads = self._first_threads(cluster, starts or (cluster.first_block,))
+        lanes_of_start = cluster.lane_count // len(first_threads)
         in_shared: list[Adders] = []  # by two bytes of shared memory; made at the first addition
 
         def note(event: Atomic) -> None:
             instruction = self._program.instructions[event.pc]
             if not event.adds_floats or instruction is None or instruction.opcode in self._inexact:
                 return
-            threads = self._threads(cluster, event.word_lanes)
+            lanes = event.word_lanes
+            threads = first_threads[lanes // lanes_of_start] + lanes % lanes_of_start
             if event.space == "shared":
                 if not in_shared:
                     in_shared.append(np.zeros(cluster.blocks * cluster.shared_stride // 2, np.int64))
-                meet = _note(in_shared[0], cluster.places(event.word_addresses) // 2, threads)
+                meet = _note(in_shared[0], event.word_places // 2, threads)
             else:
                 meet = self._note_global(threads, event.word_addresses, event.word_bytes)
             if meet:
@@ -95,11 +106,11 @@ class FloatAdds:
             threads = threads[~is_inside]
         return meet
 
-    def _threads(self, cluster: ClusterShape, lanes: LaneNumbers) -> Adders:
-        """Numbers of threads in their grid, from 1 on."""
+    def _first_threads(self, cluster: ClusterShape, starts: Sequence[BlockIndex]) -> Adders:
+        """Numbers of the first threads of clusters in their grid, from 1 on."""
         width, height, _ = self._grid
-        x, y, z = cluster.first_block
-        return (x + width * (y + height * z)) * cluster.lane_count + lanes + 1
+        numbers = [x + width * (y + height * z) for x, y, z in starts]
+        return np.array(numbers, np.int64) * (cluster.lane_count // len(starts)) + 1
 
 
 def _note(adders: Adders, words: Addresses, threads: Adders) -> bool:

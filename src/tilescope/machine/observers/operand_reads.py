@@ -22,6 +22,7 @@ from tilescope.machine.observers.shared_marks import SharedMarks
 from tilescope.mma.operand_descriptor import OperandDescriptor
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.sync.cluster_shape import BlockIndex
+from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import placement, walk
 
@@ -115,6 +116,15 @@ class OperandReads:
         first = marks.shape.place(copy.smem_address)
         end = first + placement(tensor_map, walked.rows, copy.smem_address).footprint_bytes
         marks.make_tile_marks()[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
+
+    def add_reads(self, other: OperandReads, blocks: int) -> None:
+        """Add reads of as many blocks that all did the same."""
+        for key, read in other.reads.items():
+            tally = self.reads.setdefault(key, ReadTally())
+            tally.count += read.count * blocks
+            tally.starts |= read.starts
+            if len(tally.starts) > _STARTS_KEPT:
+                raise OrderMattersError("more starts of operands than are kept")
 
     def copy_marked(self, mark: int) -> TileCopy | None:
         """The copy that left a mark; None if no copy did."""

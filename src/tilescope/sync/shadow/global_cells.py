@@ -107,6 +107,10 @@ class GlobalCells:
             yield Piece(stretch, cells[positions] - stretch.first, positions)
             rest = rest[~is_inside]
 
+    def is_written_between(self, first: int, last: int) -> bool:
+        """Whether somebody has written a stretch that has some of these cells."""
+        return any(one.first <= last and first < one.end and one.table.is_written for one in self._stretches.values())
+
     def last_writes(self) -> LastWrites:
         """The last write of each cell."""
         written = []

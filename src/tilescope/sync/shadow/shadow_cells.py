@@ -72,6 +72,14 @@ class Unordered(NamedTuple):
         return Unordered(self.stamps[chosen], self.places[chosen], clusters)
 
 
+class PastAccesses(NamedTuple):
+    """What a table holds of clusters that have ended: the last writes, and which cells were read since."""
+
+    writes: Seen
+    is_read: npt.NDArray[np.bool_]
+    has_covered: bool  # whether an atomic has followed a plain write
+
+
 class LaneCells(NamedTuple):
     """The cells that lanes access: the same number each, from the first one on."""
 
@@ -162,6 +170,11 @@ class ReadTable:
         self._stamps[at] = stamps
         if self._clusters is not None:
             self._clusters.put(at, clusters)
+
+    @property
+    def has_reads(self) -> npt.NDArray[np.bool_]:
+        """Which cells were read since they were last written."""
+        return self._has_reads
 
     def forget(self, cells: Cells) -> None:
         """Cells were written: clear their reads."""
@@ -313,6 +326,22 @@ class CellTable:
     def read_by_unit(self, cells: Cells, unit: int, stamp: int, cluster: int = 0) -> None:
         """Record a read by a unit, which lasts until somebody waits for it."""
         self._unit_reads.put_unit(cells, unit, stamp, cluster)
+
+    def past_accesses(self) -> PastAccesses | None:
+        """All accesses of clusters that have ended; None if there are none."""
+        self._put_waiting()
+        is_read = self._thread_reads.has_reads | self._unit_reads.has_reads
+        if not self.is_written and not is_read.any():
+            return None
+        everywhere = slice(0, len(self.writes))
+        return PastAccesses(self.last_writes(everywhere, cluster=-1), is_read, self._covered is not None)
+
+    def put_last_writes(self, cells: CellNumbers, stamps: Stamps, clusters: ClusterNumbers) -> None:
+        """Record the last writes of clusters that have ended."""
+        assert self.write_clusters is not None
+        self.is_written = True
+        self.writes[cells] = stamps
+        self.write_clusters.put(cells, clusters)
 
     def _put_waiting(self) -> None:
         """Put waiting reads into their slots; of instructions that share a slot the last one counts."""

@@ -77,16 +77,52 @@ class SmemRead(NamedTuple):
 
     def matrices(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> Elements:
         """The codes that the descriptors of warpgroups read: (groups, rows, k)."""
-        pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
-        return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
+        words = list(dict.fromkeys(descriptors.tolist()))
+        if len(words) == 1:
+            return self._same_matrix(cluster, first_lanes, words[0])
+        own = [descriptors == np.uint64(word) for word in words]
+        found = [self._same_matrix(cluster, first_lanes[is_own], word) for word, is_own in zip(words, own, strict=True)]
+        codes = np.empty((len(descriptors), *found[0].shape[1:]), found[0].dtype)
+        for is_own, matrices in zip(own, found, strict=True):
+            codes[is_own] = matrices
+        return codes
 
     def smem_operand(self, cluster: Cluster, lane: int, word: int) -> WgmmaOperand:
         """The operand that a descriptor of a lane's warpgroup names."""
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         return WgmmaOperand(OperandBytes(self, word, first_byte, first_byte + cluster.shared_stride), self, word)
 
-    def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
-        """The codes that one descriptor reads from the block of a lane."""
+    def _same_matrix(self, cluster: Cluster, first_lanes: LaneNumbers, word: int) -> Elements:
+        """The codes that one descriptor reads, in the block of each warpgroup."""
+        ranks = first_lanes // cluster.block_lanes
+        places, base = self._reach(cluster, int(first_lanes[0]), word)
+        for lane in cluster.announced(first_lanes).tolist() if cluster.bus.is_heard else ():
+            self._announce(cluster, lane, word)
+        stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
+        units = places.units + base // self.stored_bytes
+        if (ranks == np.arange(len(ranks))).all():
+            codes: Elements = stored[: len(ranks)].take(units.ravel(), axis=1).reshape(len(ranks), *units.shape)
+        else:
+            codes = stored[ranks[:, None, None], units]
+        return self._signed(codes)
+
+    def _signed(self, codes: Elements) -> Elements:
+        """Codes as registers hold them, negated where the instruction says so."""
+        if self.element_bits == 1:
+            codes = codes.view(np.uint32)
+        return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+    def _announce(self, cluster: Cluster, lane: int, word: int) -> None:
+        """Emit that the block of a lane is read."""
+        places, base = self._reach(cluster, lane, word)
+        rank = lane // cluster.block_lanes
+        first_byte = rank * cluster.shared_stride
+        first_element = base + int(places.units[0, 0]) * self.stored_bytes
+        read_bytes = OperandBytes(self, word, first_byte, first_byte + cluster.shared_stride)
+        cluster.emit(OperandRead(cluster.pc, self.shape, rank, word, first_element, read_bytes))
+
+    def _reach(self, cluster: Cluster, lane: int, word: int) -> tuple[_Places, int]:
+        """Where a descriptor reads, from which byte of shared memory on; a fault where that is past its end."""
         places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
         base = _START.extract(word & _HIGH_START_MASK)
         held_bytes = cluster.launch.shared_end
@@ -95,17 +131,7 @@ class SmemRead(NamedTuple):
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address, fix=OPERAND_FIX)
-        rank = lane // cluster.block_lanes
-        first_byte = rank * cluster.shared_stride
-        if cluster.bus.is_heard:
-            first_element = base + int(places.units[0, 0]) * self.stored_bytes
-            read_bytes = OperandBytes(self, word, first_byte, first_byte + cluster.shared_stride)
-            cluster.emit(OperandRead(cluster.pc, self.shape, rank, word, first_element, read_bytes))
-        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
-        codes: Elements = stored[places.units + base // self.stored_bytes]
-        if self.element_bits == 1:
-            codes = codes.view(np.uint32)  # as registers hold them
-        return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+        return places, base
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,6 +228,7 @@ class Multiplication(NamedTuple):
         groups = warpgroups_of(cluster, at)
         first_lanes = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
         number, is_negated = self.scale_d
+        cluster.require_alike((self.a_descriptor, self.b_descriptor, number), first_lanes)
         issued = Issued(
             self,
             cluster.pc,
@@ -212,7 +239,7 @@ class Multiplication(NamedTuple):
         )
 
         def perform(lanes: LaneNumbers) -> None:
-            issued.perform(cluster, lanes)
+            issued.in_all_blocks(cluster).perform(cluster.whole, cluster.in_all_blocks(lanes))
 
         registers = frozenset((*self.d, *self.read_registers))
         if cluster.bus.is_heard:
@@ -244,7 +271,22 @@ class Issued(NamedTuple):
     b_descriptors: Descriptors
     adds_d: npt.NDArray[np.bool_]
 
-    def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
+    def in_all_blocks(self, cluster: Cluster) -> Issued:
+        """The same of all blocks that follow the cluster."""
+        first_lanes = cluster.lanes(cluster.in_all_blocks(self.first_lanes))
+        blocks = len(first_lanes) // len(self.first_lanes)
+        if blocks == 1:
+            return self
+        return Issued(
+            self.multiplication,
+            self.pc,
+            first_lanes,
+            np.tile(self.a_descriptors, blocks),
+            np.tile(self.b_descriptors, blocks),
+            np.tile(self.adds_d, blocks),
+        )
+
+    def perform(self, cluster: Cluster, lanes: Lanes) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
         waiting_pc = cluster.pc
         cluster.pc = self.pc  # the instruction that a fault names

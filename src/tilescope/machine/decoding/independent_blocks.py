@@ -1,0 +1,119 @@
+"""Whether the blocks of a kernel may run in lockstep: its text has no instruction by which blocks wait for each other.
+
+Arithmetic, plain loads and stores, barriers of blocks and warps, products of warps and atomics may stay. Asynchronous copies, mbarriers,
+volatile accesses, acquires, clocks and calls of the host are left to blocks that run one after another.
+"""
+
+from __future__ import annotations
+
+from tilescope.machine.arithmetic.computed_forms import NAMES
+from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES
+from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import Instruction
+from tilescope.sync.access_semantics import AccessSemantics
+from tilescope.sync.memory_scope import GPU
+
+_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
+_PLAIN = frozenset(
+    {
+        *NAMES,
+        *SCALAR_NAMES,
+        *SIMD_NAMES,
+        "mov",
+        "cvta",
+        "createpolicy",
+        "movmatrix",
+        "mma",
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "elect",
+        "activemask",
+        "bra",
+        "brx",
+        "ret",
+        "exit",
+        "prefetch",
+        "prefetchu",
+        "applypriority",
+        "griddepcontrol",
+        "pmevent",
+    }
+)
+_DATA_DEPENDENT = frozenset({"brx"})
+_BARRIERS = frozenset({"bar", "barrier"})
+_SHARED = frozenset({"shared", "shared::cta"})
+_FENCES = frozenset({"fence", "membar"})
+
+
+def are_blocks_independent(program: Program) -> bool:
+    """Whether blocks of a program meet in global memory alone."""
+    if program.clock_reads or len(program.functions) > 1:
+        return False
+    accesses = program.fact(decode_accesses)
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name in _PLAIN:
+            continue
+        if instruction.name in _ACCESSES:
+            if "bulk" in instruction.modifiers or not _is_of_independent_blocks(instruction, accesses[pc]):
+                return False
+        elif instruction.name in _BARRIERS:
+            if not _meets_all_threads(instruction):
+                return False
+        elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
+            return False
+    return True
+
+
+def may_follow_a_leader(program: Program) -> bool:
+    """Whether one block of a program may act for all: its barriers and copies do not depend on data, as far as the text tells."""
+    if program.clock_reads or len(program.functions) > 1:
+        return False
+    accesses = program.fact(decode_accesses)
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None or instruction.name in _PLAIN - _DATA_DEPENDENT:
+            continue
+        if instruction.name in _ACCESSES:
+            access = accesses[pc]
+            if access is None or access.is_strong or "bulk" in instruction.modifiers:
+                return False
+        elif not _is_of_leader(instruction):
+            return False
+    return True
+
+
+def _is_of_leader(instruction: Instruction) -> bool:
+    """Whether the leader of a batch executes an instruction for all blocks."""
+    words = instruction.modifiers
+    match instruction.name:
+        case "wgmma":
+            return True
+        case "mbarrier":
+            return "pending_count" not in words
+        case "bar" | "barrier":
+            return "red" not in words and "cluster" not in words
+        case "fence" | "membar":
+            return "tensormap::generic" not in words
+        case "cp":
+            is_group = "commit_group" in words or "wait_group" in words
+            is_copy = "tensor" in words and "multicast::cluster" not in words and "prefetch" not in words
+            return "bulk" in words and (is_group or is_copy)
+        case _:
+            return instruction.name == "setmaxnreg"
+
+
+def _is_of_independent_blocks(instruction: Instruction, access: AccessSemantics | None) -> bool:
+    """Whether an access is plain, or an atomic that all blocks of the grid see."""
+    if access is None or not access.is_strong:
+        return access is not None
+    return access.kind == "atomic" and (access.scope == GPU or not _SHARED.isdisjoint(instruction.modifiers))
+
+
+def _meets_all_threads(instruction: Instruction) -> bool:
+    """Whether a barrier is one of a warp, or of all threads of a block."""
+    words = instruction.modifiers
+    if "warp" in words:
+        return True
+    return "sync" in words and "cluster" not in words and len(instruction.operands) == 1

@@ -1,0 +1,257 @@
+"""The clusters of a grid that follow the first one, in lockstep: batches of blocks, each as large as memory allows.
+
+    first cluster     alone: the recorder listens, and mistakes that every block makes are found here
+    the others        in batches, as long as nothing that they do depends on their order
+
+If something does, or if anything is to be reported, all batches are undone, and the clusters run one after another.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
+from tilescope.machine.decoding.independent_blocks import are_blocks_independent, may_follow_a_leader
+from tilescope.machine.execution.batch import Batch, BatchSchedule
+from tilescope.machine.execution.fault import KernelFaultError
+from tilescope.machine.execution.leader import Leader, LeaderSchedule
+from tilescope.machine.execution.records import RECORDS_KEPT
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.observers.array_ends import ArrayEnds
+from tilescope.machine.observers.costs import Costs
+from tilescope.machine.observers.tile_use import TileUse
+from tilescope.sync.cluster_shape import BlockIndex
+from tilescope.sync.detector.context import LaunchDetector
+from tilescope.sync.detector.detector import RECORDED_COPIES, ClusterDetector
+from tilescope.sync.detector.leader_order import LeaderOrder
+from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder
+from tilescope.sync.shadow.global_cells import GlobalCells
+from tilescope.sync.shadow.lockstep_cells import OrderMattersError
+
+CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
+_MOST_LANES = 1 << 14  # of a batch: beyond, more blocks take as much longer
+_MOST_BYTES = 1 << 27  # of the registers and memories of a batch
+_MOST_UNDO_BYTES = 1 << 28  # of arrays that are written
+_MOST_THREADS = 1 << 30
+_LEAST_BLOCKS = 3  # for which a batch is worth while
+
+
+def may_run_in_lockstep(launch: Launch) -> bool:
+    """Whether the clusters that have not started may run in lockstep, as far as one can tell beforehand."""
+    detector = launch.detector
+    has_findings = detector is not None and bool(detector.conflicts.found)
+    return (
+        launch.random is None
+        and not launch.late_pcs
+        and launch.store_log is None
+        and launch.cluster_blocks == 1
+        and not has_findings
+        and launch.grid[0] * launch.grid[1] * launch.grid[2] * launch.block_lanes < _MOST_THREADS
+        and not _has_misfits(launch)
+        and (launch.program.fact(are_blocks_independent) or launch.program.fact(may_follow_a_leader))
+    )
+
+
+def _has_misfits(launch: Launch) -> bool:
+    """Whether a tile does not fit the swizzle that reads it: the first of the grid is told."""
+    return launch.costs is not None and bool(launch.costs.operands.mismatches or launch.costs.tiles.misfits)
+
+
+class LockstepRun(NamedTuple):
+    """What blocks did that ran to their ends; counts by instruction, as differences."""
+
+    blocks: int
+    thread_counts: npt.NDArray[np.int64]
+    warp_counts: npt.NDArray[np.int64]
+
+
+def run_in_lockstep(launch: Launch) -> LockstepRun | None:
+    """Run all clusters after the first one; None: nothing has happened, and they must run one by one."""
+    first = list(itertools.islice(launch.to_start, _LEAST_BLOCKS))
+    launch.to_start = itertools.chain(first, launch.to_start)
+    if len(first) < _LEAST_BLOCKS:
+        return None
+    return _Lockstep(launch).run()
+
+
+class _Lockstep:
+    """All batches of a launch: they come to their end together, or are undone together."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._started: list[BlockIndex] = []
+        self._copies = 0  # bulk copies that were issued
+        self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
+        detector = launch.detector
+        width = cell_bytes(launch.program, "global")
+        cells = GlobalCells(launch.memory, width) if detector is None else detector.memory
+        self._memory = LockstepMemory(cells, launch.block_lanes, launch.block_lanes)
+        self._costs = None if launch.costs is None else Costs()
+        known = launch.array_ends
+        self._array_ends = None if known is None else ArrayEnds(known.reads, known.has_operands, dict(known.found))
+
+    def run(self) -> LockstepRun | None:
+        """Run batch after batch. None: they were undone."""
+        launch = self._launch
+        steps, steps_left = launch.steps, launch.steps_left
+        float_adds = None if launch.float_adds is None else launch.float_adds.copied()
+        inexact = set(launch.inexact)
+        copies, phases, maps = len(launch.copies), len(launch.phases), len(launch.maps)
+        launch.memory.keep_for_undo(_MOST_UNDO_BYTES)
+        try:
+            for starts in self._batches():
+                self._run_batch(starts)
+            self._memory.require_unwritten_sources()
+        except (OrderMattersError, KernelFaultError):
+            launch.memory.undo()
+            launch.steps, launch.steps_left, launch.is_out_of_time = steps, steps_left, False
+            launch.float_adds = float_adds
+            del launch.copies[copies:], launch.phases[phases:], launch.maps[maps:]
+            launch.inexact.clear()
+            launch.inexact.update(inexact)
+            launch.to_start = itertools.chain(self._started, launch.to_start)
+            return None
+        launch.memory.keep_changes()
+        self._finish()
+        return LockstepRun(len(self._started), *self._counts)
+
+    def _batches(self) -> Iterator[list[BlockIndex]]:
+        size = self._batch_blocks()
+        while starts := list(itertools.islice(self._launch.to_start, size)):
+            self._started += starts
+            yield starts
+
+    def _batch_blocks(self) -> int:
+        """Blocks of a batch: as many as fit in memory."""
+        launch = self._launch
+        program = launch.program
+        registers = [dtype.itemsize for dtype in program.register_dtypes]
+        block_bytes = launch.block_lanes * (sum(registers) + program.local_bytes) + launch.shared_stride
+        return max(1, min(_MOST_LANES // launch.block_lanes, _MOST_BYTES // max(block_bytes, 1)))
+
+    def _run_batch(self, starts: list[BlockIndex]) -> None:
+        launch = self._launch
+        launch.steps_left -= CLUSTER_START_STEPS * len(starts)
+        batch = Batch(launch, starts)
+        first_thread = (1 + len(self._started) - len(starts)) * launch.block_lanes
+        if launch.program.fact(are_blocks_independent):
+            self._run_apart(batch, first_thread)
+        else:
+            self._run_led(batch, first_thread)
+        ends = launch.array_ends
+        if ends is not None and self._array_ends is not None and len(self._array_ends.found) > len(ends.found):
+            raise OrderMattersError("a read that leaves its array")
+
+    def _run_apart(self, batch: Batch, first_thread: int) -> None:
+        """Run blocks that may take different paths."""
+        facts = None if self._launch.detector is None else self._launch.detector.program
+        order = LockstepOrder(batch.shape, self._memory, first_thread, facts)
+        self._observe(batch, order)
+        schedule = BatchSchedule(batch)
+        schedule.run()
+        self._counts[0] += schedule.thread_counts
+        self._counts[1] += schedule.warp_counts
+
+    def _run_led(self, batch: Batch, first_thread: int) -> None:
+        """Run blocks that all do what the first of them does."""
+        launch = self._launch
+        leader = Leader(batch)
+        detector = None if launch.detector is None else LaunchDetector(launch.detector.program, launch.memory)
+        facts = None if detector is None else detector.program
+        order = LeaderOrder(batch.shape, self._memory, first_thread, facts, leader.bus)
+        self._observe(batch, order)
+        costs = self._observe_leader(leader, order, detector)
+        begun = (launch.steps, launch.steps_left, len(launch.copies), len(launch.phases))
+        schedule = LeaderSchedule(leader)
+        schedule.run()
+        if detector is not None:
+            self._require_nothing_new(detector)
+        self._memory.add_copies(leader.touches, first_thread)
+        self._count_followers(leader, schedule, begun)
+        if costs is not None:
+            self._add_operands(costs, batch.blocks)
+
+    def _add_operands(self, costs: Costs, blocks: int) -> None:
+        """Add the operands that all blocks have read as their leader; refuse tiles of which something is to be told."""
+        known = self._launch.costs
+        assert known is not None
+        assert self._costs is not None
+        costs.finish()
+        is_new = not costs.tiles.written.items() <= known.tiles.written.items()
+        if costs.operands.mismatches or costs.tiles.misfits or is_new:
+            raise OrderMattersError("a tile to report")
+        self._costs.operands.add_reads(costs.operands, blocks)
+
+    def _observe_leader(self, leader: Leader, order: LeaderOrder, detector: LaunchDetector | None) -> Costs | None:
+        """Let the detector, and those who watch tiles, listen to a leader."""
+        bus = leader.bus
+        bus.subscribe(order.leader_handlers())
+        if self._array_ends is not None:
+            bus.subscribe(self._array_ends.handlers(leader.shape))
+        if detector is None:
+            return None
+        costs = Costs(has_tiles=True)
+        bus.subscribe(TileUse(costs, leader.shape, self._launch.program).handlers())
+        judge = ClusterDetector(leader.shape, detector)
+        bus.answer_by(judge)
+        bus.subscribe(judge.handlers())
+        leader.accesses = detector.program.accesses
+        return costs
+
+    def _require_nothing_new(self, detector: LaunchDetector) -> None:
+        """Refuse what the detector of a leader has to report, or has seen for the first time."""
+        known = self._launch.detector
+        assert known is not None
+        polls = known.polls
+        is_new = any(pc not in polls or polls[pc].has_passed < poll.has_passed for pc, poll in detector.polls.items())
+        has_uses = bool(detector.mbarrier_uses) and not known.mbarrier_uses
+        if detector.conflicts.found or detector.spilled or is_new or has_uses or detector.polling_pcs:
+            raise OrderMattersError("a leader has something to report")
+
+    def _count_followers(self, leader: Leader, schedule: LeaderSchedule, begun: tuple[int, int, int, int]) -> None:
+        """Count for all blocks what the leader did, and keep their records in the order of blocks."""
+        launch = self._launch
+        steps, steps_left, copies, phases = begun
+        blocks = leader.batch.blocks
+        launch.steps += (launch.steps - steps) * (blocks - 1)
+        launch.steps_left -= (steps_left - launch.steps_left) * (blocks - 1)
+        if launch.steps_left <= 0:
+            raise OrderMattersError("the budget of steps is spent")
+        self._counts[0] += schedule.thread_counts * blocks
+        self._counts[1] += schedule.warp_counts * blocks
+        own_phases = launch.phases[phases:]
+        if launch.detector is not None:
+            self._copies += (len(launch.copies) - copies) * blocks
+        for start, records in zip(leader.batch.starts[1:], leader.follower_copies[1:], strict=True):
+            launch.copies += records[: RECORDS_KEPT - len(launch.copies)]
+            launch.phases += [one._replace(block=start) for one in own_phases][: RECORDS_KEPT - len(launch.phases)]
+
+    def _observe(self, batch: Batch, order: LockstepOrder) -> None:
+        """Let those listen who count, and the one who sees to it that order does not matter."""
+        launch = self._launch
+        bus = batch.bus
+        if launch.float_adds is not None:
+            bus.subscribe(launch.float_adds.handlers(batch.shape, batch.starts))
+        if self._array_ends is not None:
+            bus.subscribe(self._array_ends.handlers(batch.shape))
+        if self._costs is not None:
+            bus.subscribe(self._costs.handlers(batch.shape, batch.starts))
+        bus.answer_by(order)
+        bus.subscribe(order.handlers())
+        batch.accesses = launch.program.fact(decode_accesses)
+
+    def _finish(self) -> None:
+        """What the clusters leave to those who look at the run."""
+        launch = self._launch
+        if launch.costs is not None and self._costs is not None:
+            launch.costs.add(self._costs)
+        if launch.detector is not None:
+            self._memory.finish()
+            launch.detector.copies_issued = min(launch.detector.copies_issued + self._copies, RECORDED_COPIES)
+            launch.detector.clusters += len(self._started)
+            launch.detector.first_blocks += self._started
