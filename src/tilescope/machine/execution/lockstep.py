@@ -93,7 +93,7 @@ class _Lockstep:
         self._memory = LockstepMemory(cells, launch.block_lanes, launch.block_lanes)
         self._costs = None if launch.costs is None else Costs()
         known = launch.array_ends
-        self._array_ends = None if known is None else ArrayEnds(known.reads, known.has_operands, dict(known.found))
+        self._array_ends = None if known is None else ArrayEnds(known.watched, dict(known.found))
 
     def run(self) -> LockstepRun | None:
         """Run batch after batch. None: they were undone."""
