@@ -103,7 +103,7 @@ def run_both(monkeypatch, launch):
         patch.setattr(lockstep, "_LEAST_BLOCKS", 1)
         patch.setattr(launch_grid, "run_in_lockstep", noted)
         together = told(*launch())
-        patch.setattr(launch_grid, "may_run_in_lockstep", lambda launch: False)
+        patch.setattr(launch_grid, "may_run_in_lockstep", lambda _: False)
         alone = told(*launch())
     return together, alone, sum(one is not None for one in ended)
 
