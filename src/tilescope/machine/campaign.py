@@ -34,14 +34,14 @@ _KERNELS_KEPT = 8
 class Future(Protocol):
     """What an executor hands out."""
 
-    def result(self) -> Any:
+    def result(self) -> _Came:
         """The result of the call, once it is there."""
 
 
 class Executor(Protocol):
     """concurrent.futures' executors, and Dask's client."""
 
-    def submit(self, function: Callable[..., Any], /, *args: Any) -> Any:
+    def submit(self, function: Callable[[_Task], _Came], task: _Task, /) -> Future:
         """Call a function, sooner or later."""
 
 
@@ -209,9 +209,9 @@ def _mutant_tasks(
 
 def _results(tasks: Sequence[_Task], executor: Executor | None, counter: _Counter) -> Iterator[_Came]:
     """What came of tasks, in their order."""
-    futures: list[Future] | None = None if executor is None else [executor.submit(run_task, task) for task in tasks]
+    futures = None if executor is None else [executor.submit(run_task, task) for task in tasks]
     for number, task in enumerate(tasks):
-        came: _Came = run_task(task) if futures is None else futures[number].result()
+        came = run_task(task) if futures is None else futures[number].result()
         counter.add()
         yield came
 
