@@ -5,6 +5,7 @@
     assert_clean(run, warnings=True)              nor a warning
     assert_conflict_free(run, "mm.py:12")         the accesses of that line cost as little as they can
     assert_equal_to(run, 0, reference)            argument 0 holds the reference
+    campaign(kernel, launch, mutants=True)        which mutants would no finding tell?
 
 The pytest plugin (`tilescope.pytest_plugin`) has the fixture `tilescope_run`, which runs a kernel and asserts that it is clean.
 """
@@ -18,6 +19,7 @@ from warnings import warn
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.campaign import Campaign, Trial, campaign
 from tilescope.machine.observers.last_writer import LastWriter
 from tilescope.machine.report.finding_text import format_finding
 from tilescope.machine.report.outcome import outcome_sentence
@@ -25,6 +27,8 @@ from tilescope.machine.report.run import ArgumentArray, InstructionCount, Kernel
 from tilescope.machine.report.verdict import judge_run, names_line
 from tilescope.ptx.syntax import place_in_words
 from tilescope.sentence import counted, listed
+
+__all__ = ("Campaign", "Trial", "assert_clean", "assert_conflict_free", "assert_equal_to", "campaign")
 
 Array = npt.NDArray[Any]
 _ROWS_TOLD = 8

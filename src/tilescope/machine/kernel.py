@@ -355,6 +355,11 @@ class Mutant:
         return self._original._mutate(self._mutation)
 
     @property
+    def map_argument(self) -> int | None:
+        """The argument whose tensor map gets another swizzle; None: the text is changed."""
+        return self._mutation.map_argument
+
+    @property
     def ptx(self) -> str:
         """The changed text; each line keeps its number."""
         return edited(self._original.ptx, self._mutation.edits)

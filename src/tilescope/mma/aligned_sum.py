@@ -46,6 +46,9 @@ _LOOP_FROM_PRODUCTS = 1 << 26  # half a second of numpy
 _CORES_FROM_PRODUCTS = 1 << 18  # a thread takes as long to start as these
 
 
+Floats = npt.NDArray[np.float32]
+
+
 class Terms(NamedTuple):
     """One operand as the adder takes it: (batch, rows, terms, elements of a term), and an exponent for every term."""
 
@@ -95,7 +98,7 @@ def compiled_loop() -> Callable[..., None] | None:
     return add
 
 
-def float32_sum(a: Terms, b: Terms, c: npt.NDArray[Any], arithmetic: Arithmetic) -> npt.NDArray[np.float32] | None:
+def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats | None:
     """D of float32 by one compiled loop for all of it, on all cores; None if that is not for these: ask `aligned_sum`."""
     terms, elements = a.values.shape[2:]
     is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules

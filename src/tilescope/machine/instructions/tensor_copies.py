@@ -338,12 +338,13 @@ def _keep_copies_of_all(
     cluster: Cluster, lane: int, copy: Copy, record: CopyRecord, followers: list[FollowingCopy]
 ) -> None:
     """Of a leader: keep the records of the blocks that follow it, and the bytes that all of them touch."""
-    if followers:
-        is_write = copy.direction != "load"
-        cluster.keep_rows(cluster.pc, lane, _global_bytes(copy), is_write=is_write)
-        for follower in followers:
-            cluster.keep_rows(cluster.pc, follower.lane, _global_bytes(follower.copy), is_write=is_write)
-            cluster.keep_follower(follower.lane, record._replace(coords=follower.copy.coords))
+    if cluster.whole is cluster:
+        return
+    is_write = copy.direction != "load"
+    cluster.keep_rows(cluster.pc, lane, _global_bytes(copy), is_write=is_write)
+    for follower in followers:
+        cluster.keep_rows(cluster.pc, follower.lane, _global_bytes(follower.copy), is_write=is_write)
+        cluster.keep_follower(follower.lane, record._replace(coords=follower.copy.coords))
 
 
 def _rest_named(copy: Copy) -> str:

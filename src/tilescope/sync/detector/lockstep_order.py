@@ -38,7 +38,7 @@ from tilescope.sync.footprint import CellNumbers, Rows
 from tilescope.sync.lane_clocks import BULK_WRITE
 from tilescope.sync.memory_scope import GPU
 from tilescope.sync.shadow.global_cells import GlobalCells, Stretch
-from tilescope.sync.shadow.lockstep_cells import BatchTimes, LockstepCells, OrderMattersError, Touch
+from tilescope.sync.shadow.lockstep_cells import BatchTimes, LastThreads, LockstepCells, OrderMattersError, Touch
 
 _NO_STALE_VALUES: StaleValues = {}
 
@@ -86,17 +86,12 @@ class LockstepMemory:
         if past is not None:
             if past.has_covered:
                 raise OrderMattersError("an atomic has followed a plain store")
+            written = past.written
             stamps = past.writes.stamps
-            clusters = past.writes.clusters
-            assert clusters is not None
-            threads = (clusters - 1) * self._block_lanes + columns_of(stamps) % self._block_lanes + 1
-            is_written = stamps != 0
-            table.seed(
-                np.where(is_written, threads, 0).astype(np.int32),
-                pcs_of(stamps).astype(np.int32),
-                is_written & is_strong(stamps),
-                past.is_read,
-            )
+            assert past.writes.clusters is not None
+            threads = (past.writes.clusters - 1) * self._block_lanes + columns_of(stamps) % self._block_lanes + 1
+            last = LastThreads(written, threads.astype(np.int32), pcs_of(stamps).astype(np.int32), is_strong(stamps))
+            table.seed(last, past.is_read)
         return table
 
     def add_copies(self, touches: Sequence[CopyTouch], first_thread: int) -> None:

@@ -114,6 +114,15 @@ def _no_access(count: int) -> _Last:
     return _Last(np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int32))
 
 
+class LastThreads(NamedTuple):
+    """Cells that threads wrote last: the threads, their instructions, and whether each was an atomic."""
+
+    cells: CellNumbers
+    threads: Numbers
+    pcs: Numbers
+    are_strong: Flags
+
+
 class _WaitingLoad(NamedTuple):
     """A load that waits until somebody writes the stretch."""
 
@@ -135,16 +144,16 @@ class LockstepCells:
         self._lanes_waiting = 0
         self._is_written = False
 
-    def seed(self, threads: Numbers, pcs: Numbers, is_strong: Flags, is_read: Flags) -> None:
+    def seed(self, last: LastThreads, is_read: Flags) -> None:
         """Begin with the last writes of clusters that have ended, and the cells that they have read."""
-        self._is_written = bool(threads.any())
-        self._stores.who[:] = np.where(is_strong, 0, threads)
-        self._stores.pcs[:] = pcs
+        self._is_written = bool(len(last.cells))
+        self._stores.who[last.cells] = np.where(last.are_strong, 0, last.threads)
+        self._stores.pcs[last.cells] = last.pcs
         self._loads.who[is_read] = _SEVERAL_BLOCKS
-        if is_strong.any():
+        if last.are_strong.any():
             atomics = self._atomics = _no_access(self._count)
-            atomics.who[:] = np.where(is_strong, threads, 0)
-            atomics.pcs[:] = pcs
+            atomics.who[last.cells] = np.where(last.are_strong, last.threads, 0)
+            atomics.pcs[last.cells] = last.pcs
 
     def find_unwritten(self, touch: Touch) -> bool:
         """Whether nobody has written some of the cells."""
@@ -262,8 +271,8 @@ class LockstepCells:
         if self._has_noncoherent is not None and self._has_noncoherent[touch.cells].any():
             raise OrderMattersError("a store to what a load through the read-only cache has read")
 
-    def last_writes(self, first_thread: int) -> tuple[CellNumbers, Numbers, Numbers, Flags]:
-        """Cells that threads from a number on wrote last: the threads, their instructions, and whether by an atomic."""
+    def last_writes(self, first_thread: int) -> LastThreads:
+        """The cells that threads from a number on wrote last."""
         who = self._stores.who
         pcs = self._stores.pcs
         is_strong = np.zeros(self._count, np.bool_)
@@ -272,4 +281,4 @@ class LockstepCells:
             who = np.where(is_strong, self._atomics.who, who)
             pcs = np.where(is_strong, self._atomics.pcs, pcs)
         cells = np.flatnonzero(who > first_thread)
-        return cells, who[cells], pcs[cells], is_strong[cells]
+        return LastThreads(cells, who[cells], pcs[cells], is_strong[cells])

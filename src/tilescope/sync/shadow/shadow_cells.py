@@ -75,7 +75,8 @@ class Unordered(NamedTuple):
 class PastAccesses(NamedTuple):
     """What a table holds of clusters that have ended: the last writes, and which cells were read since."""
 
-    writes: Seen
+    written: CellNumbers
+    writes: Seen  # of these cells
     is_read: npt.NDArray[np.bool_]
     has_covered: bool  # whether an atomic has followed a plain write
 
@@ -333,8 +334,8 @@ class CellTable:
         is_read = self._thread_reads.has_reads | self._unit_reads.has_reads
         if not self.is_written and not is_read.any():
             return None
-        everywhere = slice(0, len(self.writes))
-        return PastAccesses(self.last_writes(everywhere, cluster=-1), is_read, self._covered is not None)
+        written = np.flatnonzero(self.writes)
+        return PastAccesses(written, self.last_writes(written, cluster=-1), is_read, self._covered is not None)
 
     def put_last_writes(self, cells: CellNumbers, stamps: Stamps, clusters: ClusterNumbers) -> None:
         """Record the last writes of clusters that have ended."""

@@ -1,0 +1,189 @@
+"""Blocks in lockstep do what they do one after another: results, counts, costs and findings are equal."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_recording import kernel as recorded_kernel
+from kernel_recording import recording
+
+import tilescope as ts
+from tilescope.machine.execution import launch_grid, lockstep
+
+BLOCKS = 5
+THREADS = 64
+WORDS = BLOCKS * THREADS
+
+HEADER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 source, .param .u64 out, .param .u64 sum) {
+    .reg .pred %p;
+    .reg .b32 %tid, %block, %i, %v, %w, %n, %at;
+    .reg .b64 %in, %to, %count, %a;
+    .shared .align 4 .b8 s[512];
+    ld.param.u64 %in, [source];
+    ld.param.u64 %to, [out];
+    ld.param.u64 %count, [sum];
+    mov.u32 %tid, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mad.lo.u32 %i, %block, 64, %tid;
+    mov.u32 %v, %i;
+    shl.b32 %at, %tid, 2;
+    mov.u32 %w, s;
+    add.u32 %at, %at, %w;
+"""
+
+FRAGMENTS = {
+    "arithmetic": "mad.lo.u32 %v, %v, 2654435761, {k}; xor.b32 %v, %v, %i;",
+    "float": "cvt.rn.f32.u32 %w, %v; add.rn.f32 %w, %w, 0f3F800000; mov.b32 %v, %w;",
+    "load": "add.u32 %w, %i, {k}; rem.u32 %w, %w, 320; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %in;"
+    " ld.global.u32 %w, [%a]; add.u32 %v, %v, %w;",
+    "store": "mul.wide.u32 %a, %i, 4; add.u64 %a, %a, %to; st.global.u32 [%a], %v;",
+    "store elsewhere": "add.u32 %w, %i, {k}; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %to; st.global.u32 [%a], %v;",
+    "load elsewhere": "add.u32 %w, %i, {k}; mul.wide.u32 %a, %w, 4; add.u64 %a, %a, %to;"
+    " ld.global.u32 %w, [%a]; add.u32 %v, %v, %w;",
+    "share": "st.shared.u32 [%at], %v;",
+    "take": "xor.b32 %w, %at, 4; ld.shared.u32 %w, [%w]; add.u32 %v, %v, %w;",
+    "barrier": "bar.sync 0;",
+    "warp barrier": "bar.warp.sync -1;",
+    "shuffle": "shfl.sync.bfly.b32 %w, %v, 1, 31, -1; add.u32 %v, %v, %w;",
+    "count": "atom.global.add.u32 %w, [%count], {k}; xor.b32 %v, %v, %w;",
+    "count in block": "setp.eq.u32 %p, %tid, {k}; @%p red.global.add.u32 [%count+4], %block;",
+    "share a count": "red.shared.add.u32 [s], 1;",
+    "branch": "setp.lt.u32 %p, %tid, {k}; @%p bra $skip{n}; add.u32 %v, %v, 7; $skip{n}:",
+    "branch of blocks": "setp.lt.u32 %p, %block, {k}; @%p bra $skip{n}; mul.lo.u32 %v, %v, 3; $skip{n}:",
+    "loop": "and.b32 %n, %tid, 3; $again{n}: add.u32 %v, %v, %n; setp.eq.u32 %p, %n, 0; @%p bra $done{n};"
+    " sub.u32 %n, %n, 1; bra $again{n}; $done{n}:",
+    "loop of blocks": "mov.u32 %n, %block; $again{n}: xor.b32 %v, %v, %n; setp.eq.u32 %p, %n, 0; @%p bra $done{n};"
+    " sub.u32 %n, %n, 1; bra $again{n}; $done{n}:",
+    "return": "setp.gt.u32 %p, %i, 250; @%p ret;",
+}
+
+
+def text_of(choices):
+    """A kernel of fragments, each with its number."""
+    lines = [FRAGMENTS[name].format(k=k, n=n) for n, (name, k) in enumerate(choices)]
+    return HEADER + "\n".join("    " + line for line in lines) + "\n    " + FRAGMENTS["store"] + "\n    ret;\n}\n"
+
+
+def told(run, arrays):
+    """All that a run says, and what it left in memory."""
+    placed = [one for one in run.arrays if one is not None]
+    addresses = [one.address + offset for one in placed for offset in range(0, one.array.nbytes, 148)]
+    writers = [repr(run.last_writer(address)) for address in addresses[:100]]
+    return json.dumps(run.to_dict(), default=str, sort_keys=True), [array.tobytes() for array in arrays], writers
+
+
+def run_fragments(kernel, *, findings):
+    source = np.arange(WORDS, dtype=np.uint32) * 977
+    out = np.zeros(WORDS + 16, np.uint32)
+    count = np.zeros(2, np.uint32)
+    run = kernel.run(
+        BLOCKS, THREADS, [source, out, count], findings=findings, remedies=False, max_steps=20_000, max_seconds=60
+    )
+    return run, [source, out, count]
+
+
+def run_both(monkeypatch, launch):
+    """What a launch gives in lockstep, and what it gives with one block after another; how often lockstep came to its end."""
+    ended = []
+    run_in_lockstep = lockstep.run_in_lockstep
+
+    def noted(launch):
+        ended.append(run_in_lockstep(launch))
+        return ended[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lockstep, "_LEAST_BLOCKS", 1)
+        patch.setattr(launch_grid, "run_in_lockstep", noted)
+        together = told(*launch())
+        patch.setattr(launch_grid, "may_run_in_lockstep", lambda _: False)
+        alone = told(*launch())
+    return together, alone, sum(one is not None for one in ended)
+
+
+CHOICES = st.lists(st.tuples(st.sampled_from(sorted(FRAGMENTS)), st.integers(0, 5)), min_size=1, max_size=9)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(CHOICES, st.booleans())
+def test_random_kernels_give_the_same(choices, findings):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        kernel = ts.Kernel(text_of(choices))
+        together, alone, _ = run_both(monkeypatch, lambda: run_fragments(kernel, findings=findings))
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("names", "is_ended"),
+    [
+        (["load", "arithmetic", "float"], True),
+        (["share", "barrier", "take"], True),
+        (["share", "take"], False),  # a race
+        (["store elsewhere"], False),  # blocks overwrite each other's words
+        (["count"], True),  # atomics of one instruction come in the order of blocks
+        (["count", "count"], False),  # those of two do not
+        (["branch of blocks", "loop of blocks", "shuffle"], True),
+        (["return", "barrier"], False),  # threads of a block have exited
+    ],
+)
+def test_what_ends_in_lockstep(monkeypatch, names, is_ended):
+    kernel = ts.Kernel(text_of([(name, 2) for name in names]))
+    together, alone, ended = run_both(monkeypatch, lambda: run_fragments(kernel, findings=True))
+    assert together == alone
+    assert bool(ended) == is_ended
+
+
+@pytest.mark.parametrize("findings", [True, False])
+def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings):
+    launch = recording("mm_tma_f16").launch
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal((256, 256)).astype(np.float16) for _ in range(2))
+
+    def run():
+        memory = ts.Memory()
+        arrays = [a.copy(), b.copy(), np.zeros((256, 256), np.float16)]
+        args = []
+        for array in arrays:
+            args += [memory.map(array, (64, 128), swizzle="128B"), 256, 256, 256, 1]
+        kernel = recorded_kernel("mm_tma_f16")
+        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "findings": findings}
+        return kernel.run((2, 2), 256, [*args, 256, 0, 0], remedies=False, **options), arrays
+
+    together, alone, ended = run_both(monkeypatch, run)
+    assert ended == 1
+    assert together == alone
+
+
+@pytest.mark.parametrize("kind", ["wait", "barrier", "fence", "parity", "bytes"])
+def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
+    mutants = [mutant for mutant in recorded_kernel("mm_tma_f16").mutants() if mutant.kind == kind]
+    a = np.ones((256, 128), np.float16)
+    for mutant in mutants[:2]:
+
+        def run(mutant=mutant):
+            memory = ts.Memory()
+            arrays = [a.copy(), a.copy(), np.zeros((256, 256), np.float16)]
+            args = []
+            for array in arrays:
+                args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
+            options = {"memory": memory, "smem_bytes": 98328, "remedies": False, "max_steps": 20_000}
+            return mutant.kernel.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
+
+        together, alone, _ = run_both(monkeypatch, run)
+        assert together == alone
+
+
+def test_a_grid_needs_little_memory_in_lockstep():
+    launch = ts.Kernel(text_of([("load", 1)]))
+    source = np.zeros(WORDS, np.uint32)
+    out = np.zeros(4096 * THREADS + 16, np.uint32)
+    run = launch.run(4096, THREADS, [source, out, np.zeros(2, np.uint32)])
+    assert run.outcome == "finished"
+    assert run.findings == ()
