@@ -93,14 +93,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("tilescope_strict", "whether warnings of tilescope_run fail", type="bool", default=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Make Triton's driver ours, where --tilescope asks for it, before a conftest.py asks torch whether there is a card."""
+    _activate_device(early_config, early_config.known_args_namespace.tilescope_arch)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark, and make Triton's driver ours before test modules are imported, where --tilescope asks for it."""
+    """Declare the mark; a plugin that a conftest.py loads activates the device here."""
     config.addinivalue_line(
         "markers",
         f"{TRITON_MARK}(findings): rules that launches of this test break, such as run-race or run-race@mm.py:12",
     )
-    arch = config.getoption("tilescope_arch")
-    if arch is None:
+    _activate_device(config, config.getoption("tilescope_arch"))
+
+
+def _activate_device(config: pytest.Config, arch: str | None) -> None:
+    if arch is None or _TRITON_DEVICE in config.stash:
         return
     from tilescope.errors import DeviceError
     from tilescope.triton.host_device import Device

@@ -78,6 +78,8 @@ class TorchCalls:
             return self._transfer(function, args, options)
         if function is self._tensor.pin_memory:
             return args[0]
+        if function is self._torch.device:
+            return function(*args, **options)  # a name, which is mapped where it is used
         mapped = tuple(self._map_device(value) for value in args)
         asked_for = _device_by_number(options.get("device"))
         if "device" in options:

@@ -22,8 +22,11 @@ from tilescope.errors import DeviceError
 from tilescope.triton.cuda_mode import MARK, TorchCalls, is_cuda_device
 from tilescope.triton.import_hook import ImportHook
 from tilescope.triton.patches import Patches
-from tilescope.triton.streams import DeviceInterface, Event, Stream
+from tilescope.triton.streams import Event, Stream
 
+NOT_COMPILED = (
+    "torch.compile returned functions as they are in this run: their Triton kernels are checked, not fused ones."
+)
 CUDA_IS_CPU = 'torch.device("cuda") meant the CPU in this run.'
 _MEMORY_BYTES = 141 * 10**9  # of an H200; B200: 180 GB
 _THREADS_PER_SM = 2048
@@ -91,7 +94,7 @@ class TorchService:
         """Replace what would need a card in torch, and see every call of the program."""
         self._hook.remove()
         assert self._patches is not None
-        patch_cuda(torch, self._patches, self._arch, self._card)
+        patch_cuda(torch, self._patches, self._arch, self._card, self._say)
         self._mode = TorchCalls(torch, lambda: self._say(CUDA_IS_CPU)).make_mode()
         self._mode.__enter__()  # type: ignore[attr-defined]
 
@@ -123,21 +126,22 @@ class CublasOnCpu:
         raise DeviceError(f"cuBLAS's {name} is not served under tilescope's driver: it needs a card.")
 
 
-def patch_cuda(torch: ModuleType, patches: Patches, arch: Arch, card: Card | None) -> None:
+def patch_cuda(torch: ModuleType, patches: Patches, arch: Arch, card: Card | None, say: Callable[[str], None]) -> None:
     """Replace the functions of torch.cuda by those of the device's card, and refuse the rest in a sentence."""
     for name, value in list_served(torch, arch, card).items():
         if hasattr(torch.cuda, name):
             patches.set(torch.cuda, name, value)
     for name in ("range_push", "range_pop", "mark"):
-        patches.set(torch.cuda.nvtx, name, _do_nothing)
+        patches.set(torch.cuda.nvtx, name, _make_ignored())
     patches.set(torch, "from_numpy", _marking(torch.from_numpy))
     patches.set(torch, "Generator", _make_generator_class(torch))
     _patch_accelerator(torch, patches)
     _patch_autocast(torch, patches)
+    patches.set(torch, "compile", functools.partial(_leave_uncompiled, say))
 
 
 def list_served(torch: ModuleType, arch: Arch, card: Card | None) -> dict[str, object]:
-    """What replaces each name of torch.cuda."""
+    """What replaces each name of torch.cuda: an object of its own for each, as torch's compiler demands."""
     served: dict[str, object] = {
         "is_available": lambda: True,
         "is_bf16_supported": lambda *_, **__: True,
@@ -147,24 +151,24 @@ def list_served(torch: ModuleType, arch: Arch, card: Card | None) -> dict[str, o
         "get_device_name": lambda *_: _card_name(arch, card),
         "get_device_properties": lambda *_: _properties(arch, card),
         "get_arch_list": lambda: [arch.name],
-        "current_stream": DeviceInterface.current_stream,
-        "default_stream": DeviceInterface.current_stream,
+        "current_stream": lambda *_: Stream(),
+        "default_stream": lambda *_: Stream(),
         "stream": lambda *_: nullcontext(),
         "device": _DeviceContext,
-        "device_of": _DeviceContext,
+        "device_of": type("device_of", (_DeviceContext,), {}),
         "Stream": Stream,
-        "ExternalStream": Stream,
+        "ExternalStream": type("ExternalStream", (Stream,), {}),
         "Event": Event,
-        "manual_seed": torch.default_generator.manual_seed,
-        "manual_seed_all": torch.default_generator.manual_seed,
-        "seed": torch.seed,
-        "initial_seed": torch.initial_seed,
+        "manual_seed": lambda seed, *_: torch.default_generator.manual_seed(seed),
+        "manual_seed_all": lambda seed, *_: torch.default_generator.manual_seed(seed),
+        "seed": lambda *_: torch.default_generator.seed(),
+        "initial_seed": lambda *_: torch.default_generator.initial_seed(),
         "get_rng_state": lambda *_: torch.get_rng_state(),
         "set_rng_state": lambda state, *_: torch.set_rng_state(state),
         "_lazy_init": _refuse_rest,
     }
-    served |= dict.fromkeys(_IGNORED, _do_nothing)
-    served |= {name: functools.partial(_refuse, f"torch.cuda.{name}") for name in _REFUSED}
+    served |= {name: _make_ignored() for name in _IGNORED}
+    served |= {name: _make_refusal(name, getattr(torch.cuda, name, None)) for name in _REFUSED}
     return served
 
 
@@ -178,8 +182,8 @@ def _patch_accelerator(torch: ModuleType, patches: Patches) -> None:
         "current_accelerator": lambda *_, **__: torch.device("cuda"),
         "current_device_index": lambda: 0,
         "current_device_idx": lambda: 0,
-        "synchronize": _do_nothing,
-        "set_device_index": _do_nothing,
+        "synchronize": _make_ignored(),
+        "set_device_index": _make_ignored(),
     }
     for name, value in served.items():
         if hasattr(accelerator, name):
@@ -249,12 +253,28 @@ def _marking(function: Callable[..., object]) -> Callable[..., object]:
     return make_marked
 
 
-def _do_nothing(*_arguments: object, **_options: object) -> None:
-    """What has no effect without a card."""
+def _leave_uncompiled(say: Callable[[str], None], model: object = None, **_options: object) -> object:
+    """torch.compile: the function itself, whose results are the same."""
+    say(NOT_COMPILED)
+    return functools.partial(_leave_uncompiled, say) if model is None else model
 
 
-def _refuse(name: str, *_arguments: object, **_options: object) -> None:
-    raise DeviceError(f"{name} is not served under tilescope's driver: it needs a card.")
+def _make_ignored() -> Callable[..., None]:
+    """A function without effect; each name has its own, since torch's compiler tells functions apart by identity."""
+
+    def do_nothing(*_arguments: object, **_options: object) -> None:
+        """What has no effect without a card."""
+
+    return do_nothing
+
+
+def _make_refusal(name: str, own: object) -> object:
+    """A function, or a class where torch has one, that is refused when it is called; annotations may name it."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise DeviceError(f"torch.cuda.{name} is not served under tilescope's driver: it needs a card.")
+
+    return type(name, (), {"__init__": refuse}) if isinstance(own, type) else refuse
 
 
 def _refuse_rest() -> None:
