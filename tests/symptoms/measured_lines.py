@@ -53,7 +53,8 @@ def describe(lines: list[Measured]) -> str:
     sure = [line for line in lines if line.is_sure]
     return (
         f"{sum(line.is_first for line in lines)} of {count} right first, {sum(line.is_among_three for line in lines)} among three; "
-        f"{len(sure)} sure, {sum(line.is_first for line in sure)} of them right; {sum(line.is_wrong_fix for line in lines)} with a wrong fix, surely"
+        f"{len(sure)} sure, {sum(line.is_first for line in sure)} of them right; "
+        f"{sum(line.is_wrong_fix for line in lines)} with a wrong fix, surely"
     )
 
 

@@ -330,7 +330,7 @@ def test_what_is_slow_or_off_for_other_reasons_than_tma_has_its_cause(typed, cau
 
 def test_where_two_topics_fit_the_first_line_names_both(capsys):
     run(["explain", "-q", "fix TMA load with multicast."])
-    assert re.match(r'[^"]*"TMA" and "multicast"\. TMA: ', capsys.readouterr().out)
+    assert re.match("Not sure: .*TMA, multicast or ", capsys.readouterr().out)
 
 
 def test_where_one_topic_fits_the_first_line_names_it_alone(capsys):

@@ -29,6 +29,8 @@ STDIN = "-"
 LARGEST_LAUNCH_BYTES = 1 << 30
 LARGEST_TILE_BYTES = 1 << 20
 _HEXADECIMAL = re.compile(r"\s*(?:0[xX])?[0-9a-fA-F]{2}[0-9a-fA-FxX\s,:;+<>|{}()\[\]]{6,}")
+# PTX, CUDA C++, Triton: what `run` takes, and no log has at the beginning of a line.
+_KERNEL = re.compile(r"^\s*\.(?:version|target)\s|\b__global__\b|^\s*@(?:triton|gluon)\.jit\b", re.MULTILINE)
 CUDA_SUFFIX = ".cu"
 PYTHON_SUFFIX = ".py"
 _PTX_OF_BINARY = "cuobjdump --dump-ptx prints the PTX of a program or a library; nvcc -ptx writes that of a source."
@@ -51,6 +53,19 @@ def with_map(asked: Asked, _: Output) -> Asked:
     if sys.stdin.isatty():
         raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
     return asked.saying(source=read_source((STDIN,)))
+
+
+def with_map_or_log(asked: Asked, output: Output) -> Asked:
+    """A map; of a traceback or a log without one, its text, which `explain` answers."""
+    from tilescope.cli.map_source import is_log
+    from tilescope.tensor_map.text.pasted import NoDescriptorError
+
+    try:
+        return with_map(asked, output)
+    except NoDescriptorError as error:
+        if not is_log(error.text):
+            raise
+        return asked.saying(log=error.text)
 
 
 def with_map_and_array(asked: Asked, output: Output) -> Asked:
@@ -161,15 +176,30 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
 
 
 def with_pasted_words(asked: Asked, _: Output) -> Asked:
-    """What stdin holds, where - stands for the words."""
-    if asked.get("topic") != (STDIN,):
+    """What a file or stdin holds, where its name or - stands for the words; of a kernel, the command that runs it."""
+    words: tuple[str, ...] = asked.get("topic", ())
+    if len(words) != 1 or not (words[0] == STDIN or _is_named_file(words[0])):
         return asked
     from tilescope.cli.map_source import read_input  # reads maps too: most questions are asked without
 
-    pasted = read_input(STDIN).decode("utf-8", errors="replace").strip()
+    name = words[0]
+    pasted = read_input(name).decode("utf-8", errors="replace").strip()
     if not pasted:
-        raise click.UsageError("stdin holds no words; paste a line of a log, or name a topic.")
+        shown = "stdin" if name == STDIN else name
+        raise click.UsageError(f"{shown} holds no words; paste a line of a log, or name a topic.")
+    if _KERNEL.search(pasted):
+        file = "kernel.ptx" if name == STDIN else name
+        raise click.UsageError(f"this is a kernel: tilescope run {file} says what it computes and does wrong.")
     return asked.saying(topic=(pasted,))
+
+
+def _is_named_file(word: str) -> bool:
+    """Whether a word is the name of a file; a word without a dot or a slash is a topic."""
+    if "." not in word and "/" not in word:
+        return False
+    from tilescope.cli.map_source import is_file
+
+    return is_file(word)
 
 
 def with_kernel(asked: Asked, output: Output) -> Asked:
@@ -356,7 +386,7 @@ def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
 
 GATHERED: dict[str, Gather] = {  # by the question that asks about them
     "explain": with_pasted_words,
-    "check": with_map,
+    "check": with_map_or_log,
     "mma check": with_map,
     "load": with_map_and_array,
     "diff": with_two_maps,

@@ -22,6 +22,10 @@ from tilescope.tensor_map.text.pasted import NoDescriptorError
 from tilescope.tensor_map.text.pasted_source import WHOLE_BYTES, MapSource
 
 STDIN = "-"
+_LOG_WORDS = 3
+_FAILURE = re.compile(
+    r"error|exception|traceback|fail|assert|fatal|abort|warning|illegal|hang|wrong|timed? ?out|\bxid\b", re.IGNORECASE
+)
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
@@ -85,9 +89,18 @@ def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options:
     try:
         return MapSource.read(" ".join(words).encode("utf-8", errors="replace"))
     except NoDescriptorError as error:
-        if not error.words:
+        if not error.words and not is_log(error.text):
             _refuse_names(words, takes_options=takes_options)
         raise
+
+
+def is_log(text: str) -> bool:
+    """Whether a text without a tensor map reports that something failed: a traceback, a line of a log.
+
+    >>> is_log("RuntimeError: CUDA error: misaligned address"), is_log("maps/first.json")
+    (True, False)
+    """
+    return len(text.split()) >= _LOG_WORDS and _FAILURE.search(text) is not None
 
 
 def _named_file(word: str) -> NamedFile | None:

@@ -40,7 +40,11 @@ _MOST_NAMED = 3  # arguments that differ or change
 
 
 def check_answer(asked: Asked) -> Answer:
-    """The verdict on a map, or on each map of a log."""
+    """The verdict on a map, or on each map of a log; of a log without maps, what `explain` says."""
+    if "log" in asked:
+        from tilescope.questions import topic_questions  # late: most logs have maps
+
+        return topic_questions.answer(asked.saying(topic=(asked["log"],)))
     maps = read_map(asked)
     if maps.is_log:
         return _log_answer(maps, is_fixed=bool(asked.get("fix")))

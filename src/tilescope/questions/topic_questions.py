@@ -51,8 +51,11 @@ _CODE_WORDS = 2  # of a name with a dot, an underscore or a capital inside: fiel
 _CODE_NAME = re.compile(r"[_.:]|[a-z][A-Z]")
 # Of names without a number: types of C, generations of cards, fields.
 _ROW_WORDS = frozenset(
-    "half float double bool char uchar byte short ushort int unsigned signed long longlong ulonglong size none replace address rank "
-    "interleave swizzle field ampere ada hopper blackwell rubin thor".split()
+    (
+        *("half", "float", "double", "bool", "char", "uchar", "byte", "short", "ushort", "int", "unsigned", "signed"),
+        *("long", "longlong", "ulonglong", "size", "none", "replace", "address", "rank", "interleave", "swizzle"),
+        *("field", "ampere", "ada", "hopper", "blackwell", "rubin", "thor"),
+    )
 )
 _NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
@@ -266,7 +269,6 @@ def all_groups() -> tuple[Group, ...]:
     return (RULE_NAMES, TERM_NAMES, *row_groups(), CAUSES, SYMPTOM_NAMES, ERROR_NAMES)
 
 
-
 def answer(asked: Asked) -> Answer:
     """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
     if "topic" not in asked:
@@ -411,10 +413,11 @@ EXPLAIN = Question(
 
     What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
     hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
-    A - reads stdin.
+    The name of a file reads the file, and - reads stdin.
 
-    Where two topics fit about as well, the first line names both. Words that name nothing get the nearest topics, and
-    exit status 1. Without TOPIC: list everything that can be explained.
+    A sentence gets up to three topics, with what tells each; where no topic is likely enough, the first line says "not sure" and
+    gives no fix. Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be
+    explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
     answer=answer,

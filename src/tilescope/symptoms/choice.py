@@ -57,6 +57,8 @@ _TERMS = 4
 _MISSING = 2  # power of the share of a phrase that is there
 _FREQUENT = 5.0  # logarithm of how many lines speak of the most frequent topic, about
 _LEAST_STRENGTH = 0.02
+_UNSCORED = -99.0  # of a cause for which nothing speaks
+_BEHIND = 0.01  # of a generic symptom behind the cause that a line names
 
 
 class Candidate(NamedTuple):
@@ -189,9 +191,9 @@ def rank_answers(scores: Mapping[str, float], diagnosis: Diagnosis) -> tuple[Pos
         families.setdefault(family(name), []).append(name)
     totals = {name: log(sum(exp(scores[member]) for member in members)) for name, members in families.items()}
     named = [totals[family(cause.name)] for cause in diagnosis.named if cause.name in scores]
-    for name in totals:
-        if named and is_generic(name):
-            totals[name] = min(totals[name], max(named) - 0.01)
+    if named:
+        below = max(named) - _BEHIND
+        totals = {name: min(total, below) if is_generic(name) else total for name, total in totals.items()}
     answers: list[Possible] = []
     shown: set[str] = set()
     for name in sorted(totals, key=lambda name: -totals[name]):
@@ -211,7 +213,7 @@ def _with_causes(members: Iterable[str], scores: Mapping[str, float], diagnosis:
     for name in members:
         if name in SYMPTOM:
             causes = [cause.name for cause in diagnosis.causes] if name == seen else list(SYMPTOM[name].causes)
-            found += sorted(causes, key=lambda cause: -scores.get(cause, -1e9))[:1]
+            found += sorted(causes, key=lambda cause: -scores.get(cause, _UNSCORED))[:1]
         elif name in CAUSE and seen and any(cause.name == name for cause in diagnosis.causes):
             found.append(seen)
     return found
@@ -280,9 +282,7 @@ def _weight(word: str) -> float:
 
 @cache
 def _phrases() -> dict[str, tuple[frozenset[str], ...]]:
-    return {
-        row.name: tuple(phrase for phrase in (row.name_words, *row.phrases) if phrase) for row in indexed_topics()
-    }
+    return {row.name: tuple(phrase for phrase in (row.name_words, *row.phrases) if phrase) for row in indexed_topics()}
 
 
 @cache

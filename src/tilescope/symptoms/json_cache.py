@@ -25,7 +25,9 @@ def cached_json(name: str, sources: Iterable[bytes], make: Callable[[], Json]) -
     ['made']
     """
     text = b"\0".join(sources)
-    digest = f"{crc32(text):08x}{adler32(text):08x}"  # against a stale file; hashlib takes longer to import than to read it
+    digest = (
+        f"{crc32(text):08x}{adler32(text):08x}"  # against a stale file; hashlib takes longer to import than to read it
+    )
     with suppress(OSError, ValueError, ImportError):  # there is none yet, or somebody else wrote something into it
         found: Json = json.loads((find_cache_folder() / f"{name}-{digest}.json").read_bytes())
         return found

@@ -37,7 +37,7 @@ class LineWords(NamedTuple):
 
         `left_out`: the topics of a line that is itself among the counts, so that it does not vouch for itself.
         """
-        found: Counter[str] = Counter()
+        found: dict[str, float] = {}
         for word in words:
             of_word = self.of_word.get(word, 0) - bool(left_out)
             if of_word <= 0:
@@ -49,8 +49,8 @@ class LineWords(NamedTuple):
                 if both > 0:
                     share = both / (self.of_topic[topic] - own)
                     excess = log(1 + share * self.lines / (of_word + _SMOOTHED_LINES))
-                    found[topic] += rarity * both / (both + _SATURATION) * excess
-        return dict(found)
+                    found[topic] = found.get(topic, 0.0) + rarity * both / (both + _SATURATION) * excess
+        return found
 
 
 def count_words(lines: Collection[tuple[Collection[str], Collection[str]]]) -> LineWords:

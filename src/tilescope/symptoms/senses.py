@@ -1,8 +1,8 @@
 """What a word means beside its neighbours, and the reason that a line quotes.
 
-    "descriptor" beside wgmma, LBO         a matrix descriptor         beside TMA, encode    a tensor map
-    "barrier" beside expect_tx, parity     an mbarrier                 beside bar.sync, id   a named barrier
-    "serialized due to insufficient register resources"                the reason is what stands behind "due to"
+"descriptor" beside wgmma, LBO         a matrix descriptor         beside TMA, encode    a tensor map
+"barrier" beside expect_tx, parity     an mbarrier                 beside bar.sync, id   a named barrier
+"serialized due to insufficient register resources"                the reason is what stands behind "due to"
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _SENSES = (
     _Sense("descriptor", ("tensormap",), frozenset({"tma", "encode", "tensormap", "multicast", "cutensormap"})),
     _Sense("barrier", ("named", "barrier"), frozenset({"bar", "sync", "named", "id", "syncthreads"})),
     _Sense(
-        "barrier", ("mbarrier",), frozenset({"tma", "expect", "tx", "parity", "phase", "mbarrier", "try", "transaction"})
+        "barrier",
+        ("mbarrier",),
+        frozenset({"tma", "expect", "tx", "parity", "phase", "mbarrier", "try", "transaction"}),
     ),
 )
 _REASON = re.compile(

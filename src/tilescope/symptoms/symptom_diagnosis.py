@@ -27,7 +27,7 @@ from tilescope.symptoms.index import fault_word_uses, indexed_topics
 from tilescope.symptoms.printed_line import line_with_codes
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
 from tilescope.symptoms.senses import quoted_reason, with_senses
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
+from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, Cause, Symptom, table
 from tilescope.symptoms.vocabulary import name_words, vocabulary, written_words
 from tilescope.symptoms.word_forms import (
     ASKING,

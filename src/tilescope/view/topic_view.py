@@ -11,6 +11,7 @@ from tilescope.view.drawing import Drawing, Table
 
 _TESTED_GROUPS = ("terms", "causes")
 
+
 def draw_topic(topic: Topic) -> Drawing:
     """What it is, its facts, and what to read next.
 

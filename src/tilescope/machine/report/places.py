@@ -8,7 +8,7 @@ softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -18,7 +18,7 @@ from tilescope.machine.launch.launch import Launch
 from tilescope.machine.memory import Bytes, Region
 from tilescope.machine.program import Program
 from tilescope.ptx.source_name import source_name
-from tilescope.ptx.syntax import place_in_words
+from tilescope.ptx.syntax import Instruction, place_in_words
 from tilescope.sentence import counted, listed
 from tilescope.sync.address import SHARED_OFFSET_MASK
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
@@ -90,6 +90,9 @@ class LineFacts(TypedDict):
 
     ptx_lines: tuple[int, ...]
     source_lines: tuple[str, ...]
+    locations: tuple[
+        Mapping[str, str | int], ...
+    ]  # file, line and column: of the source, or of the PTX text, whose file is ""
 
 
 def line_facts(program: Program, *pcs: int) -> LineFacts:
@@ -99,7 +102,16 @@ def line_facts(program: Program, *pcs: int) -> LineFacts:
     return {
         "ptx_lines": tuple(dict.fromkeys(instruction.line for instruction in instructions)),
         "source_lines": tuple(dict.fromkeys(sources)),
+        "locations": tuple(locate_instruction(instruction) for instruction in instructions),
     }
+
+
+def locate_instruction(instruction: Instruction) -> Mapping[str, str | int]:
+    """File, line and column of an instruction: where it stands in the source, or in the PTX text if that is not known."""
+    source = None if instruction.source is None else instruction.source.outermost
+    if source is None:
+        return {"file": "", "line": instruction.line, "column": 1}
+    return {"file": source.file, "line": source.line, "column": source.column}
 
 
 def find_function(program: Program, pc: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -80,6 +80,14 @@ _SIGNATURES = {
     ),
 }
 _FEWEST_ARGUMENTS = 8  # of what may be a call; sentences have fewer
+# One of the driver's enumerators for each, to be named in a fix.
+_ENUMERATORS = {
+    "data_type": "DATA_TYPE_BFLOAT16",
+    "interleave": "INTERLEAVE_NONE",
+    "swizzle": "SWIZZLE_128B",
+    "l2_promotion": "L2_PROMOTION_L2_128B",
+    "oob_fill": "FLOAT_OOB_FILL_NONE",
+}
 _NOT_NEEDED = ("address", "rank")  # a pointer is the program's, and the lists have the rank too
 _MODES: dict[Argument, str] = {
     "CU_TENSOR_MAP_IM2COL_WIDE_MODE_W": "W",
@@ -220,9 +228,22 @@ def _arguments(call: _Call, names: _Names) -> dict[str, Argument]:
         except RuleError as error:
             if parameter not in _NOT_NEEDED:
                 problems += names.find_undefined(parameter, keyword[2] if keyword else value, error)
+    if (
+        problems
+    ):  # one name that no table has is refused with the names that there are; among others it is one more to define
+        problems += _undefined_enumerators(arguments)
     raise_all(problems)
     cut_to_rank(arguments)
     return arguments
+
+
+def _undefined_enumerators(arguments: Mapping[str, Argument]) -> Iterator[Violation]:
+    """Names in place of an enumerator that neither the text defines nor the driver has."""
+    for parameter, value in arguments.items():
+        if parameter in TABLES and isinstance(value, str) and value.isidentifier() and value not in TABLES[parameter]:
+            enumerator = f"CU_TENSOR_MAP_{_ENUMERATORS[parameter]}"
+            told = ENCODE_CALL.worded(fix="Add a line such as `auto {name} = {enumerator};` to the text.")
+            yield told.violation(parameter=parameter, written=value, name=value, enumerator=enumerator)
 
 
 def _parameter_called(keyword: str) -> str:

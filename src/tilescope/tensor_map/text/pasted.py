@@ -71,9 +71,10 @@ _MOST_DECIMAL_DIGITS = 20
 class NoDescriptorError(RuleError):
     """The text shows no 128 bytes; `words` are the numbers of up to 64 bits that it shows instead."""
 
-    def __init__(self, violation: Violation, words: tuple[int, ...] = ()) -> None:
+    def __init__(self, violation: Violation, words: tuple[int, ...] = (), text: str = "") -> None:
         super().__init__([violation])
         self.words = words
+        self.text = text
 
 
 def descriptor_bytes(text: str) -> bytes:
@@ -86,13 +87,13 @@ def descriptor_bytes(text: str) -> bytes:
     '00100000000000001065'
     """
     if len(text) > LONGEST_TEXT:
-        raise NoDescriptorError(paste_refused({"characters": len(text)}))
+        raise NoDescriptorError(paste_refused({"characters": len(text)}), text=text)
     numbers = _numbers(text)
     readings = [*_python_bytes(text), *_readings(numbers)]
     if not readings:
         digit_count = sum(len(number.digits) for number in numbers)
         refusal = paste_refused({"numbers": len(numbers), "digits": digit_count})
-        raise NoDescriptorError(refusal, _words(numbers))
+        raise NoDescriptorError(refusal, _words(numbers), text)
     return next((reading for reading in readings if inspect_tensor_map(reading).sound), readings[0])
 
 
