@@ -1,4 +1,4 @@
-"""The GEMM programs for tcgen05 that are compiled, run by the machine and proven, and how one of them is run.
+"""The GEMM programs for Blackwell that are compiled, run by the machine and proven, and how one of them is run.
 
 Shapes are small, and large enough: every block, or pair, takes two tiles or more, so that both accumulators are used, and the
 ring of stages wraps at least twice.
@@ -51,8 +51,11 @@ def program(arch, shape, data_type, tile, **options):
     """A program with two stages for one block, or one pair, unless the options say otherwise."""
     m, n = shape
     k = K_OF_A_TILE.get(data_type, 64)
-    options = {"cta_group": 1, "stages": 2} | options
-    options["sms"] = options.get("sms", options["cta_group"])
+    if arch == "sm_120":  # mma, without pairs
+        options = {"stages": 2, "sms": 1} | options
+    else:
+        options = {"cta_group": 1, "stages": 2} | options
+        options["sms"] = options.get("sms", options["cta_group"])
     return Program(arch, (m, n, 5 * k), data_type, {"tile": (*tile, k), **options})
 
 
@@ -92,6 +95,11 @@ def programs():
     for odd in ((1, 8), (129, 8), (257, 72), (333, 104)):
         yield program("sm_100", odd, "bf16", (128, 32), stages=3)
         yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)
+    yield program("sm_120", (128, 128), "bf16", (64, 64))
+    yield program("sm_120", (136, 72), "bf16", (64, 32), stages=3)
+    yield program("sm_120", (136, 72), "f16", (64, 32), b_major="MN")
+    for data_type in ("e4m3", "e5m2", "s8"):
+        yield program("sm_120", (128, 128), data_type, (64, 64))
 
 
 PROGRAMS = {each.name: each for each in programs()}
@@ -143,8 +151,9 @@ def launch_of(program, ptx=None, rows=None):
         gemm.a.tensor_map(memory.place(stored[0]), (m, k)),
         gemm.b.tensor_map(memory.place(stored[1]), (n, k)),
         gemm.epilogue.tensor_map(memory.place(c), (n, m) if gemm.schedule.swapped else (m, n)),
-        np.int32(m),
     ]
+    if gemm.accumulators:  # tcgen05: m is an argument
+        arguments.append(np.int32(m))
     in_pairs = gemm.schedule.cta_group == 2
     return Launch(
         ts.Kernel(ptx or ptx_of(program), "gemm_kernel"),

@@ -1,4 +1,4 @@
-"""GEMM programs for tcgen05: compiled without spills, run by the machine with nothing found, and proven for every order."""
+"""GEMM programs for Blackwell: compiled without spills, run by the machine with nothing found, and proven for every order."""
 
 import os
 import subprocess
@@ -11,14 +11,15 @@ import tilescope as ts
 from tilescope.emitter.emission import device_half
 
 ONE_BLOCK, PAIR = list(PROGRAMS)[:2]
+TARGETS = {"sm_100": ("100a", "103a"), "sm_103": ("100a", "103a"), "sm_120": ("120a",)}
 EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.mark.slow]) for name in PROGRAMS]
 
 
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
-    assert len(plans) >= 54
+    assert len(plans) >= 60
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
-    assert {plan.accumulators for plan in plans} == {1, 2}
+    assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
     assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}
     for program, plan in zip(PROGRAMS.values(), plans, strict=True):
         group = plan.schedule.cta_group
@@ -34,7 +35,7 @@ def test_the_kernel_gives_the_product_and_no_finding(name):
         launch.c[...] = 77
         run = launch.run(seed)
         assert run.outcome == "finished"
-        assert [str(finding) for finding in run.findings if finding.severity != "note"] == []
+        assert [str(finding) for finding in run.findings] == []
         assert launch.is_right(), seed
     found = ts.simulate(run.pipeline())
     assert found.verdict == "proven", found.sentence
@@ -49,6 +50,9 @@ def test_the_plan_s_own_pipeline_is_proven_too(name):
     assert found.verdict == "proven", found.sentence
     counts = {barrier.name: (barrier.count, barrier.stages) for barrier in pipeline.barriers}
     group = gemm.schedule.cta_group
+    if not gemm.accumulators:  # sm_120: every warp frees a stage
+        assert counts == {"full": (1, gemm.stages), "empty": (gemm.warps[0] * gemm.warps[1], gemm.stages)}
+        return
     assert counts == {
         "full": (1, gemm.stages),
         "empty": (1, gemm.stages),
@@ -65,7 +69,7 @@ def test_ptxas_spills_nothing(name, tmp_path):
     program = PROGRAMS[name]
     source = tmp_path / "gemm.cu"
     source.write_text(device_half(ts.emit(program.plan(), "cuda")))
-    for target in ("100a", "103a"):
+    for target in TARGETS[program.arch]:
         if program.data_type in ("s8", "u8") and target == "103a":
             continue  # sm_103 has no kind::i8
         assert spill_bytes(source, target) == 0
