@@ -126,7 +126,7 @@ def test_counts_and_bytes_of_published_kernels(kernel):
 
 @pytest.mark.parametrize(("cluster", "cta_group", "freed_by"), [(1, 1, 128), (2, 2, 256)])
 def test_accumulators_of_blackwell(cluster, cta_group, freed_by):
-    gemm = ts.plan_gemm(4096, 4096, 512, "bf16", arch="sm_100")
+    gemm = ts.plan_gemm(4096, 4096, 512, "bf16", arch="sm_100", cta_group=cta_group)
     found = ts.simulate(ts.plan_pipeline(gemm, cluster=cluster, cta_group=cta_group))
     assert found.verdict == "proven", found.sentence
     facts = {each.name: each for each in found.barriers}

@@ -101,3 +101,67 @@ def test_half_rows_of_6_bit_values_are_stored_but_not_loaded():
     assert "packed-load" in [violation.rule for refusal in loads.refused for violation in refusal.violations]
     stores = plan((128, 128), "e2m3", direction="store", consumer="ldmatrix", arch="sm_103")
     assert stores.candidates
+
+
+# GEMMs
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103"])
+@pytest.mark.parametrize("data_type", ["bf16", "f16", "tf32", "e4m3", "e5m2"])
+def test_a_large_product_is_planned_for_pairs_with_two_accumulators(arch, data_type):
+    gemm = ts.plan_gemm(8192, 8192, 8192, data_type, arch=arch)
+    assert (gemm.schedule.cta_group, gemm.tile[:2], gemm.sums) == (2, (256, 256), (128, 256))
+    assert (gemm.a.problem.tile[0], gemm.b.problem.tile[0]) == (128, 128)  # what one block brings
+    assert (gemm.accumulators, gemm.tmem_columns) == (2, 512)
+    assert gemm.stages >= 6
+    assert gemm.smem_bytes <= gemm.arch.smem_per_block_bytes
+    assert ts.simulate(ts.plan_pipeline(gemm)).verdict == "proven"
+
+
+def test_a_time_by_documented_rates_says_so():
+    gemm = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200")
+    [prediction] = [tile.prediction for tile in gemm.ranked[:1]]
+    assert (prediction.basis, prediction.fitted, prediction.bound) == ("documented", False, "steps")
+    assert 2 * 8192**3 / 2250e6 < gemm.predicted_us < 1.05 * 2 * 8192**3 / 2250e6
+    assert any(reason.name == "documented-time" for reason in gemm.reasons)
+    assert ts.plan_gemm(8192, 8192, 8192, "bf16", arch="sm_103").predicted_us is None  # no card of sm_103 is known
+
+
+def test_few_rows_of_a_are_columns_of_the_instruction():
+    gemm = ts.plan_gemm(16, 4096, 4096, "bf16", card="B200")
+    assert (gemm.schedule.swapped, gemm.sums[0]) == (True, 128)
+    assert gemm.sums[1] <= 32
+
+
+@pytest.mark.parametrize(
+    ("tile", "options", "found"),
+    [
+        ((100, 256, 64), {"cta_group": 2}, ["m = 100 of a pair's tile"]),
+        ((100, 513, 64), {"cta_group": 2}, ["513 columns", "m = 100 of a pair's tile", "n = 513 of a pair's tile"]),
+        ((128, 513, 64), {}, ["513 columns"]),
+        ((256, 257, 64), {}, ["514 columns"]),
+        ((512, 256, 64), {"cta_group": 2}, ["m = 512 of a pair's tile"]),
+        ((256, 24, 64), {"cta_group": 2}, ["n = 24 of a pair's tile"]),
+    ],
+)
+def test_tiles_that_no_instruction_takes_are_refused_with_every_reason(tile, options, found):
+    with pytest.raises(ts.PlanError) as caught:
+        ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_100", tile=tile, **options)
+    said = [violation.found for violation in caught.value.violations]
+    assert len(said) == len(found)
+    assert all(part in sentence for part, sentence in zip(found, said, strict=True))
+
+
+@pytest.mark.parametrize("data_type", ["e2m1", "16u4_align8b"])
+def test_4_bit_types_are_refused_on_hopper(data_type):
+    with pytest.raises(ts.PlanError, match="wgmma"):
+        ts.plan_gemm(4096, 4096, 4096, data_type, arch="sm_90")
+
+
+def test_planning_for_a_b200_takes_little_time():
+    import time
+
+    ts.plan_gemm(4096, 4096, 4096, "bf16", card="B200")  # modules are loaded
+    start = time.process_time()
+    ts.plan_gemm(4096, 4096, 8192, "bf16", card="B200")
+    assert time.process_time() - start < 0.15

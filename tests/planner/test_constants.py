@@ -127,8 +127,8 @@ def test_eight_warps_share_the_largest_tile_of_mma_with_128_accumulators_each():
 
 
 def test_tiles_of_96_columns_cut_a_result_of_192_in_two():
-    """Tensor cores whose time is not predicted: 32 x 2 tiles of 96 columns fetch less than 32 x 3 of 64."""
-    tiles = [each.tile[1] for each in ts.plan_gemm(4096, 192, 4096, "bf16", arch="sm_100").ranked]
+    """Tensor cores whose floors decide: 128 x 2 tiles of 96 columns, in two rounds, fetch less than 128 x 3 of 64, in three."""
+    tiles = [each.tile[1] for each in ts.plan_gemm(16384, 192, 4096, "bf16", arch="sm_100", cta_group=1).ranked]
     assert tiles.index(96) < tiles.index(64)
     assert (128, 96, 64) in [each.tile for each in ts.plan_gemm(4096, 192, 4096, "bf16").ranked]
 

@@ -72,6 +72,9 @@ def test_shared_memory_is_drawn_where_it_is(options):
         "slice of C": offsets.get("epilogue"),
         "full": barriers[: gemm.stages],
         "empty": barriers[gemm.stages :],
+        "acc_full": offsets.get("accumulators", ())[: gemm.accumulators],
+        "acc_empty": offsets.get("accumulators", ())[gemm.accumulators :],
+        "address": offsets.get("address", ()),
     }
     assert len(grid.rows) == max(gemm.stages, len(offsets.get("epilogue", ())))  # slices of C may have two buffers
     for column, name in enumerate(names):

@@ -69,6 +69,38 @@ class MmaWork:
     target: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tcgen05Work:
+    """One thread that multiplies by tcgen05, and four warps that take the sums from tensor memory."""
+
+    consumer: str = "tcgen05"
+    kind: str
+    cta_group: int  # blocks that multiply together
+    instruction: str  # the descriptor of its types and shape
+    instruction_text: str
+    k_steps: int
+    blocks: int  # of 128 rows, or of 64
+    consumer_threads: int  # that store
+    threads: int
+    columns: int  # of a slice of the sums
+    partial: bool = False
+    target: str
+    rows_operand: GemmOperand  # gives the instruction its rows; the other one its columns
+    columns_operand: GemmOperand
+    tmem_load: TmemLoad
+
+
+@dataclass(frozen=True, slots=True)
+class TmemLoad:
+    """How tcgen05.ld brings a slice of the sums to the registers of a thread."""
+
+    shape: str  # 16x256b: as mma's D fragment; 32x32b: one row a thread
+    pieces: int  # in which a thread has its rows
+    repeats: int  # of the shape in one instruction
+    columns: int  # that one instruction brings
+    registers: int  # of one instruction
+
+
 @dataclass(frozen=True, slots=True)
 class EpilogueFacts:
     """How the sums of a thread are declared and indexed, and the rows and columns of a slice of C that they belong to."""
@@ -120,7 +152,7 @@ class GemmProgram:
     """Everything that the program of a GEMM is told."""
 
     product: ProductFacts
-    work: WgmmaWork | MmaWork
+    work: WgmmaWork | MmaWork | Tcgen05Work
     epilogue: EpilogueFacts
     roles: RolesFacts | None  # where TMA loads
 

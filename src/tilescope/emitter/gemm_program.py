@@ -5,13 +5,24 @@ from __future__ import annotations
 from math import ceil, prod, sqrt
 
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
-from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, GemmProgram, MmaWork, ProductFacts, WgmmaWork
+from tilescope.emitter.gemm_facts import (
+    EpilogueFacts,
+    GemmOperand,
+    GemmProgram,
+    MmaWork,
+    ProductFacts,
+    Tcgen05Work,
+    WgmmaWork,
+)
 from tilescope.emitter.gemm_roles import gemm_roles
 from tilescope.emitter.source_template import CONVERSION, EMIT, GEMM_TYPE_NOT_MULTIPLIED, Multiplied, multiplied
+from tilescope.emitter.tcgen05_roles import tcgen05_roles
+from tilescope.emitter.tcgen05_work import tcgen05_work
+from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import ELEMENT, REGISTER, TileFacts, copies_of, load_destination, map_facts
-from tilescope.emitter.tile_reader import DescriptorFacts, require_program
+from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.mma.mma_instruction import K_STEP_BYTES
-from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
@@ -40,15 +51,23 @@ TILE_BEYOND_MMA = EMIT.worded(
 def gemm_program(gemm: GemmPlan) -> GemmProgram:
     """What the program of a GEMM is told."""
     row = multiplied(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
-    require_program(gemm.a.problem.tensor_core)
     conversion = _conversion(gemm, row)
     operands = _operands(gemm)
-    work = _wgmma(gemm, row, operands) if gemm.a.problem.reads_by_descriptor else _mma(gemm, row)
+    work: WgmmaWork | MmaWork | Tcgen05Work
+    if gemm.product.in_tensor_memory:
+        work = tcgen05_work(gemm, operands)
+    elif gemm.a.problem.reads_by_descriptor:
+        work = _wgmma(gemm, row, operands)
+    else:
+        work = _mma(gemm, row)
     epilogue = _epilogue(gemm, work)
     product = _product(gemm, row, operands, conversion, work.columns)
     roles = None
     if product.c is not None:
-        roles = gemm_roles(gemm, product, product.c, work, epilogue)
+        if isinstance(work, Tcgen05Work):
+            roles = tcgen05_roles(gemm, product, product.c, work, epilogue)
+        else:
+            roles = gemm_roles(gemm, product, product.c, work, epilogue)
     return GemmProgram(product=product, work=work, epilogue=epilogue, roles=roles)
 
 
@@ -93,7 +112,7 @@ def _product(
         stmatrix_count=stmatrix_count,
         transposed=gemm.schedule.swapped,
         schedule=gemm.schedule,
-        tile_lines=_tile_lines(gemm),
+        tile_lines=tile_origin(gemm).lines(),
         moved_bytes=_moved_bytes(gemm),
         cuda_type=CUDA_TYPE[gemm.data_type.ptx],
         cuda_output_type=CUDA_TYPE[gemm.output_type.ptx],
@@ -104,17 +123,6 @@ def _product(
 def _moved_bytes(gemm: GemmPlan) -> int:
     m, n, k = gemm.shape
     return ((m + n) * k * gemm.data_type.bits + m * n * gemm.output_type.bits) // 8
-
-
-def _tile_lines(gemm: GemmPlan) -> list[str]:
-    """Where a tile of this number starts: tiles go down m, in groups where the plan says so."""
-    group = gemm.schedule.group
-    if not 0 < group < tile_grid(gemm.shape, gemm.tile)[0]:
-        return ["const int m = tile % M_TILES * TILE_M, n = tile / M_TILES * TILE_N;"]
-    return [
-        "const int first = tile / (GROUP * N_TILES) * GROUP, rows = M_TILES - first < GROUP ? M_TILES - first : GROUP;",
-        "const int m = (first + tile % (GROUP * N_TILES) % rows) * TILE_M, n = tile % (GROUP * N_TILES) / rows * TILE_N;",
-    ]
 
 
 def _k_step(gemm: GemmPlan) -> int:
@@ -215,9 +223,18 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> MmaWork:
     )
 
 
-def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork) -> EpilogueFacts:
+def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> EpilogueFacts:
     """Indices of loops with one turn are left out: one block of rows, one warpgroup, one slice."""
     slices = gemm.slices if gemm.epilogue is not None else 1
+    if isinstance(work, Tcgen05Work):
+        return EpilogueFacts(
+            slices=slices,
+            buffer=_c_buffer(gemm, slices),
+            sums="d[block]",
+            sums_extents="[ROWS][SUMS]",
+            first_row="sums_row(block)",
+            first_column="first",
+        )
     if isinstance(work, MmaWork):
         other_slices = " - slice * C_COLUMNS" if slices > 1 else ""
         return EpilogueFacts(
@@ -228,22 +245,26 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork) -> EpilogueFacts:
             first_row="first_m + block * 16",
             first_column=f"first_n + first{other_slices}",
         )
-    buffer = ""
-    if gemm.c_buffers > 1:
-        number = "slice" if slices > 1 else "0"
-        if gemm.schedule.persistent:
-            number = f"(t * {slices} + slice)" if slices > 1 else "t"
-        buffer = f" + {number} % {gemm.c_buffers} * C_BYTES"
     registers = f"[{work.wgmma_registers}]"
     has_blocks = work.blocks > 1
     return EpilogueFacts(
         slices=slices,
-        buffer=buffer,
+        buffer=_c_buffer(gemm, slices),
         sums="d[block]" if has_blocks else "d",
         sums_extents=f"[{work.blocks}]{registers}" if has_blocks else registers,
         first_row=f"{_block_row(work)}warp * 16",
         first_column="first",
     )
+
+
+def _c_buffer(gemm: GemmPlan, slices: int) -> str:
+    """What is added to C_OFFSET: which of two buffers a slice takes."""
+    if gemm.c_buffers == 1:
+        return ""
+    number = "slice" if slices > 1 else "0"
+    if gemm.schedule.persistent:
+        number = f"(t * {slices} + slice)" if slices > 1 else "t"
+    return f" + {number} % {gemm.c_buffers} * C_BYTES"
 
 
 def _block_row(work: WgmmaWork) -> str:

@@ -64,7 +64,7 @@ def gemm_roles(
             "read parts": ["add_part(d, base, rank, other);"],
             "write partial": [f"if (!add_all(d, partial, arrived, {index}, part)) {leaves};  // another block stores"],
             "write": rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
-            "store": [_stored_at(gemm, epilogue), *stores],
+            "store": [stored_at(gemm, epilogue), *stores],
         },
         opening={"t": [*tile, sums], "k_tile": [stages]},
         closing={"k_tile": ["promote(d, step_sums);"]} if isinstance(work, WgmmaWork) and work.promoted else {},
@@ -104,7 +104,7 @@ def _tile_number(schedule: Schedule) -> list[str]:
     ]
 
 
-def _stored_at(gemm: GemmPlan, epilogue: EpilogueFacts) -> str:
+def stored_at(gemm: GemmPlan, epilogue: EpilogueFacts) -> str:
     """Where a slice of the sums lies in C."""
     parts = ["m" if gemm.schedule.swapped else "n"]
     if gemm.schedule.split > 1:

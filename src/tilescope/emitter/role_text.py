@@ -18,6 +18,7 @@ from itertools import groupby
 from tilescope.emitter.source_template import indented
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operations import GROUPS, Written
 from tilescope.pipeline.parts import Loop, Role, Step
 
 _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
@@ -25,13 +26,18 @@ _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "tail": "mbarrier_wait({at}, {parity})",
     "expect": "mbarrier_arrive_expect({at}, {bytes})",
     "arrive": "mbarrier_arrive({at})",
-    "release": "mbarrier_arrive({at})",
-    "commit": "{name}_commit()",
+    "release": "{arrival}({at})",
+    "commit": "{commit_call}",
     "wait_group": "{name}_wait{suffix}<{pending}>()",
-    "fence": "fence_proxy_async()",
+    "fence": "{fence_name}()",
     "sync": "{meeting}()",
     "cluster": "cluster_sync()",
     "griddepcontrol": "griddepcontrol_{name}()",
+}
+_FENCES = {
+    "proxy.async": "fence_proxy_async",
+    "tcgen05.before": "tcgen05_fence_before",
+    "tcgen05.after": "tcgen05_fence_after",
 }
 
 
@@ -171,10 +177,15 @@ class _Printer:
         values = {argument.name: value for argument, value in step.values()}
         threads = values.get("threads")
         place = "slot" if index == slot else f"({index})"
+        at = f"{name} + 8 * {place}"
+        mask = values.get("mask")
         call = _CALLS[step.op].format(
             **values,
             name=name,
-            at=f"{name} + 8 * {place}",
+            at=at,
+            commit_call=_commit(name, at, mask),
+            fence_name=_FENCES.get(str(step.target), ""),
+            arrival="mbarrier_arrive_leader" if mask else "mbarrier_arrive",  # in a pair, at the block that multiplies
             suffix="_read" if values.get("read") else "",
             meeting=f"bar_sync<{step.target}, {threads}>" if threads else "__syncthreads",
         )
@@ -193,6 +204,13 @@ class _Printer:
             if threads > 1:
                 when.append(f"threadIdx.x % {threads} == 0")
         return " && ".join(when)
+
+
+def _commit(name: str, at: str, mask: Written | None) -> str:
+    """The call that closes a group, or makes the products so far arrive at a barrier, in a pair at that of every block."""
+    if name in GROUPS:
+        return f"{name}_commit()"
+    return f"tcgen05_commit({at}, {mask})" if mask else f"tcgen05_commit({at})"
 
 
 def _first_name(step: Step) -> str:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Facts = dict[str, object]  # by the names that templates use
 EMIT = rule(
     "emit",
-    "Programs are emitted for wgmma, ldmatrix and threads, and for types that these multiply or move.",
+    "Programs are emitted for wgmma, ldmatrix and threads, of GEMMs for tcgen05 too, and for types that these multiply or move.",
     argument="consumer",
     found="consumer = {consumer}",
-    limit="programs are emitted for wgmma, ldmatrix and threads",
-    fix="Plan for sm_90, or take snippets of this plan.",
+    limit="programs of one tile are emitted for wgmma, ldmatrix and threads",
+    fix='Plan for sm_90, take snippets of this plan, or emit a GEMM: ts.plan_gemm(…, {arch:="sm_100"}).',
     source="tilescope's templates",
     passing='ts.emit(ts.plan((64, 64), "bf16").best, "ptx")',
     failing='ts.emit(ts.plan((128, 64), "bf16", arch="sm_100").best, "ptx")',

@@ -162,6 +162,7 @@ class RolesFacts:
     arrivals: dict[str, str]  # who arrives, by barrier
     producer: str
     consumer_steps: str
+    epilogue_steps: str = ""  # of its own role, where the sums lie in tensor memory
 
     @classmethod
     def of(cls, pipeline: Pipeline, producer: Work, consumer: Work, consumer_arrivals: str) -> RolesFacts:

@@ -53,6 +53,7 @@ def plan_pipeline(
 
     `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
     and n of the instruction are: the pipeline is planned for what one block brings, half of A's rows and half of B's columns.
+    A GEMM plan that is for pairs already needs neither `cta_group` nor `cluster`.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))
@@ -137,8 +138,8 @@ def _barriers(loading: Loading) -> dict[str, Step]:
         "empty": {"count": feeding * releases, "stages": staging.stages},
     }
     if loading.gemm is not None and staging.in_tmem:
-        barriers["acc_full"] = {"count": 1, "stages": 2}
-        barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": 2}
+        barriers["acc_full"] = {"count": 1, "stages": staging.accumulators}
+        barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": staging.accumulators}
     return barriers
 
 
@@ -150,7 +151,7 @@ def _slots(loading: Loading) -> dict[str, Step]:
         filled_bytes = plan.transaction_bytes if staging.first.copy == "tma" else plan.smem_bytes
         slots[name] = {"stages": staging.stages, "bytes": filled_bytes}
     if loading.gemm is not None and staging.in_tmem:
-        slots["accumulator"] = {"stages": 2, "space": "tmem"}
+        slots["accumulator"] = {"stages": staging.accumulators, "space": "tmem"}
     if loading.gemm is not None and staging.blocks > 1 and loading.gemm.schedule.split > 1:
         senders = staging.blocks * staging.consumers
         slots["parts"] = {"stages": senders, "bytes": loading.gemm.part_bytes // staging.consumers}

@@ -97,30 +97,43 @@ def tmem_consumer_role(loading: Loading) -> Step:
     if staging.cta_group == 2:
         pair = "3 << rank"
         leaders = sum(1 << rank for rank in range(0, staging.blocks, 2))
-    into = None if loading.gemm is None else "accumulator[t % 2]"
+    turn, parity = _accumulator_turn(loading, "t")
+    into = None if loading.gemm is None else f"accumulator[{turn}]"
     k_step = [
         *loading.filled,
         step_of(multiply=loading.slots, unit=staging.unit, tile=loading.step, mask=pair, into=into),
         step_of(commit=f"empty[{loading.stage}]", mask=loading.feeders if staging.shares else pair),
     ]
-    before: Steps = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
-    steps = [*loading.meet(), *loading.loops(k_step, before, [step_of(commit="acc_full[t % 2]", mask=pair)])]
+    before: Steps = [{"wait": f"acc_empty[{turn}]", "parity": f"{parity} ^ 1"}, {"fence": "tcgen05.after"}]
+    steps = [*loading.meet(), *loading.loops(k_step, before, [step_of(commit=f"acc_full[{turn}]", mask=pair)])]
     if loading.gemm is not None:
-        drained: Steps = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
-        steps.append({"loop": "u", "start": "tiles", "count": 2, "steps": drained})
+        last, last_parity = _accumulator_turn(loading, "u")
+        drained: Steps = [{"tail": f"acc_empty[{last}]", "parity": f"{last_parity} ^ 1"}]
+        steps.append({"loop": "u", "start": "tiles", "count": staging.accumulators, "steps": drained})
     return step_of(name="consumer", threads=1, mask=leaders, steps=steps)
 
 
+def _accumulator_turn(loading: Loading, counter: str) -> tuple[str, str]:
+    """Which accumulator a tile takes, and the parity of its use."""
+    buffers = loading.staging.accumulators
+    return f"{counter} % {buffers}", f"({counter} / {buffers}) % 2"
+
+
 def tmem_epilogue_role(loading: Loading) -> Step:
-    """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""
+    """A warpgroup takes accumulators from tensor memory slice by slice, and gives them back before it writes the last slice."""
     leader = "1 << (rank - rank % 2)" if loading.staging.cta_group == 2 else None
+    turn, parity = _accumulator_turn(loading, "t")
+    slices = 1 if loading.gemm is None else loading.gemm.slices
+    last = f"slice == {slices - 1}" if slices > 1 else None
+    read: Steps = [
+        {"read": [f"accumulator[{turn}]"]},
+        step_of(fence="tcgen05.before", when=last),
+        step_of(release=f"acc_empty[{turn}]", count=WARPGROUP_THREADS, mask=leader, when=last),
+    ]
     steps: Steps = [
-        {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"},
+        {"wait": f"acc_full[{turn}]", "parity": parity},
         {"fence": "tcgen05.after"},
-        {"read": ["accumulator[t % 2]"]},
-        {"fence": "tcgen05.before"},
-        step_of(release="acc_empty[t % 2]", count=WARPGROUP_THREADS, mask=leader),
-        *_epilogue(loading),
+        *_epilogue(loading, read),
     ]
     loop: Step = {"loop": "t", "count": "tiles", "steps": steps}
     return {
@@ -130,10 +143,10 @@ def tmem_epilogue_role(loading: Loading) -> Step:
     }
 
 
-def _epilogue(loading: Loading) -> Steps:
-    """The slices of a tile of C, written by all threads and stored by one of them."""
+def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
+    """The slices of a tile of C, read where they lie in tensor memory, written by all threads and stored by one of them."""
     if loading.gemm is None or loading.gemm.epilogue is None:
-        return []
+        return read or []
     first = ""  # of the buffers that this slice takes
     if loading.staging.c_buffers > 1:
         number = f"t * {loading.gemm.slices} + slice" if loading.gemm.schedule.persistent else "slice"
@@ -146,7 +159,7 @@ def _epilogue(loading: Loading) -> Steps:
         pending=loading.staging.c_buffers - 1,
         when="instance == 0" if loading.writers > 1 else None,
     )
-    return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
+    return [{"loop": "slice", "count": loading.gemm.slices, "steps": [*(read or []), *steps]}]
 
 
 def _drain(loading: Loading) -> Steps:

@@ -31,7 +31,7 @@ from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candida
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
-from tilescope.planner.product import Product, Tile, is_exchanged
+from tilescope.planner.product import Product, Tile, accumulator_buffers, is_exchanged
 from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
 from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
@@ -83,16 +83,21 @@ def plan_gemm(
     group: int | None = None,
     tail: int | None = None,
     dependent: bool = False,
+    cta_group: int | None = None,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
     its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
-    launch; B must not come from the kernel before. PlanError says why the product, or the tile, cannot be planned.
+    launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
+    pair's. PlanError says why the product, or the tile, cannot be planned.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
     ((16, 64, 64), Schedule(swapped=True, split=2), '128B')
+    >>> pair = plan_gemm(8192, 8192, 8192, "bf16", card="B200")
+    >>> pair.tile, pair.a.problem.tile, pair.b.problem.tile, pair.schedule.cta_group
+    ((256, 256, 64), (128, 64), (128, 64), 2)
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
@@ -129,6 +134,7 @@ def plan_gemm(
         group=None if group is None else integer("group", group, 0, LARGEST_MATRIX_EXTENT),
         tail=None if tail is None else integer("tail", tail, 1, LARGEST_PARTS),
         dependent=flag("dependent", dependent),
+        cta_group=None if cta_group is None else integer("cta_group", cta_group, 1, 2),
     )
     return _best(product, wanted)
 
@@ -147,8 +153,10 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
     for choice in choices(product, wanted, search.reads):
         if len(attempts) >= MOST_PLANNED and choice.is_predicted and any(tried.plans for tried in attempts):
             break  # the others take longer
+        if choice.is_last_resort and any(tried.plans for tried in attempts):
+            break
         attempt = search.attempt(choice.tile, choice.schedule)
-        plain = replace(wanted.plain, swapped=choice.schedule.swapped)
+        plain = replace(wanted.plain, swapped=choice.schedule.swapped, cta_group=choice.schedule.cta_group)
         if attempt.checks_passed == _SCHEDULE_REFUSED and choice.schedule != plain:
             attempt = search.attempt(choice.tile, plain)  # what was not asked for need not be
         attempts.append(attempt)
@@ -191,10 +199,11 @@ class _Plans(NamedTuple):
     a: Plan
     b: Plan
     epilogue: Plan | None
+    accumulators: int  # in tensor memory
 
     def smem_bytes(self, stages: int) -> int:
         """Shared memory of a block with that many stages."""
-        return end_of(regions_of(self.a, self.b, self.epilogue, stages))
+        return end_of(regions_of(self.a, self.b, self.epilogue, stages, accumulators=self.accumulators))
 
 
 class _Attempt(NamedTuple):
@@ -223,20 +232,22 @@ class _TileSearch:
         """A tile with its plans, or with the first obstacles to them."""
         product = self.product
         choice = Choice(tile, schedule)
+        group = schedule.cta_group  # each block of a pair brings half of both operands
         tile_m, tile_n, tile_k = tile
-        if beyond := tile_problems(product, tile):
+        if beyond := tile_problems(product, tile, schedule):
             return self._refused(choice, beyond, checks_passed=0)
-        a = self.plan_of("A", (tile_m, tile_k), swapped=schedule.swapped)
-        b = self.plan_of("B", (tile_n, tile_k), swapped=schedule.swapped)
+        a = self.plan_of("A", (tile_m // group, tile_k), swapped=schedule.swapped)
+        b = self.plan_of("B", (tile_n // group, tile_k), swapped=schedule.swapped)
         if isinstance(a, list) or isinstance(b, list):
             unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
             return self._refused(choice, unplanned, checks_passed=1)
-        if narrow := narrow_instruction(product, tile, b):
+        if narrow := narrow_instruction(product, schedule.sums(tile), a if schedule.swapped else b):
             return self._refused(choice, narrow, checks_passed=2)
         epilogue = self._epilogue(choice)
         if isinstance(epilogue, list):
             return self._refused(choice, epilogue, checks_passed=3)
-        plans = _Plans(a, b, epilogue)
+        accumulators = accumulator_buffers(schedule.sums(tile)) if product.in_tensor_memory else 0
+        plans = _Plans(a, b, epilogue, accumulators)
         fitting = _fitting_stages(product, plans, self.stages)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
@@ -260,12 +271,12 @@ class _TileSearch:
         """
         if not self.product.by_tma:
             return None
-        m, n, _ = choice.tile
+        rows, columns, _ = choice.schedule.sums(choice.tile)
         if choice.schedule.swapped:
-            rows = _slice(choice.schedule.share(m), SWAPPED_SLICE)
-            return self.plan_of("C", (rows, n), swapped=True)
-        stored = _slice(choice.schedule.share(n), _span(self.product))
-        return self.plan_of("C", (m, stored), swapped=is_exchanged(self.product, choice.tile))
+            stored = _slice(choice.schedule.share(columns), SWAPPED_SLICE)
+            return self.plan_of("C", (stored, rows), swapped=True)
+        stored = _slice(choice.schedule.share(columns), _span(self.product))
+        return self.plan_of("C", (rows, stored), swapped=is_exchanged(self.product, choice.tile))
 
     def _too_many_stages(self, tile: Tile, plans: _Plans, fitting: int) -> Broken:
         """Why the stages do not fit a block's shared memory, with what would."""

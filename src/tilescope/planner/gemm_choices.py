@@ -1,7 +1,7 @@
 """The tiles and schedules of a product that are worth planning, by the time that gemm_time.py predicts for them.
 
 Where no time can be predicted (other tensor cores, cards without measured rates), every tile shape is tried with the plain
-schedule, and floors decide.
+schedule, and floors decide. tcgen05 also takes tiles in pairs of blocks, and the transpose of C where A has few rows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
+from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, Schedule
-from tilescope.planner.gemm_tiles import K_TILE_BYTES, TILE_M, TILE_N, tile_shapes
+from tilescope.planner.gemm_tiles import (
+    K_TILE_BYTES,
+    TILE_M,
+    TILE_N,
+    pair_shapes,
+    rank,
+    tile_shapes,
+    time_us,
+    weighed,
+)
 from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.problem import Operand
@@ -39,6 +49,7 @@ class Wanted(NamedTuple):
     group: int | None
     tail: int | None
     dependent: bool
+    cta_group: int | None
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
@@ -56,6 +67,7 @@ class Wanted(NamedTuple):
             group=self.group or 0,
             tail=self.tail or 1,
             dependent=self.dependent,
+            cta_group=self.cta_group or 1,
         )
 
 
@@ -65,20 +77,75 @@ class Choice(NamedTuple):
     tile: Tile
     schedule: Schedule
     is_predicted: bool = True
+    is_last_resort: bool = False  # planned only if all others are refused
 
 
 def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[Choice]:
     """The tiles and schedules to plan, of every tile the best; those that are predicted to be fastest come first."""
+    if product.in_tensor_memory:
+        return _tmem_choices(product, wanted, is_readable)
     if not predicts(product):
-        shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable)
+        shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable, TILE_M)
         return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
     found = []
     for tile, allowed in _by_tile(product, wanted, is_readable):
         times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
         fastest = min(times, key=lambda time: time[0])[1]
-        found.append(Choice(tile, replace(fastest, dependent=wanted.dependent)))
+        found.append(Choice(tile, replace(fastest, dependent=wanted.dependent, cta_group=wanted.cta_group or 1)))
     found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
     return found
+
+
+def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[Choice]:
+    """Tiles of one block and of pairs, those with the best floors first."""
+    found = []
+    groups: tuple[int, ...] = (1, 2) if wanted.tile is None else (1,)  # a tile that is asked for is one block's
+    if wanted.cta_group is not None:
+        groups = (wanted.cta_group,)
+    for cta_group in groups:
+        schedule = replace(wanted.plain, swapped=_is_swapped(product, wanted), cta_group=cta_group)
+        for tile in _tmem_tiles(product, wanted, schedule, is_readable):
+            grouped = GROUPED_TILES if tile_grid(product.shape, tile)[0] > GROUPED_TILES else 0
+            group = grouped if wanted.group is None else wanted.group
+            found.append(Choice(tile, replace(schedule, group=group)))
+    costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in found}
+    lowest_us = min((time_us(cost) for cost in costs.values()), default=0.0)
+    return [
+        *sorted(found, key=lambda choice: rank(costs[choice], lowest_us)),
+        *_last_resorts(product, wanted, is_readable),
+    ]
+
+
+def _last_resorts(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[Choice]:
+    """Tiles of one block as they are, those of 64 rows among them: tcgen05 takes as long for 64 rows as for 128."""
+    if wanted.tile is not None or wanted.swapped or wanted.cta_group == 2:
+        return
+    for tile in tile_shapes(product, is_readable, TILE_M):
+        yield Choice(tile, replace(wanted.plain, swapped=False), is_last_resort=True)
+
+
+def _is_swapped(product: Product, wanted: Wanted) -> bool:
+    """Whether B gives the rows: as asked, or where A has fewer rows than an instruction of tcgen05, and B has enough."""
+    if wanted.swapped is not None:
+        return wanted.swapped
+    if product.output_type.smem_bits < 8:  # lanes store no single elements of the transpose
+        return False
+    if wanted.tile is not None:
+        return _suits_swapped(wanted.tile)
+    m, n, _ = product.shape
+    return m < TMEM_LANES <= n
+
+
+def _tmem_tiles(product: Product, wanted: Wanted, schedule: Schedule, is_readable: IsReadable) -> list[Tile]:
+    """The tile that was asked for, or those worth trying."""
+    if wanted.tile is not None:
+        return [wanted.tile]
+    m, n, k = product.shape
+    seen = product._replace(shape=(n, m, k)) if schedule.swapped else product
+    shapes = pair_shapes(seen) if schedule.cta_group == 2 else tile_shapes(seen, is_readable, TILE_M[1:])
+    if not schedule.swapped:
+        return shapes
+    return [(columns, rows, tile_k) for rows, columns, tile_k in shapes]
 
 
 def _us(product: Product, tile: Tile, schedule: Schedule) -> float:

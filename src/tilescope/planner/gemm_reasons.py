@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.planner.gemm_schedule import schedule_words
+from tilescope.planner.plan_reasons import edge_reasons
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
@@ -35,9 +37,10 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
     yield from _time(best)
     yield from _choice(best)
     if product.consumer != "wgmma":
+        has_swapped = exchanged or product.in_tensor_memory
         yield Reason.of(
             "not-planned",
-            options=("split K",) if exchanged else ("split K", "swapped operands"),
+            options=("split K",) if has_swapped else ("split K", "swapped operands"),
             idle=max(0, best.sms - best.tiles) if best.sms else None,
         )
     yield from _schedule(best)
@@ -49,13 +52,14 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("exchanged")
     if product.tensor_core.is_scaled(product.data_type):
         yield Reason.of("scale-factors", data_type=product.data_type.name)
-    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
-    yield from (edges[name] for name in "mnk" if name in edges)
+    yield from _edges(best)
 
 
 def _tiles(best: PlannedGemm) -> Reason:
     """How many tiles C has, and how well they fill the card."""
-    full = best.tiles / (best.rounds * best.sms) if best.rounds and best.sms else None
+    full = None
+    if best.rounds and best.sms:
+        full = best.tiles * best.schedule.cta_group / (best.rounds * best.sms)
     return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
 
 
@@ -63,6 +67,15 @@ def _time(best: PlannedGemm) -> Iterator[Reason]:
     """The predicted time, its parts, and what would move it."""
     prediction = best.ranked[0].prediction
     if prediction is None:
+        return
+    if not prediction.fitted:
+        yield Reason.of(
+            "documented-time",
+            us=prediction.us,
+            main_us=prediction.main_us,
+            bound=prediction.bound,
+            epilogue_us=prediction.epilogue_us,
+        )
         return
     yield Reason.of(
         "time",
@@ -79,8 +92,18 @@ def _time(best: PlannedGemm) -> Iterator[Reason]:
 def _schedule(best: PlannedGemm) -> Iterator[Reason]:
     """How the blocks share the work, where that is not the plain way."""
     schedule = best.schedule
+    if schedule.cta_group == 2:
+        a, b = best.operands
+        sums_rows, sums_columns = best.sums
+        yield Reason.of(
+            "pair",
+            rows=a.problem.tile[0],
+            columns=b.problem.tile[0],
+            sums_rows=sums_rows,
+            sums_columns=sums_columns,
+        )
     if schedule.swapped:
-        yield Reason.of("swapped", rows=best.sums[0], columns=best.sums[1])
+        yield Reason.of("swapped", core=best.product.consumer, rows=best.sums[0], columns=best.sums[1])
     if schedule.split > 1:
         yield Reason.of("split", blocks=schedule.split, steps=best.k_tiles, part_bytes=best.part_bytes)
     if schedule.parts > 1:
@@ -125,7 +148,8 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
     for refused in leading[:2]:
         first = refused.violations[0]
         yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
-    if best.ranked[0].prediction is not None:
+    prediction = best.ranked[0].prediction
+    if prediction is not None and prediction.fitted:
         if best.others:
             following = best.others[0]
             facts: dict[str, object] = {"next": following.tile, "us": _predicted(following)}
@@ -151,10 +175,18 @@ def _predicted(tile: RankedTile) -> float:
 
 
 def _accumulators(product: Product, best: PlannedGemm) -> Reason:
-    m, n, _ = best.tile
+    m, n = best.sums
     if product.in_tensor_memory:
-        taken = accumulator_columns(best.tile)
-        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TMEM_COLUMNS)
+        taken = best.accumulators * accumulator_columns((m, n, 1))
+        return Reason.of(
+            "tensor-memory",
+            m=m,
+            n=n,
+            accumulators=best.accumulators,
+            taken=taken,
+            available=TMEM_COLUMNS,
+            allocated=best.tmem_columns,
+        )
     return Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
 
 
@@ -165,7 +197,7 @@ def _stages(best: PlannedGemm) -> Reason:
         a_bytes=best.a.stage_bytes,
         b_bytes=best.b.stage_bytes,
         epilogue_bytes=None if best.epilogue is None else best.epilogue.stage_bytes,
-        barriers=None if best.a.boxes is None else 2 * best.stages,
+        barriers=None if best.a.boxes is None else 2 * (best.stages + best.accumulators),
         smem_bytes=best.smem_bytes,
         budget_bytes=best.budget_bytes,
     )
@@ -179,6 +211,21 @@ def _rows(best: PlannedGemm) -> Iterator[Reason]:
     else:
         yield _row(best.a, ("A",))
         yield _row(best.b, ("B",))
+
+
+def _edges(best: PlannedGemm) -> Iterator[Reason]:
+    """The last tiles along m, n and k; a pair's tile is that of both blocks."""
+    m, n, k = best.tile
+    whole = {"m": (m, k), "n": (n, k)}
+    edges = {
+        edge.values["extent"]: edge
+        for plan in (best.a, best.b)
+        for edge in edge_reasons(
+            replace(plan.problem, tile=whole[plan.problem.extent_names[0]]),
+            plan.problem.global_shape or plan.problem.tile,
+        )
+    }
+    yield from (edges[name] for name in "mnk" if name in edges)
 
 
 def _row(plan: Plan, matrices: tuple[str, ...]) -> Reason:

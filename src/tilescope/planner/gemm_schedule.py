@@ -1,4 +1,4 @@
-"""How the blocks of a GEMM share its work: which matrix gives wgmma its 64 rows, who shares k, and the order of the tiles.
+"""How the blocks of a GEMM share its work: which matrix gives the tensor core its rows, who shares k, and the order of the tiles.
 
 swapped       wgmma takes 64 rows of B and as many columns as the tile has rows of A: a product of few rows of A wastes none
 split         the blocks of a cluster, this many, each take a part of k of one tile, and add their sums through distributed shared memory
@@ -6,6 +6,8 @@ parts         this many clusters each take a part of k of one tile, and add thei
 tail          the tiles of the last round, which would leave SMs idle, are each shared by this many blocks, as `parts` are
 group         this many tiles along m are taken before the next tile along n: what they share stays in the L2
 dependent     the kernel starts while the one before it still runs: it fetches B, and waits for that one before it reads A
+cta_group     2: two blocks multiply one tile by one instruction of tcgen05. The tile is the pair's; each block brings half of
+              A's rows and half of B's columns, and holds half of the rows of the sums
 
                     k ─────────────────────────────▶
 split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
@@ -15,7 +17,7 @@ split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.obstacle import Broken, broken
@@ -27,13 +29,22 @@ COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thre
 LARGEST_SPLIT = 8  # blocks of a portable cluster
 LARGEST_PARTS = 128
 GROUPED_TILES = 16  # of m that are taken together where the matrices exceed the L2
+_PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
+    "swapped": ("wgmma", "tcgen05"),
+    "split": ("wgmma",),
+    "parts": ("wgmma",),
+    "group": ("wgmma", "tcgen05"),
+    "tail": ("wgmma",),
+    "dependent": ("wgmma",),
+    "cta_group": ("tcgen05",),
+}
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
-    "Blocks share a product as its tensor core and its tiles allow: swapped operands and shared k are planned for wgmma.",
-    argument="split",
-    found="swapped, split, parts, tail or dependent with {consumer}",
-    limit="they are planned for wgmma",
-    fix='Leave them out, or use {consumer:="wgmma"} on sm_90.',
+    "Blocks share a product as its tensor core and its tiles allow: shared k is planned for wgmma, pairs of blocks for tcgen05.",
+    argument="{argument}",
+    found="{options:, } with {consumer}",
+    limit="{planned} for {consumers: and }",
+    fix='Leave {them} out, or use {consumer:="{first}"}.',
     source="tilescope's kernels",
     passing='ts.plan_gemm(16, 4096, 4096, "bf16", swapped=True, split=2)',
     failing='ts.plan_gemm(16, 4096, 4096, "bf16", arch="sm_80", split=2)',
@@ -72,6 +83,7 @@ class Schedule(Value):
     group: int = 0  # tiles along m taken together; 0: all
     tail: int = 1  # blocks that share a tile of the last round
     dependent: bool = False  # it starts before the kernel before it has ended, and waits for that before it reads A
+    cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
 
     @property
     def blocks_of_a_tile(self) -> int:
@@ -90,6 +102,16 @@ class Schedule(Value):
         11
         """
         return ceil_div(ceil_div(k, tile_k), self.blocks_of_a_tile)
+
+    def sums(self, tile: Tile) -> Tile:
+        """The accumulators that one block has of a tile, and their k: of swapped operands n comes first.
+
+        >>> Schedule(cta_group=2).sums((256, 192, 64)), Schedule(swapped=True).sums((16, 128, 64))
+        ((128, 192, 64), (128, 16, 64))
+        """
+        m, n, k = tile
+        rows, columns = (n, m) if self.swapped else (m, n)
+        return rows // self.cta_group, columns, k
 
     def owners(self, columns: int) -> int:
         """Blocks of a cluster that add and store: each the same whole groups of 8 columns of the sums.
@@ -121,13 +143,17 @@ def schedule_words(schedule: Schedule) -> str:
         words.append(f"groups of {schedule.group}")
     if schedule.dependent:
         words.append("dependent launch")
+    if schedule.cta_group == 2:
+        words.append("pairs of blocks")
     return ", ".join(words)
 
 
 def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_bytes: int) -> list[Broken]:
     """Why blocks cannot share a tile in this way."""
+    if unplanned := list(_unplanned_options(product.consumer, schedule)):
+        return unplanned
     if product.consumer != "wgmma":
-        return [] if schedule == Schedule() else [broken(GEMM_SCHEDULE, consumer=product.consumer)]
+        return []
     if schedule.tail > 1:
         return list(_tail_problems(product, tile, schedule))
     rows, columns = (tile[1], tile[0]) if schedule.swapped else tile[:2]
@@ -136,6 +162,27 @@ def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_b
         return []
     others = schedule.split - 1
     return [broken(PARTS_EXCEED_STAGES, others=others, part_bytes=part_bytes, stages_bytes=stages_bytes)]
+
+
+def _unplanned_options(consumer: str, schedule: Schedule) -> Iterator[Broken]:
+    """Options of a schedule that are not planned for this tensor core, those of the same tensor cores together."""
+    changed = [field.name for field in fields(schedule) if getattr(schedule, field.name) != getattr(PLAIN, field.name)]
+    refused: dict[tuple[str, ...], list[str]] = {}
+    for option in changed:
+        if consumer not in _PLANNED_FOR[option]:
+            refused.setdefault(_PLANNED_FOR[option], []).append(option)
+    for consumers, options in refused.items():
+        one = len(options) == 1
+        yield broken(
+            GEMM_SCHEDULE,
+            argument=options[0],
+            options=tuple(options),
+            consumer=consumer,
+            consumers=consumers,
+            first=consumers[0],
+            planned="it is planned" if one else "they are planned",
+            them="it" if one else "them",
+        )
 
 
 def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:

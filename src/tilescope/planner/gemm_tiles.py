@@ -45,13 +45,16 @@ TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
 # elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
 # tensor memory, so that the next tile starts while this one is stored
 LARGEST_ACCUMULATOR = 128 * 256
+_PAIR_COLUMNS = 32  # of a pair's tiles: whole atoms of 8 rows of B, and of 16 columns of sums, for each block
 K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
 _NEAR_FLOOR_RATIO = 1.1  # floors this close count as equal …
 _NEAR_TIME_RATIO = 1.01  # … and predicted times this close
 _SHARING_COST = 0.25  # of a shape's bytes, for every further block that shares k
 
 
-def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
+def tile_shapes(
+    product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool], rows_known: tuple[int, ...]
+) -> list[Tile]:
     """The shapes worth trying: no accumulators beyond half the room, and no extent twice as large as its matrix.
 
     The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
@@ -63,9 +66,29 @@ def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int
         return [size for size in known if size <= smallest or size < 2 * extent]
 
     m, n, _ = product.shape
-    rows = worth_trying("A", TILE_M, m)
+    rows = worth_trying("A", rows_known, m)
     columns = worth_trying("B", TILE_N, n)
     return [(down, across, tile_k) for down in rows for across in columns if down * across <= LARGEST_ACCUMULATOR]
+
+
+def pair_shapes(product: Product) -> list[Tile]:
+    """The tiles of a pair worth trying: 256 rows, which every kind of tcgen05 takes in a pair, and columns in steps of 32.
+
+    >>> from tilescope.arch import Arch
+    >>> from tilescope.data_type import DataType
+    >>> bf16 = DataType.named("bf16")
+    >>> product = Product((512, 100, 64), bf16, bf16, Arch.named("sm_100"), None, "tcgen05", "K", "K", 148)
+    >>> pair_shapes(product)
+    [(256, 32, 64), (256, 64, 64), (256, 96, 64), (256, 128, 64), (256, 192, 64)]
+    """
+    m, n, _ = product.shape
+    if m < TILE_M[-1]:  # one block has all rows, or most of them
+        return []
+    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    columns = [
+        across for across in TILE_N if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
+    ]
+    return [(TILE_M[-1], across, tile_k) for across in columns]
 
 
 def weighed(
@@ -77,11 +100,13 @@ def weighed(
     """
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
-    rounds = ceil_div(tiles, product.sms or 1)  # in a round every SM takes a tile; in the last, perhaps not all do
+    at_once = max(1, (product.sms or 1) // schedule.cta_group)  # in a round every SM, or pair, takes a tile
+    rounds = ceil_div(tiles, at_once)  # in the last one, perhaps not all do
     k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
     row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
-    fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
-    sums = _sums(tile, schedule)
+    group = schedule.cta_group
+    fetched = _Fetched(min(m, tile[0]) * row_bytes // group, min(n, tile[1]) * row_bytes // group)
+    sums = schedule.sums(tile)
     instructions = _instructions(product, sums)
     return RankedTile(
         tile=tile,
@@ -136,16 +161,10 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
     )
 
 
-def _sums(tile: Tile, schedule: Schedule) -> Tile:
-    """A tile as the tensor core sees it: of swapped operands n comes first."""
-    m, n, k = tile
-    return (n, m, k) if schedule.swapped else tile
-
-
 class _Share(NamedTuple):
     """What the busiest SM does: a tile in every round, and of each tile a part of k."""
 
-    tile: Tile  # as the tensor core sees it
+    tile: Tile  # as its tensor core sees it
     rounds: int
     k: int  # elements of k of one tile
 
@@ -214,10 +233,15 @@ def _block(extent: int, known: tuple[int, ...]) -> int:
 
 
 def time_us(tile: RankedTile) -> float:
-    """The predicted time; where there is none, the floor; 0 where neither is known."""
-    if tile.prediction is not None:
+    """The predicted time if it was fitted to measurements; else the floor; 0 where neither is known."""
+    if tile.prediction is not None and _is_timed(tile):
         return tile.prediction.us
     return tile.floor_us or 0.0
+
+
+def _is_timed(tile: RankedTile) -> bool:
+    """Whether its time decides, and not its floor."""
+    return tile.prediction is not None and tile.prediction.fitted
 
 
 def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
@@ -226,7 +250,7 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
     `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
     further block that shares k, since blocks that share wait for each other.
     """
-    near = _NEAR_FLOOR_RATIO if tile.prediction is None else _NEAR_TIME_RATIO
+    near = _NEAR_TIME_RATIO if _is_timed(tile) else _NEAR_FLOOR_RATIO
     counted_bytes = tile.busiest_bytes * (1 + _SHARING_COST * (tile.schedule.blocks_of_a_tile - 1))
     return max(time_us(tile), near * lowest_us), counted_bytes, tile.instructions
 
@@ -236,7 +260,7 @@ def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     own = rank(tile, lowest_us)
     first = rank(best, lowest_us)
     if own[0] > first[0]:
-        named = "behind-floor" if tile.prediction is None else "behind-time"
+        named = "behind-time" if _is_timed(tile) else "behind-floor"
         return Reason.of(named, here=time_us(tile), there=lowest_us)
     here = tile.busiest_bytes
     there = best.busiest_bytes

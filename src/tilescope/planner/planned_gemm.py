@@ -3,6 +3,10 @@
 shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C │ full 0, full 1, …, empty 0, empty 1, … │
                 a region starts at a multiple of its alignment; the budget is where the last one ends
 
+With tensor memory two accumulators take turns; their barriers, and the word in which tcgen05.alloc writes its address, come last:
+
+                │ acc_full 0, acc_full 1, acc_empty 0, acc_empty 1 │ address │
+
 Reasons speak of it; `gemm_plan.GemmPlan` adds them.
 """
 
@@ -17,9 +21,10 @@ from tilescope.arithmetic import rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
+from tilescope.mma.tmem_address import ALLOC_COLUMNS
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.plans import Plan
-from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
+from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile, accumulator_buffers, accumulator_columns
 from tilescope.planner.reason import Reason
 from tilescope.sentence import in_us
 from tilescope.sync.mbarrier import MBARRIER_BYTES
@@ -29,6 +34,7 @@ MAX_ACCUMULATORS = 128  # registers of a thread
 _MAX_WARPS = 8  # that share a tile between them by mma
 _WARP_ROWS = 16  # of mma, which a warp takes at least
 _WARP_COLUMNS = 8
+_TMEM_ADDRESS_BYTES = 4
 _BEHIND_IN = {  # the term that a reason is about
     "first": "",
     "behind-time": "time",
@@ -69,6 +75,7 @@ class Prediction(Value):
     epilogue_us: float  # sums converted and stored
     adding_us: float  # of blocks that share k
     basis: Basis
+    fitted: bool = True  # to measured kernels; False: documented rates alone, without what they do not know
 
     @property
     def us(self) -> float:
@@ -121,7 +128,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, epilogue or barriers
+    name: str  # a, b, epilogue, barriers, accumulators or address
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -129,7 +136,7 @@ class SmemRegion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGemm(Value):
-    """C = A x B for one block's tile: its plans, their stages, the shared memory they share, and the other tiles."""
+    """C = A x B for one block's tile, or a pair's: the plans of what one block brings, their stages, and the other tiles."""
 
     shape: tuple[int, int, int]
     data_type: DataType = row_field(DataType.named)
@@ -237,9 +244,20 @@ class PlannedGemm(Value):
 
     @property
     def sums(self) -> tuple[int, int]:
-        """Rows and columns of a tile's accumulators: of a swapped tile n x m."""
-        m, n, _ = self.tile
-        return (n, m) if self.schedule.swapped else (m, n)
+        """Rows and columns of one block's accumulators: of a swapped tile n x m, of a pair half of the rows."""
+        rows, columns, _ = self.schedule.sums(self.tile)
+        return rows, columns
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators that take turns in tensor memory; 0: the sums lie in registers."""
+        return accumulator_buffers(self.schedule.sums(self.tile)) if self.product.in_tensor_memory else 0
+
+    @property
+    def tmem_columns(self) -> int:
+        """Columns of tensor memory to ask tcgen05.alloc for: a power of two; 0: none."""
+        taken = self.accumulators * accumulator_columns(self.schedule.sums(self.tile))
+        return next(columns for columns in ALLOC_COLUMNS if columns >= taken) if taken else 0
 
     @property
     def share(self) -> int:
@@ -279,15 +297,22 @@ class PlannedGemm(Value):
             return self.tiles * self.schedule.blocks_of_a_tile
         return self.sms if self.schedule.tail > 1 else None
 
+    def blocks_on(self, sms: int) -> int:
+        """Blocks of the grid on a card of that many SMs, one an SM; a pair takes a tile together."""
+        if self.blocks is not None:
+            return self.blocks
+        group = self.schedule.cta_group
+        return min(self.tiles, max(1, sms // group)) * group
+
     @property
     def c_buffers(self) -> int:
         """Buffers through which slices of C leave: two, where more than one slice comes and shared memory has the room."""
         alone = self.schedule.persistent is False and self.slices == 1
-        if self.epilogue is None or alone or self.a.problem.consumer_name != "wgmma":
+        if self.epilogue is None or alone or not self.a.problem.reads_by_descriptor:
             return 1
         if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
             return 1
-        return 2 if end_of(regions_of(self.a, self.b, self.epilogue, self.stages, 2)) <= self.budget_bytes else 1
+        return 2 if end_of(self._regions(c_buffers=2)) <= self.budget_bytes else 1
 
     @property
     def slices(self) -> int:
@@ -319,7 +344,12 @@ class PlannedGemm(Value):
 
     def smem_regions(self) -> tuple[SmemRegion, ...]:
         """The regions of a block's shared memory, in order."""
-        return regions_of(self.a, self.b, self.epilogue, self.stages, self.c_buffers)
+        return self._regions(self.c_buffers)
+
+    def _regions(self, c_buffers: int) -> tuple[SmemRegion, ...]:
+        return regions_of(
+            self.a, self.b, self.epilogue, self.stages, c_buffers=c_buffers, accumulators=self.accumulators
+        )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
         """Where the stages of A and of B, the epilogue, and the barriers (full of all stages, then empty) start.
@@ -343,8 +373,13 @@ class _Wanted(NamedTuple):
     alignment_bytes: int
 
 
-def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int, c_buffers: int = 1) -> tuple[SmemRegion, ...]:
-    """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment."""
+def regions_of(
+    a: Plan, b: Plan, epilogue: Plan | None, stages: int, *, c_buffers: int = 1, accumulators: int = 0
+) -> tuple[SmemRegion, ...]:
+    """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
+
+    `accumulators` take turns in tensor memory: two barriers each, and one word for its address.
+    """
     wanted = [
         _Wanted("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         _Wanted("b", stages, b.stage_bytes, b.smem_alignment_bytes),
@@ -353,6 +388,9 @@ def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int, c_buffers: 
         wanted.append(_Wanted("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
     if a.boxes is not None:  # cp.async waits without
         wanted.append(_Wanted("barriers", 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES))
+    if accumulators:
+        wanted.append(_Wanted("accumulators", 2 * accumulators, MBARRIER_BYTES, MBARRIER_BYTES))
+        wanted.append(_Wanted("address", 1, _TMEM_ADDRESS_BYTES, _TMEM_ADDRESS_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:

@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction
-from tilescope.mma.tmem_address import TMEM_LANES
+from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -97,13 +97,22 @@ def mma_types(arch: Arch) -> tuple[str, ...]:
     return tuple(name for name in named if mma_rows(arch, DataType.named(name)))
 
 
-def accumulator_columns(tile: Tile) -> int:
-    """Columns of tensor memory that a tile's accumulators take: n for every 128 rows.
+def accumulator_columns(sums: Tile) -> int:
+    """Columns of tensor memory that the accumulators of one block take: their columns for every 128 rows.
 
     >>> accumulator_columns((256, 128, 64))
     256
     """
-    return ceil_div(tile[0], TMEM_LANES) * tile[1]
+    return ceil_div(sums[0], TMEM_LANES) * sums[1]
+
+
+def accumulator_buffers(sums: Tile) -> int:
+    """Accumulators that take turns in tensor memory: two, so that one is multiplied while the other is stored, or one.
+
+    >>> accumulator_buffers((128, 256, 64)), accumulator_buffers((256, 256, 64))
+    (2, 1)
+    """
+    return min(2, TMEM_COLUMNS // accumulator_columns(sums))
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

@@ -85,7 +85,15 @@ SENTENCES = {
         "[[, {adding_us:us} adding parts of k]]. What would move it: {moves}."
     ),
     "next-time": "{next: x }[[, {schedule},]] comes next, predicted {us:us}.",
-    "swapped": "Swapped: wgmma takes {rows} rows of B, and {columns} of A as its columns.",
+    "documented-time": (
+        "Predicted {us:us} by documented rates: {main_us:us} main loop (bound by {bound}), {epilogue_us:us} to store the last "
+        "round. Launch, L2 and power are not known."
+    ),
+    "pair": (
+        "Two blocks take a tile together (cta_group::2): each brings {rows} rows and {columns} columns of the operands, "
+        "and has {sums_rows} x {sums_columns} of the accumulators."
+    ),
+    "swapped": "Swapped: {core} takes {rows} rows of B, and {columns} of A as its columns.",
     "split": (
         "k is split over the {blocks:block} of a cluster, {steps} K steps each; "
         "they send each other {part_bytes} bytes of sums through distributed shared memory."
@@ -118,7 +126,10 @@ SENTENCES = {
     "behind-order": "equal in every term; fewer rows come first",
     # a product: accumulators, stages, rows, epilogue
     "registers": "Accumulators, {m} x {n} of 4 bytes: {taken} of the {available} bytes of an SM's registers.",
-    "tensor-memory": "Accumulators, {m} x {n} of 4 bytes: {taken} of {available} columns of tensor memory.",
+    "tensor-memory": (
+        "{accumulators:accumulator} of {m} x {n} x 4 bytes: {taken} of {available} columns of tensor memory, "
+        "{allocated} allocated."
+    ),
     "stages": (
         "{stages:stage} of {a_bytes} + {b_bytes} bytes[[, an epilogue of {epilogue_bytes}]]"
         "[[ and {barriers} mbarriers of 8]]: {smem_bytes} of {budget_bytes} bytes."

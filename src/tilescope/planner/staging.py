@@ -102,7 +102,7 @@ class Staging:
     """What was asked for, read."""
 
     gemm: GemmPlan | None
-    tiles: tuple[Plan, ...]  # A, then B, as they were asked for: of a pair the pair's
+    tiles: tuple[Plan, ...]  # A, then B, as they were asked for: of a pair the pair's; of a GEMM for pairs one block's
     stages: int
     consumers: int  # warpgroups
     cluster: tuple[int, int]
@@ -179,18 +179,29 @@ class Staging:
         return 1 if self.gemm is None else self.gemm.c_buffers
 
     @property
+    def halves(self) -> int:
+        """Parts in which the blocks of a pair bring the tiles: a GEMM that was planned for pairs has one block's tiles."""
+        planned_for_pairs = self.gemm is not None and self.gemm.schedule.cta_group == 2
+        return 1 if planned_for_pairs else self.cta_group
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators of a GEMM that take turns in tensor memory."""
+        return 0 if self.gemm is None else self.gemm.accumulators
+
+    @property
     def c_stage_bytes(self) -> int:
         """Shared memory of a slice of C in one block: the blocks of a pair have half of its rows each."""
         if self.gemm is None or self.gemm.epilogue is None:
             return 0
-        return self.gemm.epilogue.stage_bytes // self.cta_group
+        return self.gemm.epilogue.stage_bytes // self.halves
 
     @property
     def c_stored_bytes(self) -> int:
         """Bytes of a slice of C that one block stores."""
         if self.gemm is None or self.gemm.epilogue is None:
             return 0
-        return self.gemm.epilogue.transaction_bytes // self.cta_group
+        return self.gemm.epilogue.transaction_bytes // self.halves
 
 
 def _core(problem: Problem) -> Consumer:
@@ -224,6 +235,8 @@ def read_staging(
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
         raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
+    if gemm is not None and gemm.schedule.cta_group == 2 and (cluster, cta_group) == (1, 1):
+        cluster = cta_group = 2
     usual_arrivals = "warpgroup" if core.reads_by_descriptor else "warp"
     arriving = usual_arrivals if arrivals is None else arrivals
     read_stages = number("stages", stages, first.stages if gemm is None else gemm.stages, MAX_STAGES)
@@ -267,7 +280,7 @@ def plans_of_a_block(staging: Staging) -> tuple[Plan, ...]:
     if contradictions := violations(_contradictions(staging)):
         raise PlanError(contradictions)
     plans = staging.tiles
-    if staging.cta_group == 2:
+    if staging.halves == 2:
         plans = tuple(half_of(tile) for tile in staging.tiles)
     if beyond := violations([*_beyond_shared_memory(staging, plans), *_uneven_parts(staging, plans)]):
         raise PlanError(beyond)
@@ -288,7 +301,8 @@ def _contradictions(staging: Staging) -> Iterator[Violation]:
         yield CLUSTER_OF_THREADS.violation(copy=copy)
     if staging.blocks > 1 and direction == "store":
         yield CLUSTER_OF_STORES.violation()
-    if staging.in_tmem and direction == "load" and not unpaired:
+    is_planned = staging.gemm is not None and staging.gemm.schedule.cta_group == staging.cta_group  # and checked then
+    if staging.in_tmem and direction == "load" and not unpaired and not is_planned:
         yield from partial_instructions(staging.tiles, staging.cta_group)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilescope.arithmetic import rounded_up
-from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tcgen05_kind import in_steps, tcgen05_for
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
+from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
@@ -42,6 +43,11 @@ TILE_ROWS = GEMM_TILE.worded(
     found="{rows_of}: {extent} = {elements} elements of {data_type}",
     limit="TMA moves them in rows of {multiple_elements}",
     fix="Use {extent} = {up}.",
+)
+TILE_OF_PAIR = GEMM_TILE.worded(
+    found="{letter} = {elements} of a pair's tile",
+    limit="one instruction of kind {kind} takes the tile of a pair, with {letter} {known}",
+    fix="Use {letter} = {up}.",
 )
 EXCHANGED_TILE = GEMM_TILE.worded(
     found="m = {m}, for which mma takes A and B exchanged, with C of {data_type}",
@@ -92,24 +98,27 @@ OPERANDS_EXCEED_SMEM = GEMM_SMEM.worded(
 )
 
 
-def tile_problems(product: Product, tile: Tile) -> list[Broken]:
-    """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
-    if beyond := list(_beyond_a_block(product, tile)):
+def tile_problems(product: Product, tile: Tile, schedule: Schedule) -> list[Broken]:
+    """Why no block, or pair, computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
+    beyond = list(_beyond_a_block(product, tile, schedule))
+    if schedule.cta_group == 2 and product.in_tensor_memory:
+        beyond += _partial_pair(product, tile, schedule)
+    if beyond:
         return beyond
     uneven = [broken(TILE_ROWS, **row._asdict()) for row in uneven_rows(product, tile) if row.padded]
     return [*_partial_instructions(product, tile), *uneven]
 
 
-def _beyond_a_block(product: Product, tile: Tile) -> Iterator[Broken]:
+def _beyond_a_block(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
     """Accumulators, or one stage of operands, for which a block has no room."""
     if product.in_tensor_memory:
-        yield from _beyond_tensor_memory(product, tile)
+        yield from _beyond_tensor_memory(product, schedule.sums(tile))
     else:
         yield from _beyond_registers(tile)
     m, n, k = tile
     bits = product.data_type.smem_bits
     room = product.arch.smem_per_block_bytes
-    operands = (m + n) * k * bits // 8
+    operands = (m + n) * k * bits // 8 // schedule.cta_group
     if operands > room:
         yield broken(
             OPERANDS_EXCEED_SMEM,
@@ -134,11 +143,23 @@ def _beyond_registers(tile: Tile) -> Iterator[Broken]:
         )
 
 
-def _beyond_tensor_memory(product: Product, tile: Tile) -> Iterator[Broken]:
-    """Accumulators that exceed tensor memory, of which scale factors need at least one column."""
+def _partial_pair(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
+    """Why one instruction of a pair does not take all of a tile: m is 256, and n at most 256, in steps of the kind."""
     m, n, _ = tile
+    extents = {"n": n, "m": m} if schedule.swapped else {"m": m, "n": n}
+    kind = tcgen05_for(product.data_type)
+    pair = next(shapes for shapes in kind.shapes() if shapes.form == "cta_group::2")
+    for (letter, elements), known in zip(extents.items(), ((pair.m[-1],), pair.n), strict=True):
+        if elements not in known:
+            up = next((size for size in known if size >= elements), known[-1])
+            yield broken(TILE_OF_PAIR, letter=letter, elements=elements, kind=kind.name, known=in_steps(known), up=up)
+
+
+def _beyond_tensor_memory(product: Product, sums: Tile) -> Iterator[Broken]:
+    """Accumulators that exceed tensor memory, of which scale factors need at least one column."""
+    m, n, _ = sums
     scaled = product.tensor_core.is_scaled(product.data_type)
-    columns = accumulator_columns(tile)
+    columns = accumulator_columns(sums)
     available = TMEM_COLUMNS - 1 if scaled else TMEM_COLUMNS
     if columns > available:
         yield broken(
@@ -171,16 +192,16 @@ def _partial_instructions(product: Product, tile: Tile) -> list[Broken]:
     return []
 
 
-def narrow_instruction(product: Product, tile: Tile, b: Plan) -> list[Broken]:
-    """Why tcgen05.mma with 128 rows of A should not take the n of this tile, or of its blocks.
+def narrow_instruction(product: Product, sums: Tile, columns: Plan) -> list[Broken]:
+    """Why tcgen05.mma with 128 rows should not take the columns of these accumulators, or of their blocks.
 
     PTX lists n in steps of 8. Older CUTLASS demands steps of 16 beside 128 rows, CUTLASS 4.2 still does where A lies in
     tensor memory, and no card has told us which is right: what all of them allow is planned.
     """
-    m, n, _ = tile
+    m, n, _ = sums
     if not product.in_tensor_memory or m % TMEM_LANES or n in range(16, 257, 16):
         return []
-    block = b.descriptors().block_mn
+    block = columns.descriptors().block_mn
     kind = tcgen05_for(product.data_type).name
     if block % 16 == 0 or kind not in _EVERY_16_WITH_128_ROWS:
         return []

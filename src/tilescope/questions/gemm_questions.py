@@ -45,11 +45,19 @@ GEMM_OPTIONS = (
     Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
     Input("output_type", "--output-type", "Type of C", unsaid="TYPE; bf16 for 8 bits or less, s32 for b1"),
     Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
-    Input("swapped", "--swapped", "Take wgmma's 64 rows from B", read=flag),
+    Input("swapped", "--swapped", "Take the tensor core's rows from B", read=flag),
     Input("split", "--split", "Blocks of a cluster that share k", "", read=number, unsaid="what is fastest"),
     Input("parts", "--parts", "Clusters that share k", "", read=number, unsaid="what is fastest"),
     Input("group", "--group", "Tiles along m taken together", "0: all.", read=number, unsaid="what is fastest"),
     Input("tail", "--tail", "Blocks that share a tile of the last round", "", read=number, unsaid="what is fastest"),
+    Input(
+        "cta_group",
+        "--cta-group",
+        "Blocks that multiply together",
+        "2: pairs, by tcgen05.",
+        read=number,
+        unsaid="what is fastest",
+    ),
     Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
 OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")

@@ -18,8 +18,19 @@ _REGION_NAMES = {  # what a region of shared memory holds, each of it once a sta
     "b": ("B",),
     "epilogue": ("slice of C",),
     "barriers": ("full", "empty"),
+    "accumulators": ("acc_full", "acc_empty"),  # a barrier an accumulator
+    "address": ("address",),  # of tensor memory
 }
-_COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
+_COLOURS = {
+    "A": 0,
+    "B": 2,
+    "slice of C": 4,
+    "full": 6,
+    "empty": 7,
+    "acc_full": 6,
+    "acc_empty": 7,
+    "address": 5,
+}  # of a matrix's copies and of its region
 
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
@@ -51,7 +62,7 @@ def _gemm_grids(gemm: GemmPlan) -> dict[str, Grid]:
     if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
         m, n, _ = gemm.tile
         colour = _COLOURS["slice of C"]
-        if gemm.schedule.swapped or gemm.schedule.split > 1:
+        if gemm.schedule.swapped or gemm.schedule.split > 1 or gemm.schedule.cta_group > 1:
             rows, columns = gemm.epilogue.problem.rows, gemm.epilogue.problem.columns
             title = f"C, a slice of {rows} m x {columns} n: stores"
             grids["C"] = copies_grid(gemm.epilogue, title, ("m", "n"), colour=colour)
@@ -75,7 +86,7 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
 def _gemm_facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
     steps = gemm.k_tiles
-    moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
+    moved = (gemm.a.transaction_bytes + gemm.b.transaction_bytes) * gemm.schedule.cta_group
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
@@ -85,10 +96,10 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
     stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
     facts = {
-        "tile": f"{by(gemm.tile)} (m x n x k)",
+        "tile": f"{by(gemm.tile)} (m x n x k){_of_a_pair(gemm)}",
         "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
         "floor": floor,
-        "predicted": None if gemm.predicted_us is None else in_us(gemm.predicted_us),
+        "predicted": _predicted_time(gemm),
         "schedule": schedule_words(gemm.schedule) or None,
         "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight",
     }
@@ -96,10 +107,27 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     if gemm.a.boxes is None:
         facts["a stage"] = f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"
     else:
-        facts["mbarrier expects"] = f"{moved} bytes a stage"
+        facts["mbarrier expects"] = f"{moved} bytes a stage" + (
+            " of both blocks" if gemm.schedule.cta_group == 2 else ""
+        )
     room = f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"
     facts["shared memory"] = f"{room}, aligned to {gemm.smem_alignment_bytes}"
     return Table(facts, title="The plan")
+
+
+def _predicted_time(gemm: GemmPlan) -> str | None:
+    """The predicted time; one that rests on documented rates alone says so."""
+    prediction = gemm.ranked[0].prediction
+    if prediction is None:
+        return None
+    return in_us(prediction.us) if prediction.fitted else f"{in_us(prediction.us)}, by documented rates"
+
+
+def _of_a_pair(gemm: GemmPlan) -> str:
+    """What each block has of a pair's tile; "" for the tile of one block."""
+    if gemm.schedule.cta_group == 1:
+        return ""
+    return f" of a pair: A {by(gemm.a.problem.tile)} and B {by(gemm.b.problem.tile)} of each block"
 
 
 def _gemm_maps(gemm: GemmPlan) -> Table:
@@ -196,11 +224,12 @@ def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
     shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
     more = len(gemm.ranked) - len(shown)
     notes = [f"… {more} more; `--why` lists them."] if more else []
-    if gemm.predicted_us is not None:
+    prediction = gemm.ranked[0].prediction
+    if prediction is not None and prediction.fitted:
         records = (_predicted_record(place, tile) for place, tile in enumerate(shown, 1))
         return Table.of(records, "Tiles, best first", "rllrrrr", notes=notes)
     records = (_floor_record(place, tile) for place, tile in enumerate(shown, 1))
-    return Table.of(records, "Tiles, best first", "rlrrrrrl", notes=notes)
+    return Table.of(records, "Tiles, best first", "rllrrrrrl", notes=notes)
 
 
 def _predicted_record(place: int, tile: RankedTile) -> dict[str, object]:
@@ -219,6 +248,7 @@ def _floor_record(place: int, tile: RankedTile) -> dict[str, object]:
     return {
         "": place,
         "tile": by(tile.tile),
+        "schedule": schedule_words(tile.schedule) or None,
         "tiles": tile.tiles,
         "rounds": tile.rounds or None,
         "stages": tile.stages,

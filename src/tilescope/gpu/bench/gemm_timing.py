@@ -68,17 +68,19 @@ class Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
-        self._extra: list[np.uint64] = []
+        self._extra: list[np.uint64 | np.int32] = []
         if plan.workspace_bytes:
             counters = np.zeros(plan.counters, np.uint32)
             workspace = bench.device.allocate(plan.workspace_bytes)
             self._extra = [np.uint64(workspace), np.uint64(bench.device.upload(counters))]
+        if plan.accumulators:  # a kernel of tcgen05 takes any number of rows
+            self._extra.append(np.int32(plan.shape[0]))
         self._arguments: dict[Matrices, _Parameters] = {}
 
     @property
     def blocks(self) -> int:
         """Blocks of the grid."""
-        return self._plan.blocks or min(self._plan.tiles, self._bench.device.facts["sms"])
+        return self._plan.blocks_on(self._bench.device.facts["sms"])
 
     def __call__(self, matrices: Matrices) -> None:
         """Start the kernel in the stream."""
@@ -111,7 +113,7 @@ class Loaded:
         return config
 
     def _pointers(self, matrices: Matrices) -> _Addresses:
-        """Where the kernel's parameters lie: the maps by value, then addresses."""
+        """Where the kernel's parameters lie: the maps by value, then addresses and numbers."""
         if matrices not in self._arguments:
             plan = self._plan
             m, n, k = plan.shape

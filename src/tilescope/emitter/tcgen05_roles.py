@@ -1,0 +1,83 @@
+"""The lines of the producer, the multiplier and the epilogue of a GEMM by tcgen05, step by step as its pipeline has them."""
+
+from __future__ import annotations
+
+from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
+from tilescope.emitter.gemm_roles import stored_at
+from tilescope.emitter.role_text import Work, role_text
+from tilescope.emitter.source_template import rendered, told
+from tilescope.emitter.tile_order import tile_origin
+from tilescope.emitter.tile_program import RolesFacts, copy_lines
+from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.gemm_plan import GemmPlan
+
+
+def tcgen05_roles(
+    gemm: GemmPlan, product: ProductFacts, c: GemmOperand, work: Tcgen05Work, epilogue: EpilogueFacts
+) -> RolesFacts:
+    """What the three roles do, as the GEMM's pipeline says."""
+    pipeline = plan_pipeline(gemm)
+    in_pairs = work.cta_group == 2
+    tile = "const int tile = first_tile + t * pairs;" if in_pairs else "const int tile = blockIdx.x + t * gridDim.x;"
+    stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
+    origin = tile_origin(gemm, "m_tiles")
+    half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
+    half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
+    barrier = "full_of_pair" if in_pairs else "full"
+    producer = Work(
+        lines={
+            "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
+            "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
+        },
+        opening={"t": [tile, *origin.lines(half_m, half_n)], "k_tile": ["const int k = k_tile * TILE_K;", stages]},
+        notes={
+            "wait empty": "passes at once while the slots are fresh",
+            "expect full": "A and B of both blocks" if in_pairs else "A and B",
+            "tail empty": "every stage was read",
+        },
+    )
+    rows, columns = work.rows_operand.name, work.columns_operand.name
+    sums = f"tmem + t % {gemm.accumulators} * COLUMNS"
+    first_column = " + slice * C_COLUMNS" if epilogue.slices > 1 else ""
+    multiplier = Work(
+        lines={
+            "multiply": [f"multiply({sums}, {rows}, {columns}, k_tile == 0);"],
+        },
+        opening={"k_tile": [stages]},
+        notes={
+            "wait acc_empty": "the epilogue has read this accumulator",
+            "commit empty": "when the products have read the stage",
+            "commit acc_full": "when the sums are complete",
+            "tail acc_empty": "every accumulator was read",
+        },
+    )
+    written = "gemm_epilogue.jinja" if work.tmem_load.shape == "16x256b" else "gemm_epilogue_rows.jinja"
+    swapped = gemm.schedule.swapped
+    stored = Work(
+        lines={
+            "read accumulator": ["Accumulator d[ROWS][SUMS];", f"read_sums(d, {sums}{first_column}, warp);"],
+            "write": rendered(written, told(product, work, epilogue)).splitlines(),
+            "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
+        },
+        opening={"t": [tile, *origin.lines("" if swapped else half_m, half_n if swapped else "")]},
+        notes={
+            "wait_group bulk": "TMA has read the last slice"
+            if gemm.c_buffers == 1
+            else "TMA has read the slice before the last",
+            "fence proxy.async": "before TMA's next access",
+            "release acc_empty": "the multiplier may overwrite it",
+        },
+        unrolled=("slice",),
+    )
+    return RolesFacts(
+        barriers=pipeline.barriers,
+        arrivals={
+            "full": "the producer's arrive.expect_tx",
+            "empty": "a commit of the multiplier",
+            "acc_full": "a commit of the multiplier",
+            "acc_empty": "every thread of the epilogue" + (", of both blocks" if in_pairs else ""),
+        },
+        producer=role_text(pipeline, "producer", producer, 6),
+        consumer_steps=role_text(pipeline, "consumer", multiplier, 6),
+        epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
+    )

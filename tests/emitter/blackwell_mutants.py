@@ -1,0 +1,116 @@
+"""Emitted programs with one thing wrong: a barrier's count, its bytes, a bit of a mask, a parity, a wait, a fence or a column."""
+
+import re
+from typing import NamedTuple
+
+from blackwell_programs import PROGRAMS, launch_of, ptx_of
+
+import tilescope as ts
+from tilescope.emitter.emission import device_half
+
+
+class Mutation(NamedTuple):
+    """What is replaced: a pattern of the source, and what stands in its place."""
+
+    name: str
+    pattern: str
+    replacement: str
+
+
+MUTATIONS = (
+    # counts
+    Mutation("full counts 2", r"mbarrier_init\(full \+ 8 \* stage, 1\)", "mbarrier_init(full + 8 * stage, 2)"),
+    Mutation("empty counts 2", r"mbarrier_init\(empty \+ 8 \* stage, 1\)", "mbarrier_init(empty + 8 * stage, 2)"),
+    Mutation("acc_full counts 2", r"mbarrier_init\(acc_full \+ 8 \* i, 1\)", "mbarrier_init(acc_full + 8 * i, 2)"),
+    Mutation("acc_empty counts 1 less", r"(acc_empty \+ 8 \* i, )(128|256)\)", r"\1\2 - 1)"),
+    Mutation("acc_empty counts 1 more", r"(acc_empty \+ 8 \* i, )(128|256)\)", r"\1\2 + 1)"),
+    Mutation("acc_empty counts half", r"(acc_empty \+ 8 \* i, )(128|256)\)", r"\1\2 / 2)"),
+    Mutation("acc_empty counts warps", r"(acc_empty \+ 8 \* i, )(128|256)\)", r"\1\2 / 32)"),
+    # bytes
+    Mutation("16 bytes more", r"(mbarrier_arrive_expect\(full \+ 8 \* slot, )(\d+)\)", r"\1\2 + 16)"),
+    Mutation("16 bytes less", r"(mbarrier_arrive_expect\(full \+ 8 \* slot, )(\d+)\)", r"\1\2 - 16)"),
+    Mutation("half of the bytes", r"(mbarrier_arrive_expect\(full \+ 8 \* slot, )(\d+)\)", r"\1\2 / 2)"),
+    # masks and ranks
+    Mutation("empty of the leader alone", r"(tcgen05_commit\(empty \+ 8 \* slot, )3", r"\g<1>1"),
+    Mutation("empty of the peer alone", r"(tcgen05_commit\(empty \+ 8 \* slot, )3", r"\g<1>2"),
+    Mutation("acc_full of the leader alone", r"(tcgen05_commit\(acc_full [^,]*, )3", r"\g<1>1"),
+    Mutation("acc_full of the peer alone", r"(tcgen05_commit\(acc_full [^,]*, )3", r"\g<1>2"),
+    Mutation("copies signal their own block", r"full_of_pair = remote_address\(full, 0\)", "full_of_pair = full"),
+    Mutation("both blocks expect", r"if \(rank % 2 == 0\) (mbarrier_arrive_expect)", r"\1"),
+    Mutation("the epilogue frees its own block", r"mbarrier_arrive_leader\((acc_empty)", r"mbarrier_arrive(\1"),
+    Mutation("copies of B signal stage 0", r"(tma_load\(b[^;]* \+ 8 \* )slot", r"\g<1>0"),
+    Mutation("the next stage is freed", r"(tcgen05_commit\(empty \+ 8 \* )slot", r"\1((slot + 1) % STAGES)"),
+    # parities
+    Mutation("producer's parity", r"(mbarrier_wait\(empty \+ 8 \* slot, .*) \^ 1\);  // passes", r"\1);  // passes"),
+    Mutation("multiplier's parity", r"(mbarrier_wait\(full \+ 8 \* slot, [^;]*)\);", r"\1 ^ 1);"),
+    Mutation("parity of acc_empty", r"(mbarrier_wait\(acc_empty \+ 8 \* \(t [^;]*) \^ 1\);", r"\1);"),
+    Mutation("parity of acc_full", r"(mbarrier_wait\(acc_full [^;]*)\);", r"\1 ^ 1);"),
+    # waits and meetings
+    Mutation("no wait for empty", r"mbarrier_wait\(empty \+ 8 \* slot[^;]*;  // passes", ";  // passes"),
+    Mutation("no wait for full", r"mbarrier_wait\(full \+ 8 \* slot[^;]*;", ";"),
+    Mutation("no wait for acc_empty", r"mbarrier_wait\(acc_empty \+ 8 \* \(t [^;]*;", ";"),
+    Mutation("no wait for acc_full", r"mbarrier_wait\(acc_full [^;]*;", ";"),
+    Mutation("no wait for the stores", r"if \(threadIdx.x == 0\) bulk_wait_read<\d>\(\);  // TMA", ";  // TMA"),
+    Mutation("no wait for tcgen05.ld", r"tcgen05.wait::ld.sync.aligned;", ""),
+    Mutation("no commit of empty", r"tcgen05_commit\(empty \+ 8 \* slot[^;]*;", ";"),
+    Mutation("no commit of acc_full", r"tcgen05_commit\(acc_full [^;]*;", ";"),
+    Mutation("dealloc before the last reads", r"\w+\(\);  // nobody uses tensor memory", ";  // nobody"),
+    # fences
+    Mutation("no fence before the stores", r"fence_proxy_async\(\);  // before", ";  // before"),
+    Mutation("no fence of mbarrier.init", r'asm volatile\("fence.mbarrier_init.release.cluster;" ::: "memory"\);', ""),
+    Mutation(
+        "no fence behind acc_full",
+        r"(mbarrier_wait\(acc_full [^\n]*\n\s*)tcgen05_fence_after\(\);",
+        r"\1",
+    ),
+    Mutation(
+        "no fence behind acc_empty",
+        r"(mbarrier_wait\(acc_empty \+ 8 \* \(t [^\n]*\n\s*)tcgen05_fence_after\(\);",
+        r"\1",
+    ),
+    Mutation("no fence before acc_empty", r"tcgen05_fence_before\(\);(\s*mbarrier_arrive)", r"\1"),
+    # columns
+    Mutation("one accumulator is written", r"multiply\(tmem \+ t % 2 \* COLUMNS", "multiply(tmem"),
+    Mutation("one accumulator is read", r"read_sums\(d, tmem \+ t % 2 \* COLUMNS", "read_sums(d, tmem"),
+    Mutation("the next column is written", r"multiply\(tmem \+", "multiply(tmem + 1 +"),
+    Mutation("columns 8 further are read", r"read_sums\(d, tmem \+", "read_sums(d, tmem + 8 +"),
+    Mutation("the first slice is always read", r" \+ slice \* C_COLUMNS, warp\)", ", warp)"),
+    Mutation("half of the columns are allocated", r"(TMEM_COLUMNS = )(\d+);", r"\1\2 / 2;"),
+    Mutation("sums are never cleared", r"k_tile == 0\);", "false);"),
+    Mutation("the lanes of another warp", r"(lanes = \(?)warp \* 32", r"\1(warp ^ 1) * 32"),
+)
+MUTATED = [  # programs that differ in what can be wrong
+    "sm_100-256x128x320-bf16-tile=(128,64,64)-cta_group=1",
+    "sm_100-512x128x320-bf16-tile=(256,64,64)-cta_group=2",
+    "sm_100-256x128x640-e4m3-tile=(128,64,128)-cta_group=1",
+    "sm_100-512x128x320-bf16-tile=(256,64,64)-cta_group=2-output_type=f32",
+    "sm_103-64x512x320-bf16-tile=(32,256,64)-cta_group=2-swapped=True-output_type=bf16",
+]
+
+
+def mutants():
+    """(program, mutation) for every mutation that changes the program."""
+    for name in MUTATED:
+        source = device_half(ts.emit(PROGRAMS[name].plan(), "cuda"))
+        for mutation in MUTATIONS:
+            if re.search(mutation.pattern, source):
+                yield name, mutation.name
+
+
+def judge(name, mutation):
+    """What tells the mutant from the program: "found" by the run, "disproved", "wrong" product only, or "" where nothing does.
+
+    A missing tcgen05.fence is a note; the program itself has none.
+    """
+    program = PROGRAMS[name]
+    [change] = [each for each in MUTATIONS if each.name == mutation]
+    source = device_half(ts.emit(program.plan(), "cuda"))
+    mutated = re.sub(change.pattern, change.replacement, source)
+    assert mutated != source
+    launch = launch_of(program, ptx_of(program, mutated))
+    run = launch.run()
+    if run.outcome != "finished" or run.findings:
+        return "found"
+    if ts.simulate(run.pipeline()).verdict != "proven":
+        return "disproved"
+    return "" if launch.is_right() else "wrong"

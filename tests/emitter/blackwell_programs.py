@@ -1,0 +1,166 @@
+"""The GEMM programs for Blackwell that are compiled, run by the machine and proven, and how one of them is run.
+
+Shapes are small, and large enough: every block, or pair, takes two tiles or more, so that both accumulators are used, and the
+ring of stages wraps at least twice.
+"""
+
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+from emitter_toolchain import nvrtc_ptx
+
+import tilescope as ts
+from tilescope.emitter.emission import device_half
+from tilescope.emitter.gemm_program import gemm_program
+
+NUMPY = {
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "tf32": np.float32,
+    "f32": np.float32,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "s8": np.int8,
+    "u8": np.uint8,
+    "s32": np.int32,
+}
+K_OF_A_TILE = {"tf32": 32, "e4m3": 128, "e5m2": 128, "s8": 128, "u8": 128}  # others 64
+
+
+class Program(NamedTuple):
+    """A product, and how it is planned."""
+
+    arch: str
+    shape: tuple[int, int, int]
+    data_type: str
+    options: dict
+
+    @property
+    def name(self):
+        """What tells it from the others."""
+        said = [f"{name}={value}" for name, value in self.options.items() if name not in ("sms", "stages")]
+        return "-".join([self.arch, "x".join(map(str, self.shape)), self.data_type, *said]).replace(" ", "")
+
+    def plan(self):
+        """The plan of the product."""
+        return ts.plan_gemm(*self.shape, self.data_type, arch=self.arch, **self.options)
+
+
+def program(arch, shape, data_type, tile, **options):
+    """A program with two stages for one block, or one pair, unless the options say otherwise."""
+    m, n = shape
+    k = K_OF_A_TILE.get(data_type, 64)
+    if arch == "sm_120":  # mma, without pairs
+        options = {"stages": 2, "sms": 1} | options
+    else:
+        options = {"cta_group": 1, "stages": 2} | options
+        options["sms"] = options.get("sms", options["cta_group"])
+    return Program(arch, (m, n, 5 * k), data_type, {"tile": (*tile, k), **options})
+
+
+def programs():
+    """Types, one block and pairs, odd shapes, majornesses, types of C, swapped operands, orders of the tiles."""
+    yield program("sm_100", (256, 128), "bf16", (128, 64))
+    yield program("sm_100", (512, 128), "bf16", (256, 64), cta_group=2)
+    yield program("sm_103", (500, 200), "f16", (256, 64), cta_group=2)
+    yield program("sm_100", (200, 136), "f16", (128, 64))
+    for data_type in ("tf32", "e4m3", "e5m2"):
+        yield program("sm_100", (256, 128), data_type, (128, 64))
+        yield program("sm_103", (512, 64), data_type, (256, 32), cta_group=2)
+    yield program("sm_100", (256, 128), "s8", (128, 64), output_type="s32")
+    yield program("sm_100", (512, 128), "u8", (256, 64), cta_group=2, output_type="s32")
+    for output_type in ("f32", "f16", "e4m3"):
+        yield program("sm_100", (256, 128), "bf16", (128, 64), output_type=output_type)
+        yield program("sm_100", (512, 128), "bf16", (256, 64), cta_group=2, output_type=output_type)
+    for a_major, b_major in (("MN", "K"), ("K", "MN"), ("MN", "MN")):
+        yield program("sm_100", (256, 128), "bf16", (128, 64), a_major=a_major, b_major=b_major)
+        yield program("sm_103", (512, 128), "bf16", (256, 64), cta_group=2, a_major=a_major, b_major=b_major)
+    yield program("sm_100", (256, 128), "tf32", (128, 64), a_major="MN", b_major="MN")
+    yield program("sm_100", (256, 128), "e4m3", (128, 64), a_major="MN", b_major="MN")
+    for n in (16, 48, 96, 192, 256):
+        yield program("sm_100", (256, 2 * n), "bf16", (128, n))
+    for n in (32, 96, 192, 256):
+        yield program("sm_100", (512, 2 * n), "bf16", (256, n), cta_group=2)
+    yield program("sm_103", (256, 256), "bf16", (256, 128))  # two instructions along m
+    yield program("sm_103", (256, 256), "bf16", (256, 256), stages=1, output_type="e4m3")  # one accumulator
+    yield program("sm_100", (128, 128), "bf16", (64, 64))  # 64 rows in 16 of every 32 lanes
+    for output_type in ("bf16", "f32"):
+        yield program("sm_100", (40, 256), "bf16", (32, 128), swapped=True, output_type=output_type)
+        yield program("sm_103", (64, 512), "bf16", (32, 256), swapped=True, cta_group=2, output_type=output_type)
+    yield program("sm_100", (24, 200), "e4m3", (16, 128), swapped=True)
+    yield program("sm_100", (520, 200), "bf16", (128, 64), group=2, stages=3)
+    yield program("sm_100", (520, 200), "f16", (128, 64), group=2, sms=2, stages=4)
+    yield program("sm_103", (1032, 72), "f16", (256, 32), cta_group=2, group=2, stages=3, sms=4)
+    for odd in ((1, 8), (129, 8), (257, 72), (333, 104)):
+        yield program("sm_100", odd, "bf16", (128, 32), stages=3)
+        yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)
+    yield program("sm_120", (128, 128), "bf16", (64, 64))
+    yield program("sm_120", (136, 72), "bf16", (64, 32), stages=3)
+    yield program("sm_120", (136, 72), "f16", (64, 32), b_major="MN")
+    for data_type in ("e4m3", "e5m2", "s8"):
+        yield program("sm_120", (128, 128), data_type, (64, 64))
+
+
+PROGRAMS = {each.name: each for each in programs()}
+
+
+class Launch(NamedTuple):
+    """A kernel, what it is given, and what it should leave in C."""
+
+    kernel: ts.Kernel
+    blocks: int
+    threads: int
+    arguments: list
+    options: dict
+    c: np.ndarray
+    expected: np.ndarray
+
+    def run(self, seed=1):
+        """The kernel run by the machine."""
+        return self.kernel.run(self.blocks, self.threads, self.arguments, seed=seed, **self.options)
+
+    def is_right(self):
+        """Whether C is the product, bit for bit."""
+        return (self.c.astype(np.float64) == self.expected.astype(np.float64)).all()
+
+
+def ptx_of(program, source=None):
+    """The PTX of a program's device half."""
+    if source is None:
+        source = device_half(ts.emit(program.plan(), "cuda"))
+    return nvrtc_ptx(source, f"{program.arch}a").rstrip("\0")
+
+
+def launch_of(program, ptx=None, rows=None):
+    """The launch of a program on small whole numbers; `rows` in place of the plan's m, which the kernel takes as an argument."""
+    gemm = program.plan()
+    m, n, k = program.shape
+    m = rows or m
+    random = np.random.default_rng(1)
+    least = 0 if program.data_type == "u8" else -2
+    matrices = {"a_major": random.integers(least, 3, (m, k)), "b_major": random.integers(least, 3, (n, k))}
+    stored = [
+        np.ascontiguousarray((each.T if program.options.get(name) == "MN" else each).astype(NUMPY[program.data_type]))
+        for name, each in matrices.items()
+    ]
+    a, b = matrices.values()
+    c = np.full((m, n), 77, NUMPY[gemm.output_type.ptx])
+    memory = ts.Memory()
+    arguments = [
+        gemm.a.tensor_map(memory.place(stored[0]), (m, k)),
+        gemm.b.tensor_map(memory.place(stored[1]), (n, k)),
+        gemm.epilogue.tensor_map(memory.place(c), (n, m) if gemm.schedule.swapped else (m, n)),
+    ]
+    if gemm.accumulators:  # tcgen05: m is an argument
+        arguments.append(np.int32(m))
+    in_pairs = gemm.schedule.cta_group == 2
+    return Launch(
+        ts.Kernel(ptx or ptx_of(program), "gemm_kernel"),
+        gemm.blocks_on(gemm.sms),
+        gemm_program(gemm).work.threads,
+        arguments,
+        {"memory": memory, "smem_bytes": gemm.smem_bytes, "cluster": (2, 1, 1) if in_pairs else None},
+        c,
+        (a @ b.T).astype(c.dtype),
+    )

@@ -1,0 +1,145 @@
+"""GEMM programs for Blackwell: compiled without spills, run by the machine with nothing found, and proven for every order."""
+
+import os
+import subprocess
+
+import pytest
+from blackwell_programs import PROGRAMS, launch_of, ptx_of
+from emitter_toolchain import cuda_root
+
+import tilescope as ts
+from tilescope.emitter.emission import device_half
+
+ONE_BLOCK, PAIR = list(PROGRAMS)[:2]
+TARGETS = {"sm_100": ("100a", "103a"), "sm_103": ("100a", "103a"), "sm_120": ("120a",)}
+EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.mark.slow]) for name in PROGRAMS]
+
+
+def test_there_are_programs_of_every_kind():
+    plans = [program.plan() for program in PROGRAMS.values()]
+    assert len(plans) >= 60
+    assert {plan.schedule.cta_group for plan in plans} == {1, 2}
+    assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
+    assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}
+    for program, plan in zip(PROGRAMS.values(), plans, strict=True):
+        group = plan.schedule.cta_group
+        rounds = plan.tiles * group // plan.blocks_on(plan.sms)
+        assert rounds * plan.k_tiles >= 2 * plan.stages or program.shape[0] < 130, program.name
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", EVERY)
+def test_the_kernel_gives_the_product_and_no_finding(name):
+    launch = launch_of(PROGRAMS[name])
+    for seed in (1, 2, 3):
+        launch.c[...] = 77
+        run = launch.run(seed)
+        assert run.outcome == "finished"
+        assert [str(finding) for finding in run.findings] == []
+        assert launch.is_right(), seed
+    found = ts.simulate(run.pipeline())
+    assert found.verdict == "proven", found.sentence
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", EVERY)
+def test_the_plan_s_own_pipeline_is_proven_too(name):
+    gemm = PROGRAMS[name].plan()
+    pipeline = ts.plan_pipeline(gemm)
+    found = ts.simulate(pipeline)
+    assert found.verdict == "proven", found.sentence
+    counts = {barrier.name: (barrier.count, barrier.stages) for barrier in pipeline.barriers}
+    group = gemm.schedule.cta_group
+    if not gemm.accumulators:  # sm_120: every warp frees a stage
+        assert counts == {"full": (1, gemm.stages), "empty": (gemm.warps[0] * gemm.warps[1], gemm.stages)}
+        return
+    assert counts == {
+        "full": (1, gemm.stages),
+        "empty": (1, gemm.stages),
+        "acc_full": (1, gemm.accumulators),
+        "acc_empty": (128 * group, gemm.accumulators),
+    }
+    brought = group * (gemm.a.transaction_bytes + gemm.b.transaction_bytes)
+    assert found.barriers[0].bytes == ((brought,) if group == 1 else (brought, 0))
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", EVERY)
+def test_ptxas_spills_nothing(name, tmp_path):
+    program = PROGRAMS[name]
+    source = tmp_path / "gemm.cu"
+    source.write_text(device_half(ts.emit(program.plan(), "cuda")))
+    for target in TARGETS[program.arch]:
+        if program.data_type in ("s8", "u8") and target == "103a":
+            continue  # sm_103 has no kind::i8
+        assert spill_bytes(source, target) == 0
+
+
+def spill_bytes(source, target):
+    """Bytes that ptxas says gemm_kernel spills."""
+    root = cuda_root()
+    flags = ["-std=c++17", f"-gencode=arch=compute_{target},code=sm_{target}", "-cubin", "-Xptxas", "-v"]
+    done = subprocess.run(
+        [root / "bin" / "nvcc", *flags, "-o", source.with_suffix(".cubin"), source],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    behind = lines[next(at for at, line in enumerate(lines) if "Function properties for gemm_kernel" in line) + 1]
+    stores, loads = (int(part.split()[0]) for part in behind.split(",")[1:])
+    return stores + loads
+
+
+@pytest.mark.parametrize("rows", [1, 200, 300])
+def test_the_number_of_rows_is_an_argument_of_the_kernel(rows):
+    launch = launch_of(PROGRAMS[ONE_BLOCK], rows=rows)
+    assert launch.run().outcome == "finished"
+    assert launch.is_right()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"cta_group": 1}, {"output_type": "f32"}], ids=str)
+def test_a_plan_for_a_b200_runs_on_a_corner_of_its_matrix(options):
+    """The tile, the stages and the tensor memory of a large product, by few blocks."""
+    large = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200", **options)
+    group = large.schedule.cta_group
+    shape = (large.tile[0] + 8, large.tile[1] + 8, large.tile[2] * (large.stages + 1))
+    asked = {"tile": large.tile, "stages": large.stages, "cta_group": group, "sms": group, **options}
+    corner = type(PROGRAMS[ONE_BLOCK])("sm_100", shape, "bf16", asked)
+    launch = launch_of(corner)
+    run = launch.run()
+    assert [finding.rule for finding in run.findings if finding.severity != "note"] == []
+    assert launch.is_right()
+    assert (corner.plan().smem_bytes, corner.plan().tmem_columns) == (large.smem_bytes, large.tmem_columns)
+
+
+def test_the_kernel_s_text_holds_the_plan_s_numbers():
+    gemm = PROGRAMS[PAIR].plan()
+    source = ts.emit(gemm, "cuda")
+    assert f"constexpr int STAGES = {gemm.stages};" in source
+    assert f"TMEM_COLUMNS = {gemm.tmem_columns};" in source
+    assert "mbarrier_init(acc_empty + 8 * i, 256);  // every thread of the epilogue, of both blocks" in source
+    assert "tcgen05_commit(empty + 8 * slot, 3 << rank);" in source
+    assert "__cluster_dims__(2, 1, 1)" in source
+    assert ts.emit(gemm, "python").count("np.int32(m)") == 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("mbarrier_init(acc_empty + 8 * i, 128)", "mbarrier_init(acc_empty + 8 * i, 96)"),
+        ("mbarrier_init(empty + 8 * stage, 1)", "mbarrier_init(empty + 8 * stage, 2)"),
+        ("t % 2 * COLUMNS, a, b", "0 * COLUMNS, a, b"),
+    ],
+    ids=["count of acc_empty", "count of empty", "one accumulator for two"],
+)
+def test_a_wrong_number_is_found(right, wrong):
+    program = PROGRAMS[ONE_BLOCK]
+    source = device_half(ts.emit(program.plan(), "cuda"))
+    assert source.count(right) == 1
+    launch = launch_of(program, ptx_of(program, source.replace(right, wrong)))
+    run = launch.run()
+    assert any(finding.severity == "error" for finding in run.findings)
