@@ -71,9 +71,10 @@ class Store:
         """For each lane whether memory held its value already."""
         return _equal_rows(self.held, self.values)
 
-    def overwritten_lane(self) -> int:
-        """The index of a lane whose value another lane of this store replaced by a different one, which `stored` holds."""
-        assert self.stored is not None
+    def overwritten_lane(self) -> int | None:
+        """The index of a lane whose value another lane of this store replaced by a different one."""
+        if self.stored is None or not (self.stored != self.values).any():
+            return None
         return int(np.argmin(_equal_rows(self.stored, self.values)))
 
 
