@@ -1,12 +1,14 @@
-"""Running recorded kernels without a GPU: milliseconds, and instructions a second.
+"""Running kernels without a GPU: milliseconds, and instructions a second.
 
-A warp instruction is one instruction of one warp, as a profiler counts them; a step is one instruction of all threads that
-stand at it together, which is what costs time here.
+Recorded kernels, as they were launched on a card, and larger launches of kernels that Triton 3.9 made (kernels/) or that were
+recorded: the sizes at which people run their tests. A warp instruction is one instruction of one warp, as a profiler counts them; a
+step is one instruction of all threads of a block that stand at it together.
 
 python benchmarks/run.py
 """
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,11 @@ from ratio import Work, run, shown_time, sized, timings
 import tilescope as ts
 
 KERNELS = Path(__file__).parent.parent / "tests" / "golden" / "kernels"
+LARGER = Path(__file__).parent / "kernels"
 NAMES = sized(("mm_tma_f16", "attention", "mm_pointers_odd", "softmax", "emitted_gemm_f16"), tiny=("softmax",))
+ROWS = sized(64, tiny=4)  # of softmax and layer norm, 4096 elements each
+WORDS = sized(1 << 20, tiny=1 << 13)  # of element-wise kernels and reductions
+EXTENT = sized(1024, tiny=128)  # of matrices, and of a sequence of attention with two heads of 64
 GOALS_SECONDS = {"mm_tma_f16": 0.5}  # with numpy alone, without findings
 FINDINGS_GOAL = 3.0  # times the run without them …
 FINDINGS_FROM_SECONDS = 0.1  # … where that takes as long
@@ -65,25 +71,78 @@ def launched(case, *, findings=False):
     )
 
 
+def of_triton(name, grid, arrays, numbers, smem_bytes=16):
+    """A launch of a kernel of 128 threads: arrays, numbers, and two scratch pointers of Triton."""
+    text = (LARGER / f"{name}.ptx").read_text("utf-8")
+    kernel = ts.Kernel(text)
+
+    def launch(*, findings=False):
+        args = [*[array.copy() for array in arrays], *numbers, 0, 0]
+        return kernel.run(grid, 128, args, smem_bytes=smem_bytes, findings=findings, remedies=False)
+
+    return launch
+
+
+def of_maps(name, grid, boxes, arrays, numbers):
+    """A launch of a recorded kernel that takes tensor maps, each with the extents and strides of its array."""
+    case = recorded(name)
+
+    def launch(*, findings=False):
+        memory = ts.Memory()
+        args = []
+        for array, box_rows in zip([array.copy() for array in arrays], boxes, strict=True):
+            rows, columns = array.shape
+            args += [memory.map(array, (64, box_rows), swizzle="128B"), rows, columns, columns, 1]
+        options = {"memory": memory, "smem_bytes": case.launch["smem_bytes"], "findings": findings}
+        return case.kernel.run(grid, case.launch["block"], [*args, *numbers, 0, 0], remedies=False, **options)
+
+    return launch
+
+
+def larger_launches():
+    """Launches by what their rows are called."""
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((ROWS, 4096)).astype(np.float32)
+    weights = random.standard_normal(4096).astype(np.float32)
+    words = random.standard_normal(WORDS).astype(np.float32)
+    square = random.standard_normal((EXTENT, EXTENT)).astype(np.float16)
+    keys = random.standard_normal((EXTENT, 64)).astype(np.float16)
+    queries = random.standard_normal((2 * EXTENT, 64)).astype(np.float16)
+    tiles = EXTENT // 128
+    zeros = np.zeros_like
+    return {
+        f"softmax {ROWS} x 4096": of_triton("softmax", ROWS, [rows, zeros(rows)], [4096]),
+        f"layer norm {ROWS} x 4096": of_triton("layer_norm", ROWS, [rows, zeros(rows), weights, weights], [4096, 1e-5]),
+        f"element-wise {WORDS}": of_triton("elementwise", WORDS // 1024, [words, words, zeros(words)], [WORDS], 0),
+        f"reduction {WORDS}": of_triton("reduction", WORDS // 4096, [words, np.zeros(1, np.float32)], [WORDS]),
+        f"attention 1 x 2 x {EXTENT} x 64": of_maps(
+            "attention", 2 * tiles, (128, 64, 64, 128), [queries, keys, keys, zeros(queries)], [0.18, EXTENT]
+        ),
+        f"matmul {EXTENT}^3": of_maps(
+            "mm_tma_f16", (tiles, tiles), (128, 128, 128), [square, square, zeros(square)], [EXTENT]
+        ),
+    }
+
+
 def main():
     print(
-        f"{'kernel':20}{'time':>10}{'goal':>10}{'with findings':>16}{'ratio':>8}{'goal':>7}"
+        f"{'kernel':28}{'time':>10}{'goal':>10}{'with findings':>16}{'ratio':>8}{'goal':>7}"
         f"{'warp instructions':>20}{'steps':>10}{'warp instr. / s':>18}{'steps / s':>12}"
     )
-    for name in NAMES:
-        case = recorded(name)
+    launches = {name: partial(launched, recorded(name)) for name in NAMES} | larger_launches()
+    for name, launch in launches.items():
         plain, with_findings = timings(
-            Work("plain", lambda case=case: launched(case)),
-            Work("with findings", lambda case=case: launched(case, findings=True)),
+            Work("plain", launch),
+            Work("with findings", partial(launch, findings=True)),
         )
-        done = launched(case)
+        done = launch()
         assert done.outcome == "finished", f"{name}: {done.outcome}"
         warps = sum(row.warps for row in done.instructions)
         goal = GOALS_SECONDS.get(name)
         shown_goal = "" if goal is None else shown_time(goal)
         shown_ratio_goal = f"{FINDINGS_GOAL:.2f}" if plain.seconds > FINDINGS_FROM_SECONDS else ""
         print(
-            f"{name:20}{shown_time(plain.seconds):>10}{shown_goal:>10}{shown_time(with_findings.seconds):>16}"
+            f"{name:28}{shown_time(plain.seconds):>10}{shown_goal:>10}{shown_time(with_findings.seconds):>16}"
             f"{with_findings.ratio:8.2f}{shown_ratio_goal:>7}{warps:20,}{done.steps:10,}"
             f"{warps / plain.seconds:18,.0f}{done.steps / plain.seconds:12,.0f}"
         )

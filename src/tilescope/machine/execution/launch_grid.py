@@ -107,7 +107,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
         if state == "finished":
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
-            is_first = result.finished_blocks == launch.cluster_blocks and not waiting
+            is_first = result.finished_blocks == launch.cluster_blocks < prod(launch.grid) and not waiting
             if is_first and watch is None and may_run_in_lockstep(launch):
                 _add(result, run_in_lockstep(launch))
             continue
