@@ -149,9 +149,7 @@ def test_the_output_of_device_print_is_printed_and_an_assertion_is_a_finding(dev
 
 def test_tuples_are_passed_part_by_part(device, kernels):
     out = np.zeros(1, np.float32)
-    kernels.use_tuple[(1,)](
-        (tilescope.triton.tensor(np.array([5], np.float32)), 7), tilescope.triton.tensor(out)
-    )
+    kernels.use_tuple[(1,)]((tilescope.triton.tensor(np.array([5], np.float32)), 7), tilescope.triton.tensor(out))
     assert out[0] == 12
 
 

@@ -117,7 +117,9 @@ def test_a_program_and_a_module_together_are_refused(capsys):
 
 
 def test_one_kernel_of_a_program_is_still_run_by_its_name(capsys):
-    assert run(["run", "program.py:fill", "--grid", "1", "--constexpr", "BLOCK=64", "--arg", "i32:64", "--arg", "7"]) == 0
+    assert (
+        run(["run", "program.py:fill", "--grid", "1", "--constexpr", "BLOCK=64", "--arg", "i32:64", "--arg", "7"]) == 0
+    )
 
 
 def run_pytest(*arguments, folder):
