@@ -309,7 +309,7 @@ def test_an_unknown_triton_is_refused_in_a_sentence(version):
     class Module:
         __version__ = version
 
-    with pytest.raises(ts.DeviceError, match="drives Triton 3.6 to 3.9"):
+    with pytest.raises(ts.DeviceError, match=r"drives Triton 3\.6 to 3\.9"):
         require_version(Module())
 
 

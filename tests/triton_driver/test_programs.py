@@ -189,7 +189,7 @@ def test_an_architecture_is_taken_by_its_name_alone(tmp_path):
 
 
 def test_every_architecture_has_an_option():
-    assert ARCHITECTURES == tuple(ARCH)
+    assert tuple(ARCH) == ARCHITECTURES
 
 
 def test_the_workflow_of_the_how_to_passes_on_the_example(tmp_path):
