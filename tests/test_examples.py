@@ -23,7 +23,7 @@ QUICK = (
     "wrong_parity",
     "wrong_swizzle",
 )
-NEEDS_TRITON = ("pytest_triton", "run_triton")
+NEEDS_TRITON = ("pytest_triton", "pytest_triton_program", "run_triton")
 SECONDS = re.compile(r" in [0-9.]+s$", re.MULTILINE)  # at the end of pytest's last line
 
 

@@ -180,7 +180,7 @@ def _check_findings(runs: Sequence[KernelRun], expected: Sequence[str]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the launches of all tests, and their findings by kernel."""
     device = config.stash.get(_TRITON_DEVICE, None)
-    if device is None:
+    if device is None or config.getoption("no_summary"):
         return
     report = device.report()
     if report.launches:

@@ -164,7 +164,7 @@ def test_without_triton_the_exit_status_is_3(capsys, monkeypatch, tmp_path):
     status, _, err = printed(capsys, *TRITON)
     assert status == 3
     assert err.count("\n") == 1
-    assert "pip install triton" in err
+    assert "pip install 'tilescope[triton]'" in err
 
 
 @pytest.mark.usefixtures("nvcc")

@@ -81,7 +81,7 @@ def test_a_plain_function_is_no_kernel(require):
 
 def test_without_triton_one_sentence_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(ts.DeviceError, match="pip install triton"):
+    with pytest.raises(ts.DeviceError, match=r"pip install 'tilescope\[triton\]'"):
         ts.Kernel.from_triton(whole_numbers, "*fp16")
 
 

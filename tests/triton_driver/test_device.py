@@ -149,9 +149,7 @@ def test_the_output_of_device_print_is_printed_and_an_assertion_is_a_finding(dev
 
 def test_tuples_are_passed_part_by_part(device, kernels):
     out = np.zeros(1, np.float32)
-    kernels.use_tuple[(1,)](
-        (tilescope.triton.tensor(np.array([5], np.float32)), 7), tilescope.triton.tensor(out)
-    )
+    kernels.use_tuple[(1,)]((tilescope.triton.tensor(np.array([5], np.float32)), 7), tilescope.triton.tensor(out))
     assert out[0] == 12
 
 
@@ -311,7 +309,7 @@ def test_an_unknown_triton_is_refused_in_a_sentence(version):
     class Module:
         __version__ = version
 
-    with pytest.raises(ts.DeviceError, match="drives Triton 3.6 to 3.9"):
+    with pytest.raises(ts.DeviceError, match=r"drives Triton 3\.6 to 3\.9"):
         require_version(Module())
 
 

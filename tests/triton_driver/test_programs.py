@@ -117,7 +117,9 @@ def test_a_program_and_a_module_together_are_refused(capsys):
 
 
 def test_one_kernel_of_a_program_is_still_run_by_its_name(capsys):
-    assert run(["run", "program.py:fill", "--grid", "1", "--constexpr", "BLOCK=64", "--arg", "i32:64", "--arg", "7"]) == 0
+    assert (
+        run(["run", "program.py:fill", "--grid", "1", "--constexpr", "BLOCK=64", "--arg", "i32:64", "--arg", "7"]) == 0
+    )
 
 
 def run_pytest(*arguments, folder):
@@ -187,7 +189,7 @@ def test_an_architecture_is_taken_by_its_name_alone(tmp_path):
 
 
 def test_every_architecture_has_an_option():
-    assert ARCHITECTURES == tuple(ARCH)
+    assert tuple(ARCH) == ARCHITECTURES
 
 
 def test_the_workflow_of_the_how_to_passes_on_the_example(tmp_path):

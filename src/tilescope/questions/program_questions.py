@@ -46,7 +46,7 @@ def names_program(asked: Asked) -> bool:
 def answer_program(asked: Asked) -> Answer:
     """The run of a whole program, or module, under Triton's driver."""
     from tilescope.triton.host_device import DEFAULT_ARCH, Device
-    from tilescope.triton.program_run import ProgramRequest, run_program
+    from tilescope.triton.main_program import ProgramRequest, run_program
 
     for name, option in _ONE_KERNEL.items():
         refuse(name in asked, f"{option} is for one kernel: name it behind the file, program.py:kernel.")

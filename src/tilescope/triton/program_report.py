@@ -37,29 +37,26 @@ def identify_finding(finding: Violation) -> FindingKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedKernel(Value):
-    """The launches of one kernel: how many, their work, and their findings, each once.
+    """The launches of one kernel: how many, their work, and their findings."""
 
-    `call_sites` has the first line of the program that launched each finding.
-    """
-
-    name: str
-    launches: int
-    warp_instructions: int
-    seconds: float
-    findings: tuple[Violation, ...]
-    call_sites: tuple[str | None, ...]
+    name: str  # of the kernel
+    launches: int  # how often it was launched
+    warp_instructions: int  # of all its launches
+    seconds: float  # that its launches took here
+    findings: tuple[Violation, ...]  # each once, errors first
+    call_sites: tuple[str | None, ...]  # for each finding, the line of the program that launched it first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramReport(Value):
-    """What a program under Triton's driver launched, by kernel. `notes` say what was replaced or skipped."""
+    """What a program under Triton's driver launched, by kernel."""
 
-    arch: str
-    launches: int
-    warp_instructions: int
-    seconds: float
-    kernels: tuple[LaunchedKernel, ...]
-    notes: tuple[str, ...]
+    arch: str  # that kernels were compiled for
+    launches: int  # of all kernels
+    warp_instructions: int  # of all launches
+    seconds: float  # that the launches took here
+    kernels: tuple[LaunchedKernel, ...]  # in the order of their first launch
+    notes: tuple[str, ...]  # what was replaced or skipped, in sentences
 
     @property
     def findings(self) -> tuple[Violation, ...]:
