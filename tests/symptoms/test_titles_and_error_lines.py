@@ -12,6 +12,9 @@ right, 74 of 85 in round 2, 43 of 49 in round 3, 23 of 24 in round 4, 56 of 70 i
 round 7, 179 of 216 in round 8, 249 of 289 titles in round 9, 155 of 217 error lines in round 10, 63 of 80 in round 11 (27 of 40
 titles) and 65 of 80 in round 12 (28 of 40 titles). So of lines that nobody has seen about eight of ten are right, and more where
 they speak of tensor maps, barriers and tensor cores than where they speak of compilers and libraries.
+
+The words of these lines are counted in line_words.json since, so their numbers say only that nothing is lost. What explain does with
+lines that nobody fitted it to is measured by test_lines_held_out.py.
 """
 
 from dataclasses import replace
