@@ -143,7 +143,7 @@ def test_an_unknown_topic_gets_the_nearest_on_stdout(typed, meant, capsys):
     shown = capsys.readouterr()
     assert shown.err == ""
     assert "unknown-name" not in shown.out
-    assert f'tilescope explain "{meant}"' in shown.out.split("Is it one of these?")[1]
+    assert meant in shown.out.split("one of these?")[1]
 
 
 @pytest.mark.parametrize("typed", ["zzzzqqqq", "x" * 5000, "\x00"])

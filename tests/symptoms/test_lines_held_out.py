@@ -11,7 +11,7 @@ from fit_choice import counted_lines, read_lines
 from measured_lines import describe, measure
 
 # Right first, and among three, of all lines, when they were asked for the first time.
-ONCE = {"lines_held_out": (0, 0), "lines_measured": (0, 0)}
+ONCE = {"lines_held_out": (106, 125), "lines_measured": (49, 50)}
 
 
 @pytest.mark.parametrize("table", ONCE)

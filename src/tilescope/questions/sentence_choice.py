@@ -25,7 +25,7 @@ _SENTENCE_WORDS = 3  # that say something: fewer are a name, or a symptom in its
 
 def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     """What the tables found, or a likelier topic; with the topics that may be meant, and how likely the first is."""
-    if len(words_of(name)) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
+    if len(words_of(name)) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE or _is_name_of(found, name):
         return found
     asked = asked_of(name, found)
     choice = choose(asked)
@@ -35,9 +35,19 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     if isinstance(found, Diagnosis) and not found.is_known:
         nearest = tuple(dict.fromkeys((*(candidate for candidate, _ in shown), *found.nearest)))
         return replace(found, candidates=shown, nearest=nearest, strength=round(choice.strength, 2))
-    if isinstance(found, Diagnosis) and causes_in_reason(name):
-        return replace(found, candidates=shown)  # the line says why
+    if isinstance(found, Diagnosis) and (causes_in_reason(name) or _is_xid(found)):
+        return replace(found, candidates=shown)  # the line says why, or has a number that only one thing has
     return replace(_answer_of(choice, asked.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
+
+
+def _is_name_of(found: Topic | Diagnosis, name: str) -> bool:
+    """Whether the words say no more than the name of what was found: an error's name, a symptom as it is listed."""
+    names = [symptom.name for symptom in found.symptoms[:1]] if isinstance(found, Diagnosis) else [found.name]
+    return any(words_of(name) <= words_of(topic) for topic in names)
+
+
+def _is_xid(found: Diagnosis) -> bool:
+    return bool(found.symptoms) and found.symptoms[0].name.startswith("Xid ")
 
 
 def guess(name: str) -> Diagnosis | None:

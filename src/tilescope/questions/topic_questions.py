@@ -40,7 +40,7 @@ from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import filled, first_sentence, shortened
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Symptom, diagnose
 from tilescope.symptoms.choice import is_sure
-from tilescope.symptoms.symptom_diagnosis import read_numbers
+from tilescope.symptoms.symptom_diagnosis import read_numbers, says_first_cause
 from tilescope.symptoms.topic import HOW_TO_LIST, YOUR_NUMBERS, NearestTopics, Topic, TopicIndex, fold_name
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -342,7 +342,7 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
     if not diagnosis.causes or (symptom.advice and not diagnosis.named):
         return FirstLine(_name_with_sentence(symptom.name, symptom.note), _without_code_signs(symptom.advice))
     cause = diagnosis.causes[0]
-    if diagnosis.candidates and not diagnosis.named and len(diagnosis.causes) > 1:
+    if diagnosis.candidates and len(diagnosis.causes) > 1 and not says_first_cause(diagnosis):
         return _summarize_causes(symptom, diagnosis.causes)
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
     sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)

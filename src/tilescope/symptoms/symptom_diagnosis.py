@@ -319,6 +319,16 @@ def causes_in_reason(question: str) -> list[str]:
     return sorted(fits, key=lambda name: -fits[name].weight)[:1]
 
 
+def says_first_cause(diagnosis: Diagnosis) -> bool:
+    """Whether the words name the first cause, and not only the symptom that has it."""
+    if diagnosis.named or not diagnosis.symptoms or not diagnosis.causes:
+        return bool(diagnosis.named)
+    words = question_words(diagnosis.question)
+    seen = _strongest_there(_symptom_phrases().get(diagnosis.symptoms[0].name, ()), diagnosis.question, words)
+    phrase = _strongest_there(_cause_phrases()[diagnosis.causes[0].name], diagnosis.question, words)
+    return bool(phrase) and not phrase <= seen
+
+
 def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str], question: str) -> dict[str, _Fit]:
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:

@@ -8,7 +8,7 @@ softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -90,9 +90,9 @@ class LineFacts(TypedDict):
 
     ptx_lines: tuple[int, ...]
     source_lines: tuple[str, ...]
-    locations: tuple[
-        Mapping[str, str | int], ...
-    ]  # file, line and column: of the source, or of the PTX text, whose file is ""
+    file: str  # of the first instruction: its source, or "" where only its line of the PTX text is known
+    line: int
+    column: int
 
 
 def line_facts(program: Program, *pcs: int) -> LineFacts:
@@ -102,16 +102,27 @@ def line_facts(program: Program, *pcs: int) -> LineFacts:
     return {
         "ptx_lines": tuple(dict.fromkeys(instruction.line for instruction in instructions)),
         "source_lines": tuple(dict.fromkeys(sources)),
-        "locations": tuple(locate_instruction(instruction) for instruction in instructions),
+        **_locate_first(instructions),
     }
 
 
-def locate_instruction(instruction: Instruction) -> Mapping[str, str | int]:
-    """File, line and column of an instruction: where it stands in the source, or in the PTX text if that is not known."""
-    source = None if instruction.source is None else instruction.source.outermost
+class _Location(TypedDict):
+    """File, line and column."""
+
+    file: str
+    line: int
+    column: int
+
+
+def _locate_first(instructions: Sequence[Instruction]) -> _Location:
+    """Where the first instruction stands in the source, or in the PTX text if that is not known."""
+    if not instructions:
+        return {"file": "", "line": 0, "column": 0}
+    source = instructions[0].source
     if source is None:
-        return {"file": "", "line": instruction.line, "column": 1}
-    return {"file": source.file, "line": source.line, "column": source.column}
+        return {"file": "", "line": instructions[0].line, "column": 1}
+    outermost = source.outermost
+    return {"file": outermost.file, "line": outermost.line, "column": outermost.column}
 
 
 def find_function(program: Program, pc: int) -> str:
