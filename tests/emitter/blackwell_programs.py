@@ -92,6 +92,8 @@ def programs():
     yield program("sm_100", (520, 200), "bf16", (128, 64), group=2, stages=3)
     yield program("sm_100", (520, 200), "f16", (128, 64), group=2, sms=2, stages=4)
     yield program("sm_103", (1032, 72), "f16", (256, 32), cta_group=2, group=2, stages=3, sms=4)
+    yield program("sm_100", (512, 128), "bf16", (128, 64), dynamic=True)  # cluster launch control
+    yield program("sm_103", (1000, 72), "f16", (256, 64), cta_group=2, dynamic=True)
     for odd in ((1, 8), (129, 8), (257, 72), (333, 104)):
         yield program("sm_100", odd, "bf16", (128, 32), stages=3)
         yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)

@@ -17,7 +17,7 @@ EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.m
 
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
-    assert len(plans) >= 60
+    assert len(plans) >= 62
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
     assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
     assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}
@@ -53,7 +53,8 @@ def test_the_plan_s_own_pipeline_is_proven_too(name):
     if not gemm.accumulators:  # sm_120: every warp frees a stage
         assert counts == {"full": (1, gemm.stages), "empty": (gemm.warps[0] * gemm.warps[1], gemm.stages)}
         return
-    assert counts == {
+    asked = {"next_full": (1, 2), "next_empty": (130 * group + 1, 2)} if gemm.schedule.dynamic else {}
+    assert counts == asked | {
         "full": (1, gemm.stages),
         "empty": (1, gemm.stages),
         "acc_full": (1, gemm.accumulators),
@@ -98,6 +99,15 @@ def test_the_number_of_rows_is_an_argument_of_the_kernel(rows):
     launch = launch_of(PROGRAMS[ONE_BLOCK], rows=rows)
     assert launch.run().outcome == "finished"
     assert launch.is_right()
+
+
+@pytest.mark.slow
+def test_running_blocks_take_over_tiles_by_cluster_launch_control():
+    [program] = [each for each in PROGRAMS.values() if each.options.get("dynamic") and each.data_type == "bf16"]
+    launch = launch_of(program)
+    run = launch.run(None)
+    assert launch.is_right()
+    assert 1 <= run.blocks_run < launch.blocks == program.plan().tiles
 
 
 @pytest.mark.slow

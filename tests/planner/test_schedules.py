@@ -166,6 +166,7 @@ def test_small_operands_give_bf16(data_type, output):
         ({"arch": "sm_80", "split": 2}, "split with ldmatrix; it is planned for wgmma"),
         ({"arch": "sm_80", "split": 2, "parts": 2}, "split, parts with ldmatrix; they are planned for wgmma"),
         ({"arch": "sm_100", "tail": 2}, "tail with tcgen05; it is planned for wgmma"),
+        ({"dynamic": True}, "dynamic with wgmma; it is planned for tcgen05"),
         ({"cta_group": 2}, "cta_group with wgmma; it is planned for tcgen05"),
         ({"tile": (128, 64, 64), "tail": 2, "sms": 4}, "the last round leaves 0 tiles"),
         ({"tile": (128, 64, 64), "tail": 2, "split": 2}, "no last round of their"),

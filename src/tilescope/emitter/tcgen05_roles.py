@@ -10,6 +10,7 @@ from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.planned_gemm import ANSWER_BYTES
 
 
 def tcgen05_roles(
@@ -18,18 +19,23 @@ def tcgen05_roles(
     """What the three roles do, as the GEMM's pipeline says."""
     pipeline = plan_pipeline(gemm)
     in_pairs = work.cta_group == 2
+    next_tile = {
+        "read answer": [f"tiles += take_tile(tile, answers + {ANSWER_BYTES} * (t % {gemm.schedule.answers}));"]
+    }
     tile = "const int tile = first_tile + t * pairs;" if in_pairs else "const int tile = blockIdx.x + t * gridDim.x;"
+    numbered = [] if gemm.schedule.dynamic else [tile]  # cluster launch control gives the number
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     origin = tile_origin(gemm, "m_tiles")
     half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
     half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
     barrier = "full_of_pair" if in_pairs else "full"
     producer = Work(
-        lines={
+        lines=next_tile
+        | {
             "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
             "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
         },
-        opening={"t": [tile, *origin.lines(half_m, half_n)], "k_tile": ["const int k = k_tile * TILE_K;", stages]},
+        opening={"t": [*numbered, *origin.lines(half_m, half_n)], "k_tile": ["const int k = k_tile * TILE_K;", stages]},
         notes={
             "wait empty": "passes at once while the slots are fresh",
             "expect full": "A and B of both blocks" if in_pairs else "A and B",
@@ -40,7 +46,8 @@ def tcgen05_roles(
     sums = f"tmem + t % {gemm.accumulators} * COLUMNS"
     first_column = " + slice * C_COLUMNS" if epilogue.slices > 1 else ""
     multiplier = Work(
-        lines={
+        lines=next_tile
+        | {
             "multiply": [f"multiply({sums}, {rows}, {columns}, k_tile == 0);"],
         },
         opening={"k_tile": [stages]},
@@ -54,12 +61,13 @@ def tcgen05_roles(
     written = "gemm_epilogue.jinja" if work.tmem_load.shape == "16x256b" else "gemm_epilogue_rows.jinja"
     swapped = gemm.schedule.swapped
     stored = Work(
-        lines={
+        lines=next_tile
+        | {
             "read accumulator": ["Accumulator d[ROWS][SUMS];", f"read_sums(d, {sums}{first_column}, warp);"],
             "write": rendered(written, told(product, work, epilogue)).splitlines(),
             "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
         },
-        opening={"t": [tile, *origin.lines("" if swapped else half_m, half_n if swapped else "")]},
+        opening={"t": [*numbered, *origin.lines("" if swapped else half_m, half_n if swapped else "")]},
         notes={
             "wait_group bulk": "TMA has read the last slice"
             if gemm.c_buffers == 1
@@ -69,15 +77,25 @@ def tcgen05_roles(
         },
         unrolled=("slice",),
     )
+    scheduler = Work(
+        lines=next_tile | {"copy answer": [f"ask_tile(answers + {ANSWER_BYTES} * slot, next_full + 8 * slot);"]},
+        notes={
+            "wait next_empty": "every role has read the answer",
+            "tail next_empty": "every answer was read",
+        },
+    )
     return RolesFacts(
         barriers=pipeline.barriers,
         arrivals={
             "full": "the producer's arrive.expect_tx",
             "empty": "a commit of the multiplier",
             "acc_full": "a commit of the multiplier",
+            "next_full": "the scheduler's arrive.expect_tx",
+            "next_empty": "every thread that reads the answer" + (", of both blocks" if in_pairs else ""),
             "acc_empty": "every thread of the epilogue" + (", of both blocks" if in_pairs else ""),
         },
         producer=role_text(pipeline, "producer", producer, 6),
         consumer_steps=role_text(pipeline, "consumer", multiplier, 6),
         epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
+        scheduler_steps=role_text(pipeline, "scheduler", scheduler, 6) if gemm.schedule.dynamic else "",
     )

@@ -163,6 +163,7 @@ class RolesFacts:
     producer: str
     consumer_steps: str
     epilogue_steps: str = ""  # of its own role, where the sums lie in tensor memory
+    scheduler_steps: str = ""  # of the role that asks for tiles, where the schedule is dynamic
 
     @classmethod
     def of(cls, pipeline: Pipeline, producer: Work, consumer: Work, consumer_arrivals: str) -> RolesFacts:

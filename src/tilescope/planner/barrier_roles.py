@@ -27,8 +27,10 @@ from tilescope.pipeline.description import Pipeline
 from tilescope.planner.consumer_roles import DRAIN, consumer_role, stored_steps, tmem_consumer_role, tmem_epilogue_role
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.loading import SLOTS, Loading, Step
+from tilescope.planner.planned_gemm import ANSWER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.producer_role import producer_role
+from tilescope.planner.scheduler_role import answer_readers, scheduler_role
 from tilescope.planner.staging import Arrivals, Staging, plans_of_a_block, read_staging
 from tilescope.sentence import counted
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
@@ -103,6 +105,8 @@ def _loading_pipeline(loading: Loading) -> Step:
     roles = [producer_role(loading), consumer]
     if loading.gemm is not None and staging.in_tmem:
         roles.append(tmem_epilogue_role(loading))
+    if loading.asks:
+        roles.append(scheduler_role(loading))
     return {
         "cluster": list(staging.cluster),
         "constants": {"STAGES": staging.stages, **_loop_counts(loading)},
@@ -140,6 +144,9 @@ def _barriers(loading: Loading) -> dict[str, Step]:
     if loading.gemm is not None and staging.in_tmem:
         barriers["acc_full"] = {"count": 1, "stages": staging.accumulators}
         barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": staging.accumulators}
+    if loading.asks:
+        barriers["next_full"] = {"count": 1, "stages": staging.answers}
+        barriers["next_empty"] = {"count": answer_readers(staging.cta_group), "stages": staging.answers}
     return barriers
 
 
@@ -152,6 +159,8 @@ def _slots(loading: Loading) -> dict[str, Step]:
         slots[name] = {"stages": staging.stages, "bytes": filled_bytes}
     if loading.gemm is not None and staging.in_tmem:
         slots["accumulator"] = {"stages": staging.accumulators, "space": "tmem"}
+    if loading.asks:
+        slots["answer"] = {"stages": staging.answers, "bytes": ANSWER_BYTES}
     if loading.gemm is not None and staging.blocks > 1 and loading.gemm.schedule.split > 1:
         senders = staging.blocks * staging.consumers
         slots["parts"] = {"stages": senders, "bytes": loading.gemm.part_bytes // staging.consumers}

@@ -134,6 +134,7 @@ def tmem_epilogue_role(loading: Loading) -> Step:
         {"wait": f"acc_full[{turn}]", "parity": parity},
         {"fence": "tcgen05.after"},
         *_epilogue(loading, read),
+        *(step | {"count": WARPGROUP_THREADS} if "release" in step else step for step in loading.next_tile()),
     ]
     loop: Step = {"loop": "t", "count": "tiles", "steps": steps}
     return {

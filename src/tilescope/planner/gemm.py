@@ -84,13 +84,15 @@ def plan_gemm(
     tail: int | None = None,
     dependent: bool = False,
     cta_group: int | None = None,
+    dynamic: bool = False,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
     its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
     launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
-    pair's. PlanError says why the product, or the tile, cannot be planned.
+    pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. PlanError says why the product,
+    or the tile, cannot be planned.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
@@ -135,6 +137,7 @@ def plan_gemm(
         tail=None if tail is None else integer("tail", tail, 1, LARGEST_PARTS),
         dependent=flag("dependent", dependent),
         cta_group=None if cta_group is None else integer("cta_group", cta_group, 1, 2),
+        dynamic=flag("dynamic", dynamic),
     )
     return _best(product, wanted)
 
@@ -200,10 +203,13 @@ class _Plans(NamedTuple):
     b: Plan
     epilogue: Plan | None
     accumulators: int  # in tensor memory
+    answers: int  # to requests for a tile
 
     def smem_bytes(self, stages: int) -> int:
         """Shared memory of a block with that many stages."""
-        return end_of(regions_of(self.a, self.b, self.epilogue, stages, accumulators=self.accumulators))
+        return end_of(
+            regions_of(self.a, self.b, self.epilogue, stages, accumulators=self.accumulators, answers=self.answers)
+        )
 
 
 class _Attempt(NamedTuple):
@@ -247,7 +253,7 @@ class _TileSearch:
         if isinstance(epilogue, list):
             return self._refused(choice, epilogue, checks_passed=3)
         accumulators = accumulator_buffers(schedule.sums(tile)) if product.in_tensor_memory else 0
-        plans = _Plans(a, b, epilogue, accumulators)
+        plans = _Plans(a, b, epilogue, accumulators, schedule.answers)
         fitting = _fitting_stages(product, plans, self.stages)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]

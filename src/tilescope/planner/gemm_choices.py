@@ -35,6 +35,8 @@ _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round wh
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 
+_CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
+
 IsReadable = Callable[[Operand, tuple[int, int]], bool]
 
 
@@ -50,6 +52,7 @@ class Wanted(NamedTuple):
     tail: int | None
     dependent: bool
     cta_group: int | None
+    dynamic: bool
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
@@ -68,6 +71,7 @@ class Wanted(NamedTuple):
             tail=self.tail or 1,
             dependent=self.dependent,
             cta_group=self.cta_group or 1,
+            dynamic=self.dynamic,
         )
 
 
@@ -91,7 +95,8 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
     for tile, allowed in _by_tile(product, wanted, is_readable):
         times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
         fastest = min(times, key=lambda time: time[0])[1]
-        found.append(Choice(tile, replace(fastest, dependent=wanted.dependent, cta_group=wanted.cta_group or 1)))
+        asked = replace(wanted.plain, **{name: getattr(fastest, name) for name in _CHOSEN})
+        found.append(Choice(tile, asked))
     found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
     return found
 

@@ -102,6 +102,8 @@ def _schedule(best: PlannedGemm) -> Iterator[Reason]:
             sums_rows=sums_rows,
             sums_columns=sums_columns,
         )
+    if schedule.dynamic:
+        yield Reason.of("dynamic", blocks=best.blocks, cta_group=schedule.cta_group)
     if schedule.swapped:
         yield Reason.of("swapped", core=best.product.consumer, rows=best.sums[0], columns=best.sums[1])
     if schedule.split > 1:

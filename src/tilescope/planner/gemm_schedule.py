@@ -8,6 +8,7 @@ group         this many tiles along m are taken before the next tile along n: wh
 dependent     the kernel starts while the one before it still runs: it fetches B, and waits for that one before it reads A
 cta_group     2: two blocks multiply one tile by one instruction of tcgen05. The tile is the pair's; each block brings half of
               A's rows and half of B's columns, and holds half of the rows of the sums
+dynamic       blocks ask for their next tile (cluster launch control) in place of taking every n-th: a block that is late takes fewer
 
                     k ─────────────────────────────▶
 split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
@@ -37,6 +38,7 @@ _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "tail": ("wgmma",),
     "dependent": ("wgmma",),
     "cta_group": ("tcgen05",),
+    "dynamic": ("tcgen05",),
 }
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
@@ -84,6 +86,7 @@ class Schedule(Value):
     tail: int = 1  # blocks that share a tile of the last round
     dependent: bool = False  # it starts before the kernel before it has ended, and waits for that before it reads A
     cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
+    dynamic: bool = False  # a block asks for its next tile: it takes over that of a cluster that has not begun
 
     @property
     def blocks_of_a_tile(self) -> int:
@@ -94,6 +97,11 @@ class Schedule(Value):
     def persistent(self) -> bool:
         """Whether a block takes one tile after another; blocks that share k take one."""
         return self.blocks_of_a_tile == 1
+
+    @property
+    def answers(self) -> int:
+        """Answers of cluster launch control that a block keeps: one is read while the next comes; 0: it does not ask."""
+        return 2 if self.dynamic else 0
 
     def k_tiles(self, k: int, tile_k: int) -> int:
         """K steps of one block; those behind the end of k are filled with zeros.
@@ -145,6 +153,8 @@ def schedule_words(schedule: Schedule) -> str:
         words.append("dependent launch")
     if schedule.cta_group == 2:
         words.append("pairs of blocks")
+    if schedule.dynamic:
+        words.append("cluster launch control")
     return ", ".join(words)
 
 

@@ -90,13 +90,31 @@ class Loading:
         inner: Step = {"loop": "k_tile", "count": self.tile_steps(), "steps": steps}
         if not self.gemm.schedule.persistent:
             return [*before, inner, *after]
-        return [{"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}]
+        return [{"loop": "t", "count": "tiles", "steps": [*before, inner, *after, *self.next_tile()]}]
 
     def tile_steps(self) -> str:
         """K steps of a tile; blocks that share a tile of the last round have fewer."""
         if self.gemm is None or self.gemm.schedule.tail == 1:
             return "K_TILES"
         return "(K_TILES - (t == whole) * (K_TILES - TAIL_K_TILES))"
+
+    @property
+    def asks(self) -> bool:
+        """Whether blocks ask for their next tile."""
+        return self.staging.answers > 0
+
+    def next_tile(self) -> Steps:
+        """What a role does behind a tile: it waits for the next one's number, reads it, and frees its place at the even block."""
+        if not self.asks:
+            return []
+        slot = f"t % {self.staging.answers}"
+        leader = "1 << (rank - rank % 2)" if self.staging.cta_group == 2 else None
+        return [
+            {"wait": f"next_full[{slot}]", "parity": f"(t / {self.staging.answers}) % 2"},
+            {"read": [f"answer[{slot}]"]},
+            {"fence": "proxy.async"},
+            step_of(release=f"next_empty[{slot}]", mask=leader),
+        ]
 
     @property
     def is_dependent(self) -> bool:

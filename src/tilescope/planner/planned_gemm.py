@@ -35,6 +35,7 @@ _MAX_WARPS = 8  # that share a tile between them by mma
 _WARP_ROWS = 16  # of mma, which a warp takes at least
 _WARP_COLUMNS = 8
 _TMEM_ADDRESS_BYTES = 4
+ANSWER_BYTES = 16  # of cluster launch control
 _BEHIND_IN = {  # the term that a reason is about
     "first": "",
     "behind-time": "time",
@@ -128,7 +129,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, epilogue, barriers, accumulators or address
+    name: str  # a, b, epilogue, barriers, accumulators, address, answers or answer_barriers
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -295,6 +296,8 @@ class PlannedGemm(Value):
         """Blocks of the grid; None: as many as the card has SMs, at most one for every tile."""
         if not self.schedule.persistent:
             return self.tiles * self.schedule.blocks_of_a_tile
+        if self.schedule.dynamic:  # a block, or pair, for every tile; those that have not begun are taken over
+            return self.tiles * self.schedule.cta_group
         return self.sms if self.schedule.tail > 1 else None
 
     def blocks_on(self, sms: int) -> int:
@@ -348,7 +351,13 @@ class PlannedGemm(Value):
 
     def _regions(self, c_buffers: int) -> tuple[SmemRegion, ...]:
         return regions_of(
-            self.a, self.b, self.epilogue, self.stages, c_buffers=c_buffers, accumulators=self.accumulators
+            self.a,
+            self.b,
+            self.epilogue,
+            self.stages,
+            c_buffers=c_buffers,
+            accumulators=self.accumulators,
+            answers=self.schedule.answers,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -374,11 +383,19 @@ class _Wanted(NamedTuple):
 
 
 def regions_of(
-    a: Plan, b: Plan, epilogue: Plan | None, stages: int, *, c_buffers: int = 1, accumulators: int = 0
+    a: Plan,
+    b: Plan,
+    epilogue: Plan | None,
+    stages: int,
+    *,
+    c_buffers: int = 1,
+    accumulators: int = 0,
+    answers: int = 0,
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
-    `accumulators` take turns in tensor memory: two barriers each, and one word for its address.
+    `accumulators` take turns in tensor memory: two barriers each, and one word for its address. So do `answers` of cluster
+    launch control, with two barriers each.
     """
     wanted = [
         _Wanted("a", stages, a.stage_bytes, a.smem_alignment_bytes),
@@ -391,6 +408,9 @@ def regions_of(
     if accumulators:
         wanted.append(_Wanted("accumulators", 2 * accumulators, MBARRIER_BYTES, MBARRIER_BYTES))
         wanted.append(_Wanted("address", 1, _TMEM_ADDRESS_BYTES, _TMEM_ADDRESS_BYTES))
+    if answers:
+        wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
+        wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:

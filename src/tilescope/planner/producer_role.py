@@ -21,6 +21,8 @@ def producer_role(loading: Loading) -> Step:
     barriers = ["full", "empty"]
     if loading.gemm is not None and loading.staging.in_tmem:
         barriers += ["acc_full", "acc_empty"]
+    if loading.asks:
+        barriers += ["next_full", "next_empty"]
     several = loading.staging.producers > 1
     made: Steps = [step_of(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
     filling: Steps = [{"wait": f"empty[{loading.stage}]", "parity": f"{loading.turn} ^ 1"}, *_filling(loading)]

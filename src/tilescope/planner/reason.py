@@ -93,6 +93,10 @@ SENTENCES = {
         "Two blocks take a tile together (cta_group::2): each brings {rows} rows and {columns} columns of the operands, "
         "and has {sums_rows} x {sums_columns} of the accumulators."
     ),
+    "dynamic": (
+        "Cluster launch control: {blocks:block} are launched, {cta_group} for every tile, and those that run take over the tiles "
+        "of those that have not begun."
+    ),
     "swapped": "Swapped: {core} takes {rows} rows of B, and {columns} of A as its columns.",
     "split": (
         "k is split over the {blocks:block} of a cluster, {steps} K steps each; "

@@ -190,6 +190,11 @@ class Staging:
         return 0 if self.gemm is None else self.gemm.accumulators
 
     @property
+    def answers(self) -> int:
+        """Answers of cluster launch control that a block keeps."""
+        return 0 if self.gemm is None else self.gemm.schedule.answers
+
+    @property
     def c_stage_bytes(self) -> int:
         """Shared memory of a slice of C in one block: the blocks of a pair have half of its rows each."""
         if self.gemm is None or self.gemm.epilogue is None:

@@ -58,6 +58,7 @@ GEMM_OPTIONS = (
         read=number,
         unsaid="what is fastest",
     ),
+    Input("dynamic", "--dynamic", "Let blocks ask for their next tile, by cluster launch control", read=flag),
     Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
 OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")

@@ -20,6 +20,8 @@ _REGION_NAMES = {  # what a region of shared memory holds, each of it once a sta
     "barriers": ("full", "empty"),
     "accumulators": ("acc_full", "acc_empty"),  # a barrier an accumulator
     "address": ("address",),  # of tensor memory
+    "answers": ("answer",),  # of cluster launch control
+    "answer_barriers": ("next_full", "next_empty"),
 }
 _COLOURS = {
     "A": 0,
@@ -30,6 +32,9 @@ _COLOURS = {
     "acc_full": 6,
     "acc_empty": 7,
     "address": 5,
+    "answer": 3,
+    "next_full": 6,
+    "next_empty": 7,
 }  # of a matrix's copies and of its region
 
 

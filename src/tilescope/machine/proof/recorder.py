@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.sync.address import Addresses
+from tilescope.machine.execution.records import CopyRecord
+from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
 from tilescope.sync.events import (
@@ -227,7 +228,7 @@ class Recorder:
             Atomic: self._atomic,
             CpAsyncIssued: self._cp_async,
             CopyIssued: self._copy,
-            AsyncStoreIssued: lambda event: self._refuse(event.pc, event.reason),
+            AsyncStoreIssued: lambda event: self._async_store(event, cluster),
             MbarrierInit: self._init,
             MbarrierInval: self._inval,
             MbarrierExpect: self._expect,
@@ -324,6 +325,18 @@ class Recorder:
             ranges = self.global_memory.read if is_load else self.global_memory.written
             _extend(ranges, event.pc, event.memory.starts, event.memory.row_bytes)
         self._add(event)
+
+    def _async_store(self, event: AsyncStoreIssued, cluster: ClusterShape) -> None:
+        """An answer of cluster launch control comes as a bulk copy does; st.async and red.async have no step."""
+        if event.is_by_threads:
+            self._refuse(event.pc, event.reason)
+            return
+        own = event.barrier >> SHARED_RANK_SHIFT << SHARED_RANK_SHIFT
+        (start,) = cluster.places(np.array([own])).tolist()
+        (lane,) = event.lanes.tolist()
+        address = own + int(event.places[0]) - start
+        record = CopyRecord(event.pc, self.first_block, lane, "load", event.size_bytes, address, event.barrier)
+        self._add(CopyIssued(event.pc, lane, record, None, None, is_reduction=False, barrier=event.barrier, group=0))
 
     def _init(self, event: MbarrierInit) -> None:
         self._unreleased[event.address] = event.lane
