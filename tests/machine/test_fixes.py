@@ -239,6 +239,7 @@ def test_a_text_written_by_hand_is_fixed_in_ptx():
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: spelling.ptx)
 def test_every_instruction_has_a_name_in_some_language(spelling):
     assert spelling.cuda or spelling.triton or spelling.cute
+    assert all(name.format(0, 1).count("{") == name.format(0, 1).count("{}") for name in spelling[1:])
 
 
 def test_fences_and_waits_have_the_names_of_their_libraries():
@@ -247,6 +248,14 @@ def test_fences_and_waits_have_the_names_of_their_libraries():
     assert spell("wgmma.wait_group.sync.aligned 1;", "cute") == "cute::warpgroup_wait<1>()"
     assert spell("wgmma.wait_group.sync.aligned 1;", "cuda") is None
     assert spell("bar.warp.sync 0xffff;", "cuda") == "__syncwarp(0xffff)"
+    assert (
+        spell("cp.async.bulk.wait_group.read 1;", "cuda")
+        == "cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<1>{})"
+    )
+    assert spell("cp.async.bulk.wait_group 0;", "cuda") == "cuda::ptx::cp_async_bulk_wait_group(cuda::ptx::n32_t<0>{})"
+    acquire = spell("fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", "cuda")
+    assert acquire is not None
+    assert acquire.endswith("map, cuda::ptx::n32_t<128>{})")
 
 
 GROUPS = f"""{THREAD_WORD}

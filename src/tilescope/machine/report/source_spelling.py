@@ -13,7 +13,10 @@ _DEVICE_ATOMIC = "cuda::atomic_ref<T, cuda::thread_scope_device>"
 
 
 class Spelling(NamedTuple):
-    """An instruction, by a pattern, and its name in each language; empty if a language has none. {0} is the first group."""
+    """An instruction, by a pattern, and its name in each language; empty if a language has none.
+
+    {0} is the first group of the pattern; other braces are doubled.
+    """
 
     ptx: str
     cuda: str = ""
@@ -56,7 +59,7 @@ SPELLINGS = (
     ),
     Spelling(
         r"fence\.proxy\.tensormap::generic\.acquire\.gpu \[.*\], 128;",
-        f"{_PTX}fence_proxy_tensormap_generic({_PTX}sem_acquire, {_PTX}scope_gpu, map, {_PTX}n32_t<128>{{}})",
+        f"{_PTX}fence_proxy_tensormap_generic({_PTX}sem_acquire, {_PTX}scope_gpu, map, {_PTX}n32_t<128>{{{{}}}})",
         cute="cute::tma_descriptor_fence_acquire(map)",
     ),
     Spelling(
@@ -71,13 +74,13 @@ SPELLINGS = (
     Spelling(r"cp\.async\.bulk\.commit_group;", f"{_PTX}cp_async_bulk_commit_group()", cute="cute::tma_store_arrive()"),
     Spelling(
         r"cp\.async\.bulk\.wait_group\.read (\d+);",
-        f"{_PTX}cp_async_bulk_wait_group_read({_PTX}n32_t<{{0}}>{{}})",
+        f"{_PTX}cp_async_bulk_wait_group_read({_PTX}n32_t<{{0}}>{{{{}}}})",
         "tma.store_wait({0})",
         "cute::tma_store_wait<{0}>()",
     ),
     Spelling(
         r"cp\.async\.bulk\.wait_group (\d+);",
-        f"{_PTX}cp_async_bulk_wait_group({_PTX}n32_t<{{0}}>{{}})",
+        f"{_PTX}cp_async_bulk_wait_group({_PTX}n32_t<{{0}}>{{{{}}}})",
         "tma.store_wait({0})",
     ),
     Spelling(r"wgmma\.commit_group\.sync\.aligned;", cute="cute::warpgroup_commit_batch()"),
