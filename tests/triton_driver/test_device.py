@@ -1,5 +1,7 @@
 """Triton programs under tilescope's driver: launches, tensors, findings, and what is restored. No torch is needed."""
 
+import ctypes
+import mmap
 import threading
 
 import numpy as np
@@ -70,6 +72,23 @@ def test_addresses_in_a_tensor_lead_to_tensors_that_are_no_arguments(device, ker
     out = np.zeros((3, 32), np.float32)
     kernels.follow_pointers[(3,)](table, tilescope.triton.tensor(out), BLOCK=32)
     assert (out == np.stack([source.array for source in sources])).all()
+
+
+def test_addresses_below_four_gibibytes_are_followed(device, kernels):
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_size_t]
+    free = 0x2F00_0000  # heaps of interpreters that are no position-independent executables lie there
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
+    address = libc.mmap(free, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    assert address == free
+    low = np.ctypeslib.as_array((ctypes.c_float * 32).from_address(address))
+    low[...] = numbers(32)
+    source = tilescope.triton.tensor(low)
+    table = tilescope.triton.tensor(np.array([source.data_ptr()]))
+    out = np.zeros((1, 32), np.float32)
+    kernels.follow_pointers[(1,)](table, tilescope.triton.tensor(out), BLOCK=32)
+    assert (out[0] == low).all()
 
 
 def test_an_address_of_nothing_faults_with_its_line(device, kernels):

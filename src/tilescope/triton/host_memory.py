@@ -20,9 +20,12 @@ from tilescope.sync.address import WINDOW_BYTES, WINDOWS
 from tilescope.triton.host_tensor import Extent, Tensor, find_extent, list_live_tensors, merge_extents
 
 OWN_START = 1 << 48  # above every address of a process
-_POINTER_RANGE = (1 << 32, 1 << 48)  # values of an int64 that may be addresses of the host
+_POINTER_RANGE = (1 << 22, 1 << 48)  # integers that may be addresses: x86-64 loads programs at 4 MiB, heaps lie above
 _TABLE_BYTES = 1 << 24  # larger tensors are not searched for addresses
 _MOST_LEVELS = 4  # tables of tables
+
+Addresses = npt.NDArray[np.uint64]
+_NO_ADDRESSES: Addresses = np.array([], np.uint64)
 
 
 class HostMemory(Memory):
@@ -32,7 +35,9 @@ class HostMemory(Memory):
         super().__init__()
         given = [*tensors]
         extents = merge_extents(find_extent(tensor) for tensor in given)
-        self.extents = _follow_pointers(given, extents, {*addresses})
+        low, high = _POINTER_RANGE
+        likely = np.array([address for address in addresses if low <= address < high], np.uint64)
+        self.extents = _follow_pointers(given, extents, likely)
         for extent in self.extents:
             _require_free_addresses(extent)
             self._contents.place_at(extent.address, extent.view())
@@ -51,27 +56,37 @@ def _require_free_addresses(extent: Extent) -> None:
             )
 
 
-def _follow_pointers(tensors: list[Tensor], extents: list[Extent], addresses: set[int]) -> list[Extent]:
+def _follow_pointers(tensors: list[Tensor], extents: list[Extent], addresses: Addresses) -> list[Extent]:
     """The extents, with those that addresses among the arguments, and in tables of them, point into."""
     tables = tensors
-    wanted = {address for address in addresses if _POINTER_RANGE[0] <= address < _POINTER_RANGE[1]}
+    wanted = addresses
     for _ in range(_MOST_LEVELS):
-        for table in tables:
-            wanted.update(_read_addresses(table))
-        unknown = [address for address in wanted if not any(extent.has(address) for extent in extents)]
-        if not unknown:
+        wanted = np.unique(np.concatenate([wanted, *(_read_addresses(table) for table in tables)]))
+        for extent in extents:
+            first, end = _find_within(wanted, extent)
+            wanted = np.delete(wanted, slice(first, end))
+        if not wanted.size:
             return extents
         tables = []
         found: list[Extent] = []
         for tensor in list_live_tensors():
-            extent = _find_live_extent(tensor)
-            if extent is not None and any(extent.has(address) for address in unknown):
+            live = _find_live_extent(tensor)
+            if live is None:
+                continue
+            first, end = _find_within(wanted, live)
+            if first < end:
                 tables.append(tensor)
-                found.append(extent)
+                found.append(live)
         if not found:
             return extents
         extents = merge_extents([*extents, *found])
     return extents
+
+
+def _find_within(addresses: Addresses, extent: Extent) -> tuple[int, int]:
+    """Which of the sorted addresses lie in an extent, as a range."""
+    first, end = np.searchsorted(addresses, np.array([extent.address, extent.end], np.uint64))
+    return int(first), int(end)
 
 
 def _find_live_extent(tensor: Tensor) -> Extent | None:
@@ -82,20 +97,19 @@ def _find_live_extent(tensor: Tensor) -> Extent | None:
         return None
 
 
-def _read_addresses(table: Tensor) -> set[int]:
+def _read_addresses(table: Tensor) -> Addresses:
     """Values of a tensor of 64-bit integers that may be addresses."""
     try:
         dtype = read_tensor_dtype(table)
     except RuleError:
-        return set()
+        return _NO_ADDRESSES
     if dtype not in (np.int64, np.uint64):
-        return set()
+        return _NO_ADDRESSES
     extent = find_extent(table)
     offset = -extent.address % 8
     if not 8 <= extent.size_bytes - offset <= _TABLE_BYTES:
-        return set()
+        return _NO_ADDRESSES
     whole = (extent.size_bytes - offset) // 8 * 8
-    values: npt.NDArray[np.int64] = extent.view()[offset : offset + whole].view(np.int64)
+    values: Addresses = extent.view()[offset : offset + whole].view(np.uint64)
     low, high = _POINTER_RANGE
-    is_address = (values >= low) & (values < high)
-    return {int(value) for value in values[is_address]}
+    return values[(values >= low) & (values < high)]
