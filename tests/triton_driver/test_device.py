@@ -226,6 +226,38 @@ def test_a_warmed_up_kernel_says_registers_and_is_launched_by_itself(device, ker
     assert (x.array == 2 * numbers(64)).all()
 
 
+def test_a_preloaded_kernel_is_not_compiled_again(device, kernels, monkeypatch):
+    x = tilescope.triton.tensor(numbers(64))
+    compiled = []
+    keep = lambda **event: compiled.append(event["compile"]["specialization_data"])  # noqa: E731
+    monkeypatch.setattr(kernels.triton.knobs.runtime, "jit_post_compile_hook", keep)
+    kernels.scale.device_caches.clear()
+    kernels.scale.warmup(x, x, 64, 5.0, BLOCK=64, grid=(1,))
+    assert len(compiled) == 1
+    kernels.scale.device_caches.clear()
+    kernels.scale.preload(compiled[0])
+    assert len(compiled) == 2
+    kernels.scale[(1,)](x, x, 64, 5.0, BLOCK=64)
+    assert (x.array == 5 * numbers(64)).all()
+    assert len(compiled) == 2
+
+
+def test_blocks_of_a_cooperative_grid_meet(device, kernels):
+    out = tilescope.triton.tensor(np.full(8, -1, np.int32))
+    arrived = tilescope.triton.tensor(np.zeros(1, np.int32))
+    kernels.meet[(8,)](arrived, out, 8, launch_cooperative_grid=True)
+    assert (out.array == np.arange(8)).all()
+
+
+def test_a_kernel_that_cannot_be_compiled_says_for_which_architecture(device, kernels):
+    x = tilescope.triton.tensor(numbers(64))
+    with pytest.raises(kernels.triton.CompilationError) as caught:
+        kernels.scale[(1,)](x, x, 64, 2.0, BLOCK=63)
+    (note,) = caught.value.__notes__
+    assert note.startswith("tilescope: scale (driver_kernels.py:")
+    assert "for sm_90" in note
+
+
 def test_architectures_do_not_share_compiled_kernels(kernels, capsys):
     x = tilescope.triton.tensor(numbers(64))
     targets = []

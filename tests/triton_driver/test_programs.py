@@ -42,6 +42,8 @@ def main(what, status=0):
     if what == "fill":
         fill[(1,)](tensor(x), 7, BLOCK=64)
         print(x.sum())
+    if what == "odd":
+        fill[(1,)](tensor(x), 7, BLOCK=63)
     if what == "raise":
         raise ValueError("as it likes")
     sys.exit(int(status))
@@ -85,6 +87,13 @@ def test_what_a_program_raises_is_printed_as_python_prints_it(capsys):
     trace = capsys.readouterr().err
     assert "ValueError: as it likes" in trace
     assert "runpy" not in trace
+
+
+def test_a_kernel_that_cannot_be_compiled_ends_in_a_sentence(capsys):
+    assert run(["run", "program.py", "--", "odd"]) == 1
+    told = capsys.readouterr().err
+    assert re.search(r"tilescope: fill \(program\.py:\d+\) cannot be compiled for sm_90: .*power of 2\.\n", told)
+    assert "Traceback" not in told
 
 
 def test_a_module_runs_with_everything_behind_it(capsys):

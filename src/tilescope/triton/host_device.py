@@ -26,6 +26,7 @@ from tilescope.machine.report.verdict import Acceptance
 from tilescope.reading import flag, integer
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.triton.autotuning import AutotuneMode, Choices
+from tilescope.triton.compilation import note_failed_compilations
 from tilescope.triton.patches import Patches
 from tilescope.triton.profiling import ProfilerService
 from tilescope.triton.program_report import LaunchLog, ProgramReport
@@ -120,6 +121,7 @@ class Device:
         runtime = triton.knobs.runtime
         self._patches.set(triton.runtime.driver, "_active", make_driver(triton, self))
         self._patches.set(runtime, "add_stages_inspection_hook", make_stages_hook(runtime.add_stages_inspection_hook))
+        note_failed_compilations(triton, self.arch.name, self._patches)
         self._choices.install(self._patches)
         self._torch.install(self._patches)
         self._profiler.install(self._patches)

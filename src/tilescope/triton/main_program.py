@@ -2,7 +2,8 @@
 
     run_program(ProgramRequest("train.py", arguments=("--steps", "2")), device)      status 0, and device.report()
 
-What the program raises is printed as Python prints it; its status is the one that Python would give.
+What the program raises is printed as Python prints it, but for a kernel that cannot be compiled, which gets a sentence without
+frames of Triton; its status is the one that Python would give.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tilescope.triton.compilation import read_compile_failure
 from tilescope.triton.host_device import Device
 
 _FAILED = 1
@@ -41,7 +43,7 @@ def run_program(request: ProgramRequest, device: Device) -> int:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  whatever the program raises
-            _print_traceback(error)
+            _print_error(error)
             return _FAILED
         finally:
             sys.stdout.flush()
@@ -73,8 +75,11 @@ def _exit_status(code: object) -> int:
     return _FAILED
 
 
-def _print_traceback(error: BaseException) -> None:
-    """Print a traceback from the program's first frame on."""
+def _print_error(error: BaseException) -> None:
+    """Print a traceback from the program's first frame on; of a kernel that cannot be compiled, what Triton says of it."""
+    if failure := read_compile_failure(error):
+        sys.stderr.write(f"{failure}\n")
+        return
     trace = error.__traceback__
     own_files = (__file__, runpy.__file__, "<frozen runpy>")
     while trace is not None and trace.tb_frame.f_code.co_filename in own_files:
