@@ -46,4 +46,5 @@ def test_the_race_is_found():
 
 if __name__ == "__main__":
     options = ["-q", "--no-summary", "-p", "no:cacheprovider", "-p", "tilescope.pytest_plugin", "--tilescope"]
+    options += ["-W", "ignore::UserWarning"]  # Triton 3.9 announces another default of its successor
     sys.exit(subprocess.call([sys.executable, "-m", "pytest", *options, __file__]))

@@ -41,7 +41,7 @@ def describe_program_launch(plan: Plan | GemmPlan) -> LaunchDescription:
     >>> from tilescope.planner import plan_gemm
     >>> launch = describe_program_launch(plan_gemm(256, 256, 128, "bf16", tile=(128, 128, 64), stages=2))
     >>> launch.entry, launch.grid, launch.block, [argument.name for argument in launch.arguments]
-    ('gemm_kernel', (4,), (288,), ['a_map', 'b_map', 'c_map'])
+    ('gemm_kernel', (4,), (320,), ['a_map', 'b_map', 'c_map'])
     """
     return _describe_gemm(plan) if isinstance(plan, GemmPlan) else _describe_tile(plan)
 

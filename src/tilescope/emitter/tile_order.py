@@ -23,7 +23,7 @@ def tile_origin(gemm: GemmPlan, m_tiles: str = "M_TILES") -> TileOrigin:
     """Where tile number `tile` starts; `m_tiles` names the number of tiles along m.
 
     >>> from tilescope.planner import plan_gemm
-    >>> tile_origin(plan_gemm(256, 256, 64, "bf16", tile=(128, 128, 64))).lines()
+    >>> tile_origin(plan_gemm(256, 256, 64, "bf16", tile=(128, 128, 64), group=0)).lines()
     ['const int m = tile % M_TILES * TILE_M, n = tile / M_TILES * TILE_N;']
     """
     group = gemm.schedule.group

@@ -72,7 +72,7 @@ TEXT_OF_KIND = {
         rule=PIPELINE_EXIT.name,
         subject="agent",
         found="{agent} leaves while its TMA stores may still read shared memory",
-        consequence="output is lost",
+        consequence="output may be lost: an H200 ends such stores, but no document promises it",
         fix="Let the thread that stores end with cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0.",
     ),
     "left": MistakeText(

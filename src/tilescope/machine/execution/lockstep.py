@@ -195,12 +195,14 @@ class _Lockstep:
             bus.subscribe(self._array_ends.handlers(leader.shape))
         if detector is None:
             return None
-        costs = Costs(has_tiles=True)
-        bus.subscribe(TileUse(costs, leader.shape, self._launch.program).handlers())
         judge = ClusterDetector(leader.shape, detector)
         bus.answer_by(judge)
         bus.subscribe(judge.handlers())
         leader.accesses = detector.program.accesses
+        if self._costs is None:
+            return None
+        costs = Costs(has_tiles=True)
+        bus.subscribe(TileUse(costs, leader.shape, self._launch.program).handlers())
         return costs
 
     def _require_nothing_new(self, detector: LaunchDetector) -> None:
