@@ -213,6 +213,13 @@ def test_a_page_of_another_site_is_refused_even_without_an_origin(client):
     assert client.get("/swizzle", headers={"sec-fetch-site": "none"}).status_code == 200
 
 
+def test_a_link_that_is_followed_from_another_site_is_answered_and_a_frame_is_not(client):
+    followed = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/swizzle", headers=followed).status_code == 200
+    for other in ({"sec-fetch-dest": "iframe"}, {"sec-fetch-mode": "no-cors"}, {"origin": "http://evil.example"}):
+        assert client.get("/swizzle", headers=followed | other).status_code == 403
+
+
 def test_a_paste_that_cannot_be_read_keeps_the_form_and_the_text(client):
     answer = client.get("/tensor-map", params={"paste": "this is <no> map"})
     assert answer.status_code == 422

@@ -114,6 +114,19 @@ def test_a_second_request_on_a_connection_is_hurried_too(running):
             pass  # the rest of the first answer; the loop ends when the server closes
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_broken_body_ends_the_connection_without_a_traceback(running, capfd, caplog, method):
+    head = f"{method} /swizzle HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running), timeout=300) as broken:
+        broken.sendall(head.encode())
+        if method == "POST":
+            assert b" 405 " in broken.recv(65536)  # answered before its body came
+        broken.sendall(b"no number\r\n")
+        while broken.recv(65536):
+            pass
+    assert "Traceback" not in capfd.readouterr().err + caplog.text
+
+
 def test_the_listener_is_tcp_by_name():
     with serving.open_listener("127.0.0.1", 0) as listener:  # asyncio sets TCP_NODELAY on such sockets alone
         assert listener.proto == socket.IPPROTO_TCP

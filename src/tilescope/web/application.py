@@ -6,7 +6,8 @@ GET /swizzle.svg?mode=64B      its drawing
 GET /swizzle.json?mode=64B     its value
 
 A page on the web can make a browser ask this server, under a name of its own that it points at 127.0.0.1. So a request is
-answered only under a name of this machine (Host), and never for a page of another origin.
+answered only under a name of this machine (Host), and never for a page of another origin. A link that somebody follows is
+answered: the browser shows its page as a whole, and the other site sees nothing of it.
 """
 
 from __future__ import annotations
@@ -170,7 +171,8 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
-        is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site"
+        is_followed = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+        is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site" and not is_followed
         if not self.is_own(host):
             return _refusal(421, "Host: this server answers under the names of its own machine alone.")
         if is_foreign:

@@ -62,6 +62,13 @@ class HurriedProtocol(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a broken request; where it was answered before the rest of its body came, there is nothing more to say."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _await_request(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)

@@ -35,7 +35,8 @@ class Pan(NamedTuple):
     to_end: str | None
     closer: str | None
     farther: str | None
-    onward: str | None  # where a player goes on that has reached the last tick
+    onward: str | None  # where a player goes on that has reached the last tick …
+    backward: str | None  # … or, backwards, the first
 
     @classmethod
     def of(cls, form: Form, shown: Ticks) -> Pan:
@@ -57,6 +58,7 @@ class Pan(NamedTuple):
             closer=form.path_to_ticks(first + half // 2, half) if can_zoom_in else None,
             farther=form.path_to_ticks(max(0, first - half), min(2 * count, MOST_TICKS)) if can_zoom_out else None,
             onward=form.path_to_ticks(shown.end, count) if has_later else None,
+            backward=form.path_to_ticks(max(0, first - count), count) if has_earlier else None,
         )
 
 

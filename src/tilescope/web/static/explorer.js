@@ -210,6 +210,16 @@
     if (cell && !panned && !pulledAway) pin(cell === pinned ? null : cell);
   });
 
+  // A step of the arrow keys from the cell of the place that is followed; beyond the drawing, as the page says. Steps wait for
+  // each other: the next one starts from the drawing that this one leads to.
+  let following = Promise.resolve();
+  function follow(figure, key, move) {
+    const box = figures()[figure], rows = box ? rowsOf(box) : [];
+    const at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
+    const next = at && rows[at[1] + move[0]]?.[at[0] + move[1]]?.dataset.goes || JSON.parse($("drawing").dataset.moves)[key];
+    return next ? go(next) : undefined;
+  }
+
   // Keys: the arrows visit the cells of the drawing that has the focus.
   const rowsOf = (box) => [...box.querySelectorAll("g.cells")].map((row) => [...row.querySelectorAll("rect:not(.frame, .halo)")]).filter((row) => row.length);
   document.addEventListener("keydown", (event) => {
@@ -217,10 +227,9 @@
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!box || !move) return;
     event.preventDefault();
-    if (picks()) {  // from the cell of the place that is followed; beyond the drawing, as the page says
-      const rows = rowsOf(box), at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
-      const next = at && rows[at[1] + move[0]]?.[at[0] + move[1]]?.dataset.goes || JSON.parse($("drawing").dataset.moves)[event.key];
-      if (next) go(next);
+    if (picks()) {
+      const figure = figures().indexOf(box);
+      following = following.then(() => follow(figure, event.key, move));
       return;
     }
     const sizes = sizeOf(box);
@@ -243,6 +252,8 @@
     const [line, column] = box.dataset.at.split(",").map(Number), cell = cellIn(box, line, column);
     if (cell) pin(cell === pinned ? null : cell);
   });
+
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && pinned) { pin(null); unmark(); } });
 
   // Steps: a list of [links, label] in the page.
   let steps = [], step = 0, playing = 0, walk = "";
@@ -271,19 +282,26 @@
     if (step === steps.length - 1) step = -1;
     playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : playOn(), 450);
   }
-  // The last step of a part of a longer walk: the next part is shown, and the player goes on there.
+  // Before the first and after the last step of a part of a longer walk, the part that is next there is shown.
+  async function turnTo(part, last) {
+    if (!live || !part) return false;
+    await load(part, { typing: true });
+    if ($("player")) show(last ? steps.length - 1 : 0);
+    return true;
+  }
   async function playOn() {
-    const onward = $("player").dataset.onward;
     pause();
-    if (!live || !onward) return;
-    await load(onward, { typing: true });
-    if ($("player") && !playing) { show(0); play(); }
+    if (await turnTo($("player").dataset.onward, false) && $("player") && !playing) play();
   }
   function seek(control) {
     pause();
     if (control.dataset.act === "walk") { walk = control.value; setUpPlayer(); } else show(Number(control.value));
   }
-  const acts = { first: () => show(0), back: () => show(step - 1), next: () => show(step + 1) };
+  const acts = {
+    first: () => show(0),
+    back: () => step > 0 ? show(step - 1) : turnTo($("player").dataset.backward, true),
+    next: () => step < steps.length - 1 ? show(step + 1) : turnTo($("player").dataset.onward, false),
+  };
   function setUpPlayer() {
     const player = $("player"), was = playing;
     if (!player) { pause(); steps = []; return; }
@@ -437,14 +455,14 @@
     clearTimeout(timer);
     timer = 0;
     asking?.abort();
-    if (url.length > LONGEST) { document.body.classList.remove("busy"); return tell("This text is too long for an address. Use the command line."); }
+    if (url.length > LONGEST) { document.body.classList.remove("busy"); return refuseWith("Not answered: this text is too long for an address of the explorer. Use the command line."); }
     const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
       const response = await fetch(url, { signal: mine.signal });
       const text = await response.text();
       $("offline").hidden = true;
-      if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return tell(text.trim());
+      if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return refuseWith(text.trim());
       const next = new DOMParser().parseFromString(text, "text/html");
       if (!whole && !response.ok && $("drawing") && next.getElementById("said")) return refuse(next);
       if (push && response.ok) enter(response.url, typing);
@@ -455,7 +473,14 @@
       if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
   }
-  function tell(text) { $("announced").textContent = text; say(text); }
+  // What no page answers: the reason stands above the last answer, which is dimmed.
+  function refuseWith(text) {
+    const verdict = document.querySelector("#said .verdict");
+    if (verdict) { verdict.textContent = text; verdict.classList.add("refused"); }
+    for (const part of document.querySelectorAll("#said > :not(.verdict), #shown, .take")) part.classList.add("stale");
+    $("announced").textContent = text;
+    say(text);
+  }
   // A state enters the history; one that is typed shortly after another takes that one's place.
   function enter(url, typing) {
     const follows = typing && Date.now() - typed < PAUSE;
@@ -513,6 +538,12 @@
     await load(address(), { typing: true });
   }
   function ask(typing = false) { load(address(), { typing }); }
+  // After a button the answer comes into view, if its first line is not.
+  function showAnswer() {
+    const first = document.querySelector("#said .verdict") ?? $("answer"), area = first?.getBoundingClientRect();
+    const top = document.querySelector(".bar").getBoundingClientRect().bottom;
+    if (area && (area.top < top || area.bottom > innerHeight)) $("answer").scrollIntoView({ block: "start" });
+  }
   if (live) {
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { seek(event.target); return; }
@@ -522,21 +553,26 @@
       if (event.target.hasAttribute("data-form")) switchForm(event.target.selectedOptions[0].dataset.path);
       else { document.body.classList.add("busy"); const typing = event.target.tagName !== "SELECT" && event.target.type !== "checkbox"; timer = setTimeout(ask, typing ? 250 : 0, typing); }
     });
-    document.addEventListener("submit", (event) => {
+    document.addEventListener("submit", async (event) => {
       event.preventDefault();
-      if (event.target.id === "form") ask();
-      else load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
+      if (event.target.id === "form") await load(address());
+      else await load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
+      showAnswer();
     });
-    document.addEventListener("click", (event) => {
+    document.addEventListener("click", async (event) => {
       const link = event.target.closest?.("a.cure, a.swap");
       if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      load(link.href, { whole: link.matches(".cure") });
+      await load(link.href, { whole: link.matches(".cure") });
+      if (link.matches(".cure")) showAnswer();
     });
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });
   }
+
+  // On a phone a hint is shown when its field is first entered, and stays: a button below it must not move away under a tap.
+  document.addEventListener("focusin", (event) => event.target.closest?.(".field")?.classList.add("entered"));
 
   // On a phone the form is folded behind a line that says its state.
   document.addEventListener("click", (event) => {
@@ -548,7 +584,7 @@
   document.addEventListener("click", async (event) => {
     const copy = event.target.closest?.("[data-copy]");
     if (copy) {
-      const text = copy.dataset.copy === "link" ? new URL($("link").textContent, location.href).href : $(copy.dataset.copy).textContent;
+      const text = (copy.dataset.copy === "link" ? $("origin").textContent : "") + $(copy.dataset.copy).textContent;
       try { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; } catch { copy.textContent = "Not allowed"; }
       setTimeout(() => { copy.textContent = "Copy"; }, 1500);
     }
@@ -595,6 +631,7 @@
     over = null;
     indexCells();
     for (const box of figures()) if (paintOf(box)) setTexts(box);
+    if (live && $("origin")) $("origin").textContent = location.origin;
     setUpPlayer();
     for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
       const box = row.closest(".scroll");
