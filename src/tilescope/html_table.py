@@ -6,7 +6,6 @@ taken out where a notebook is not trusted, while a table stays.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 
@@ -44,4 +43,6 @@ def _line(tag: str, texts: Iterable[str]) -> str:
 
 
 def _marked_up(text: str) -> str:
+    import html
+
     return _CODE.sub(r"<code>\1</code>", html.escape(text))

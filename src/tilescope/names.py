@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -66,6 +65,8 @@ def nearest_names(written: str, known: Iterable[str]) -> list[str]:
     >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
     ['stride']
     """
+    import difflib
+
     matcher = difflib.SequenceMatcher(b=written.casefold())
     likeness: dict[str, tuple[float, int]] = {}  # how like it is, and how many of its first letters are the same
     for name in known:

@@ -71,6 +71,7 @@ _ROW_MODULES = (
     "pipeline.simulation",
     "ptx",
     "machine.approx_function",
+    "machine.kernel_launch",
     "machine.launch.described_launch",
     "machine.launch.triton_compiler",
     "machine.launch.cuda_compiler",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilescope.machine import kernel as kernel_module
+from tilescope.machine import kernel_launch as kernel_module
 
 sys.path.insert(0, str(Path(__file__).parent))
 

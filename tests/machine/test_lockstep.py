@@ -180,6 +180,23 @@ def test_mutants_of_a_pipeline_give_the_same(monkeypatch, kind):
         assert together == alone
 
 
+def test_a_box_wholly_outside_its_tensor_follows_a_leader(monkeypatch):
+    launch = recording("mm_tma_f16").launch
+
+    def run():
+        memory = ts.Memory()
+        arrays = [np.ones((128, 128), np.float16), np.ones((128, 128), np.float16), np.zeros((128, 128), np.float16)]
+        args = []
+        for array in arrays:
+            args += [memory.map(array, (64, 128), swizzle="128B"), 128, 128, 128, 1]
+        options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "remedies": False}
+        return recorded_kernel("mm_tma_f16").run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
+
+    together, alone, ended = run_both(monkeypatch, run)
+    assert ended == 1
+    assert together == alone
+
+
 def test_a_grid_needs_little_memory_in_lockstep():
     launch = ts.Kernel(text_of([("load", 1)]))
     source = np.zeros(WORDS, np.uint32)

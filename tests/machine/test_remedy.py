@@ -7,7 +7,7 @@ from pair_table import TABLE
 from ptx_texts import kernel as kernel_of
 
 import tilescope as ts
-from tilescope.machine import kernel as kernel_module
+from tilescope.machine import kernel_launch as kernel_module
 from tilescope.machine.edits import remedy, trial
 from tilescope.machine.memory import GlobalMemory
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tilescope.data_type import DataType
 from tilescope.mma import aligned_sum
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
-from tilescope.mma.element_value import addends, factors
+from tilescope.mma.element_value import NO_EXPONENT, addends, factors
 from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.one_rounding import fma32, fma64
 
@@ -188,6 +188,23 @@ def test_without_numba_numpy_sums(monkeypatch):
         assert aligned_sum.compiled_loop() is None
     finally:
         aligned_sum.compiled_loop.cache_clear()
+
+
+def test_every_half_has_its_value_and_exponent():
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        expected = codes.view(np.float16).astype(np.float64)
+    is_finite = np.isfinite(expected)
+    finite = factors(codes[is_finite], DataType.named("f16"))
+    values = expected[is_finite]
+    exponents = np.where(values == 0, NO_EXPONENT, np.maximum(np.frexp(values)[1] - 1, -14))
+    assert finite.specials is None
+    assert (finite.values.view(np.uint64) == values.view(np.uint64)).all()
+    assert (finite.exponents == exponents).all()
+    every = factors(codes, DataType.named("f16"))
+    assert (every.values == np.where(is_finite, expected, 0)).all()
+    assert (every.exponents[is_finite] == exponents).all()
+    assert np.array_equal(every.with_specials, expected, equal_nan=True)
 
 
 def test_pieces_are_summed_as_the_whole(monkeypatch):

@@ -65,7 +65,7 @@ def test_the_text_stands_beside_the_answer_with_the_warps_that_ran_it(client):
 
 
 def test_no_remedy_is_tried_and_the_fix_is_the_general_one(client, monkeypatch):
-    monkeypatch.setattr("tilescope.machine.kernel.try_remedies", None)
+    monkeypatch.setattr("tilescope.machine.kernel_launch.try_remedies", None)
     page = asked(client)
     assert page.status_code == 200
     assert '<span class="fix">Put bar.sync (__syncthreads) between them.</span>' in page.text

@@ -17,7 +17,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -229,6 +228,8 @@ def report_error(error: BaseException, *, as_json: bool = False, is_quiet: bool 
             return REFUSED
     status, sentence = _reason(error)
     if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     else:
         click.echo(sentence, err=True)

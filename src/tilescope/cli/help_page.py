@@ -6,9 +6,7 @@ commands themselves by tests/reference_pages.py, and a test compares them.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from importlib.resources import files
 
 HELP_OPTIONS = ("-h", "--help")
 PAGE_COLUMNS = 80  # wider terminals get the same page
@@ -25,6 +23,9 @@ def help_page(arguments: Sequence[str]) -> str | None:
     words = arguments[:-1]
     if not words or arguments[-1] not in HELP_OPTIONS or not all(word.isalpha() for word in words):
         return None
+    import shutil
+    from importlib.resources import files
+
     if shutil.get_terminal_size().columns < PAGE_COLUMNS:
         return None
     page = files("tilescope.cli").joinpath("help", f"{' '.join(words)}.txt")

@@ -270,7 +270,7 @@ class Cluster:
             self.version += 1
             words[chosen] = values
         if space == "shared" and self.bus.is_heard:
-            stored = words[chosen] if is_changed and len(places) > 1 else None
+            stored = _unless_equal(words[chosen], values) if is_changed and len(places) > 1 else None
             access = self.accesses[self.pc]
             lanes = self.lanes(at)
             self.emit(Store(self.pc, lanes, space, addresses, places, size_bytes, access, cost, held, values, stored))
@@ -280,10 +280,11 @@ class Cluster:
             if not self.bus.is_heard:
                 self.memory.store(addresses, values)
                 return
-            held, stored = self.memory.exchange(addresses, values)
+            held, after = self.memory.exchange(addresses, values)
         access = self.accesses[self.pc]
         lanes = self.lanes(at)
         size_bytes = _bytes_of_lane(values)
+        stored = _unless_equal(after, values)
         self.emit(Store(self.pc, lanes, "global", addresses, addresses, size_bytes, access, cost, held, values, stored))
 
     def write(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
@@ -437,6 +438,11 @@ class _LaneNames:
 def _bytes_of_lane(values: Words) -> int:
     """Bytes that each lane stores."""
     return values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
+
+
+def _unless_equal(after: Words, values: Words) -> Words | None:
+    """What memory holds after a store; None if that is the value of every lane."""
+    return after if (after != values).any() else None
 
 
 def _outside_shared(address: int, cluster: Cluster, lane: int | None, end: int) -> KernelFaultError:

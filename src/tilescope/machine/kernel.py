@@ -4,55 +4,35 @@ kernel = Kernel(ptx)                                 what cannot be run is refus
 memory = Memory()
 run = kernel.run(grid=4, block=128, args=[a, b, 1000], memory=memory)
 run.outcome                                          "finished", "hang", "fault", "stopped"
+
+The first kernel loads what reads and decodes PTX, the first run what runs it, the first mutant what edits it.
 """
 
 from __future__ import annotations
 
 import copy
 import os
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tilescope.arch import Arch
-from tilescope.machine.decoding.assembly import assemble
-from tilescope.machine.edits.barrier_advice import report_idle_barriers
-from tilescope.machine.edits.change import MutantKind
-from tilescope.machine.edits.kernel_text import KernelText
-from tilescope.machine.edits.mutations import Mutation, find_mutations, replace_swizzle
-from tilescope.machine.edits.remedy import try_remedies
-from tilescope.machine.edits.second_run import run_again
-from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
-from tilescope.machine.execution.launch_grid import BlockIndex, cluster_starts, run_grid
-from tilescope.machine.launch.entry_choice import choose_entry
-from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments, Parameters
-from tilescope.machine.launch.launch import Launch, place_variables
-from tilescope.machine.launch.launch_shape import Extents, RequestedShape, read_extents, resolve_launch_shape
-from tilescope.machine.launch.triton_host import TritonHost
-from tilescope.machine.memory import Memory, contents_of
-from tilescope.machine.observers.costs import Costs
-from tilescope.machine.observers.observe import launch_detector
-from tilescope.machine.observers.smem_watch import SmemWatch, announce_line, read_moment
-from tilescope.machine.program import Program
-from tilescope.machine.proof.recorder import Recorder
-from tilescope.machine.report.launch_result import MemoryAfter, build_run, last_writers
-from tilescope.machine.report.run import KernelRun
-from tilescope.ptx import read_module
-from tilescope.ptx.editing import edited
-from tilescope.ptx.source_name import parameter_name, template_name
-from tilescope.ptx.syntax import BITS_OF_TYPE, Module, Variable
-from tilescope.reading import entries, flag, integer, integers
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
-from tilescope.sentence import argument_said, by, counted, printed
+from tilescope.sentence import counted
+
+if TYPE_CHECKING:
+    from tilescope.machine.edits.change import MutantKind
+    from tilescope.machine.edits.kernel_text import KernelText
+    from tilescope.machine.edits.mutations import Mutation
+    from tilescope.machine.launch.kernel_arguments import Argument
+    from tilescope.machine.launch.triton_host import TritonHost
+    from tilescope.machine.memory import Memory
+    from tilescope.machine.program import Program
+    from tilescope.machine.report.run import KernelRun
+    from tilescope.ptx.syntax import Module, Variable
 
 DEFAULT_MAX_STEPS = 10_000_000
-_MOST_SECONDS = 1 << 32  # a century
 
 
 class Kernel:
@@ -74,6 +54,7 @@ class Kernel:
     ...         st.global.u32 [%rd3], %r3;
     ...         ret;
     ...     }''')
+    >>> import numpy as np
     >>> a = np.arange(4, dtype=np.int32)
     >>> kernel.run(grid=1, block=4, args=[a]).outcome, a.tolist()
     ('finished', [0, 2, 4, 6])
@@ -82,6 +63,10 @@ class Kernel:
     """
 
     def __init__(self, ptx: str, entry: str | None = None) -> None:
+        from tilescope.machine.decoding.assembly import assemble
+        from tilescope.machine.launch.entry_choice import choose_entry
+        from tilescope.ptx import read_module
+
         self.module: Module = read_module(ptx)
         self.ptx = ptx
         self.host: TritonHost | None = None  # how Triton's host launches it, if Triton compiled the text
@@ -144,6 +129,8 @@ class Kernel:
 
     def __repr__(self) -> str:
         """The kernel in one line: its parameters, its shared memory, and how many instructions it has."""
+        from tilescope.ptx.source_name import template_name
+
         size = counted(len(self.instructions), "instruction")
         if self.host is not None:
             return f"<Kernel {self.entry}({self.host.declared}), {self.host}: {size}>"
@@ -215,88 +202,46 @@ class Kernel:
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
-        seed = None if seed is None else integer("seed", seed)
-        card_arch = self._target if arch is None else Arch.named(arch)
-        own_memory = _memory(memory)
-        shape = resolve_launch_shape(self.program, card_arch, self._complete_shape(grid, block, cluster, smem_bytes))
-        watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
-        parameters = Parameters(self.program, own_memory)
-        bound = self._bind_arguments(args, own_memory, grid)
-        parameters.fill(bound.values)
-        launch = Launch(
-            program=self.program if watch is None else announce_line(self.program, watch.moment),
-            memory=contents_of(own_memory),
-            grid=shape.grid,
-            block=shape.block,
-            cluster=shape.cluster,
-            is_clustered=shape.is_clustered,
-            smem_bytes=shape.smem_bytes,
-            parameters=parameters.content,
-            given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.program, contents_of(own_memory)),
-            arch=card_arch,
-            random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
-            max_steps=integer("max_steps", max_steps, 1),
-            max_seconds=_seconds(max_seconds),
-            detector=launch_detector(self.program, contents_of(own_memory)) if findings else None,
-            costs=Costs() if findings else None,
-            recorder=Recorder() if flag("record", record) else None,
+        from tilescope.machine.kernel_launch import LaunchedKernel, LaunchRequest, launch_kernel
+
+        kernel = LaunchedKernel(
+            program=self.program,
+            text=lambda: self._text,
+            target=self._target,
+            host=self.host,
+            changed_map=self.changed_map,
         )
-        wanted = _read_blocks(blocks, shape.grid)
-        wants_remedies = flag("remedies", remedies)
-        wants_advice = flag("advice", advice)
-        untouched = launch.memory.copy_within(COPIED_BYTES) if findings else None
-        initial = None if untouched is None else InitialState(untouched, seed, wanted)
-        with np.errstate(all="ignore"):
-            result = run_grid(launch, cluster_starts(launch, wanted), watch)
-        smem = None if watch is None else watch.picture(launch)
-        if initial is not None:
-            run_again(launch, result, initial)
-        if initial is not None and wants_remedies:
-            try_remedies(self._text, launch, result, initial)
-        notes = report_idle_barriers(launch, result, initial) if wants_advice else ()
-        after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem)
-        return build_run(launch, result, notes, after)
+        request = LaunchRequest(
+            grid=grid,
+            block=block,
+            args=args,
+            memory=memory,
+            smem_bytes=smem_bytes,
+            cluster=cluster,
+            arch=arch,
+            blocks=blocks,
+            seed=seed,
+            max_steps=max_steps,
+            max_seconds=max_seconds,
+            findings=findings,
+            record=record,
+            remedies=remedies,
+            advice=advice,
+            smem_block=smem_block,
+            smem_at=smem_at,
+        )
+        return launch_kernel(kernel, request)
 
     @cached_property
     def _target(self) -> Arch:
         """The architecture that the text is for."""
         return Arch.named(self.module.target)
 
-    def _complete_shape(
-        self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int] | None,
-        cluster: int | Sequence[int] | None,
-        smem_bytes: int | None,
-    ) -> RequestedShape:
-        """The shape of a launch; what the call leaves out comes from the kernel, if it says so."""
-        host = self.host
-        if host is not None:
-            grid = host.grid(read_extents("grid", grid))
-            block = host.threads if block is None else block
-            cluster = host.cluster if cluster is None else cluster
-            smem_bytes = host.smem_bytes if smem_bytes is None else smem_bytes
-        if block is None:
-            block = self._function.required_threads
-        return RequestedShape(grid, block, cluster, 0 if smem_bytes is None else smem_bytes)
-
-    def _bind_arguments(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> BoundArguments:
-        """The arguments of the PTX: those of the call, or what Triton's host makes of them."""
-        if self.host is None:
-            bound = BoundArguments(args, args)
-        else:
-            bound = self.host.bind(args, memory, read_extents("grid", grid), len(self.parameters), self.entry)
-        changed = self.changed_map
-        if changed is None or changed >= len(bound.values):
-            return bound
-        values = [*bound.values]
-        values[changed] = replace_swizzle(values[changed])
-        return bound._replace(values=values)
-
     @cached_property
     def _text(self) -> KernelText:
         """The text for edits; remedies that were assembled once are kept in it for the next run."""
+        from tilescope.machine.edits.kernel_text import KernelText
+
         functions = tuple(self.module.functions[name] for name in self.program.functions)
         return KernelText(self.ptx, self.module, functions)
 
@@ -320,6 +265,8 @@ class Kernel:
         ...     print(mutant, mutant.kind, mutant.kernel.instructions)
         bar.sync removed, line 7 barrier ('ret',)
         """
+        from tilescope.machine.edits.mutations import find_mutations
+
         for mutation in find_mutations(self._text, self.parameters):
             yield Mutant(
                 mutation.name, mutation.kind, mutation.line, mutation.source_line, _original=self, _mutation=mutation
@@ -330,6 +277,8 @@ class Kernel:
             mutant = copy.copy(self)
             mutant.changed_map = mutation.map_argument
             return mutant
+        from tilescope.ptx.editing import edited
+
         mutant = Kernel(edited(self._text.short, mutation.edits), entry=self.entry)
         mutant.host = self.host
         return mutant
@@ -362,6 +311,8 @@ class Mutant:
     @property
     def ptx(self) -> str:
         """The changed text; each line keeps its number."""
+        from tilescope.ptx.editing import edited
+
         return edited(self._original.ptx, self._mutation.edits)
 
     def __str__(self) -> str:
@@ -371,80 +322,14 @@ class Mutant:
 def _describe_parameter(parameter: Variable, entry: str) -> str:
     """A parameter as PTX declares it.
 
+    >>> from tilescope.ptx.syntax import Variable
     >>> _describe_parameter(Variable("m", 0, "param", "b8", 64, 128), "k")
     '.b8 m[128]'
     """
+    from tilescope.ptx.source_name import parameter_name
+    from tilescope.ptx.syntax import BITS_OF_TYPE
+
     name = parameter_name(entry, parameter.name)
     bits = BITS_OF_TYPE[parameter.type]
     is_scalar = parameter.size_bytes == bits // 8
     return f".{parameter.type} {name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
-
-
-def _memory(memory: object) -> Memory:
-    if memory is None:
-        return Memory()
-    if isinstance(memory, Memory):
-        return memory
-    raise ARGUMENT_TYPE.error(
-        argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
-    )
-
-
-def _seconds(max_seconds: object) -> float | None:
-    if max_seconds is None:
-        return None
-    is_truth = isinstance(max_seconds, bool)
-    if isinstance(max_seconds, int | float) and not is_truth and 0 < max_seconds < _MOST_SECONDS:
-        return float(max_seconds)
-    raise ARGUMENT_TYPE.error(
-        argument="max_seconds",
-        found=f"max_seconds = {printed(max_seconds)}",
-        limit="a positive number of seconds",
-        fix="Use 2.0, for example.",
-    )
-
-
-def _watch(
-    program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
-) -> SmemWatch | None:
-    """The watch over the shared memory of a block; None if the call asks for no picture."""
-    if block is None and at is None:
-        return None
-    if not findings:
-        raise ARGUMENT_RANGE.error(
-            argument="smem_block",
-            found="a picture of shared memory, and findings=False",
-            limit="a run without findings does not know who wrote what",
-            fix="Leave findings=False out.",
-        )
-    wanted = _read_blocks([(0, 0, 0) if block is None else block], grid)
-    assert wanted is not None
-    return SmemWatch(wanted[0], read_moment(program, at))
-
-
-def _read_blocks(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
-    """The blocks to run, inside the grid."""
-    if blocks is None:
-        return None
-    listed = entries(blocks, prod(grid))
-    if listed is None:
-        raise ARGUMENT_TYPE.error(
-            argument="blocks",
-            found=printed(blocks),
-            limit="a sequence of blocks, each by its coordinates",
-            fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
-        )
-    wanted = []
-    for index in listed:
-        coordinates = integers("blocks", index)
-        x, y, z = (*coordinates, 0, 0, 0)[:3]
-        is_inside = 0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]
-        if not 1 <= len(coordinates) <= 3 or not is_inside:
-            raise ARGUMENT_RANGE.error(
-                argument="blocks",
-                found=f"block {coordinates}",
-                limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
-                fix=f"Use {argument_said('blocks', [(0, 0, 0)])}.",
-            )
-        wanted.append((x, y, z))
-    return wanted

@@ -1,7 +1,7 @@
 """The aligned sum of aligned_sum.py by a loop that numba compiles (the extra `fast`).
 
 One row of A at a time meets all columns of B, term after term, so that the inner loops run along n and become vector
-instructions. The same float64 operations in the same places: all bits are those of numpy's.
+instructions. The same products, cuts and exact sums: all bits are those of numpy's.
 
 Importing this module loads numba; it compiles the loop for its first arguments, and keeps the result on disk.
 """
@@ -19,8 +19,37 @@ from tilescope.swizzle.line_streaming import compiled
 Doubles = npt.NDArray[np.float64]
 Exponents = npt.NDArray[np.int16]
 
-_FURTHEST = 1000  # exponent of the powers of two in the table
-_POWERS = np.ldexp(1.0, np.arange(-_FURTHEST, _FURTHEST + 1))
+_BIAS = 1023  # of the exponent of a float64 …
+_FRACTION_BITS = 52  # … above its fraction
+
+
+def _align_row(a_exponents: Exponents, b_exponents: Exponents, furthest: Exponents) -> None:
+    """The largest exponents among the terms of a row of A (k) and B (k, n), and those in `furthest` (n)."""
+    for term in range(len(a_exponents)):
+        exponent = a_exponents[term]
+        of_b = b_exponents[term]
+        for column in range(len(furthest)):  # 16 bits throughout: eight columns a vector
+            furthest[column] = max(furthest[column], np.int16(exponent + of_b[column]))
+
+
+def _add_row(a: Doubles, b: Doubles, scale: Doubles, total: Doubles) -> None:
+    """Add the cut terms of a row of A (k) and B (k, n) to `total` (n): whole numbers, whose sum is exact in any order."""
+    in_fours = len(a) - len(a) % 4
+    for term in range(0, in_fours, 4):
+        a0, a1, a2, a3 = a[term], a[term + 1], a[term + 2], a[term + 3]
+        b0, b1, b2, b3 = b[term], b[term + 1], b[term + 2], b[term + 3]
+        for column in range(len(total)):
+            by = scale[column]
+            first = np.trunc(a0 * b0[column] * by) + np.trunc(a1 * b1[column] * by)
+            second = np.trunc(a2 * b2[column] * by) + np.trunc(a3 * b3[column] * by)
+            total[column] += first + second
+    for term in range(in_fours, len(a)):
+        for column in range(len(total)):
+            total[column] += np.trunc(a[term] * b[term, column] * scale[column])
+
+
+align_row = compiled(_align_row)
+add_row = compiled(_add_row)
 
 
 def _add(
@@ -34,27 +63,22 @@ def _add(
 ) -> None:
     """Add the products of A (batch, m, k) and B (batch, k, n) to `sums` (batch, m, n), which holds C; `largest` C's exponents."""
     batch, m, n = sums.shape
-    terms = a_values.shape[2]
-    scale = np.empty(n)
+    words = np.empty(n, np.int64)
+    scale = words.view(np.float64)  # powers of two, made of their exponents
     for one in range(batch):
         for row in range(m):
             furthest = largest[one, row]
-            for term in range(terms):
-                exponent = a_exponents[one, row, term]
-                of_b = b_exponents[one, term]
-                for column in range(n):
-                    furthest[column] = max(furthest[column], exponent + of_b[column])
             total = sums[one, row]
+            align_row(a_exponents[one, row], b_exponents[one], furthest)
             for column in range(n):
-                scale[column] = _POWERS[fractional_bits - furthest[column] + _FURTHEST]
+                words[column] = fractional_bits - furthest[column] + _BIAS << _FRACTION_BITS
+            for column in range(n):
                 total[column] = np.trunc(total[column] * scale[column])
-            for term in range(terms):
-                value = a_values[one, row, term]
-                right = b_values[one, term]
-                for column in range(n):
-                    total[column] += np.trunc(value * right[column] * scale[column])
+            add_row(a_values[one, row], b_values[one], scale, total)
             for column in range(n):
-                total[column] *= _POWERS[furthest[column] - fractional_bits + _FURTHEST]
+                words[column] = furthest[column] - fractional_bits + _BIAS << _FRACTION_BITS
+            for column in range(n):
+                total[column] *= scale[column]
 
 
 def _take_apart(
@@ -72,7 +96,7 @@ def _take_apart(
 
 def _cut(sums: Doubles, result_bits: int, d: npt.NDArray[np.float32]) -> None:
     """cut_to_float32 of aligned_sum.py."""
-    lost_bits = 52 - result_bits
+    lost_bits = _FRACTION_BITS - result_bits
     least = 2.0 ** (-126 - result_bits)
     words = sums.view(np.int64)
     for place in range(len(sums)):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
@@ -194,6 +193,8 @@ def as_options(inputs: Iterable[Input]) -> ArgumentSaid:
     >>> said("swizzle", "128B"), said("ws", True), said("ws", False), said("cta_group", 2)
     ('--swizzle 128B', '--ws', 'no --ws', 'cta group 2')
     """
+    import shlex
+
     options = {row.library_name: row for row in inputs if row.option}
 
     def said(argument: str, value: object) -> str:

@@ -8,7 +8,6 @@ Which is which depends on the rule alone, so that all commands agree.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 from tilescope.errors import FaultError, RuleError
@@ -120,6 +119,8 @@ def refusal_text(error: RuleError, *, is_quiet: bool) -> str:
 
 def refusal_json(error: RuleError) -> str:
     """The same as plain data."""
+    import json
+
     if isinstance(error, FaultError):
         return json.dumps(error.to_dict(), indent=2)
     listed = [violation.to_dict() for violation in error.violations]

@@ -65,16 +65,15 @@ class Store:
     cost: AccessCost | None
     held: Values
     values: Values
-    stored: Values | None  # None: as `values`
+    stored: Values | None  # None: as `values`, for all lanes
 
     def is_unchanged(self) -> Flags:
         """For each lane whether memory held its value already."""
         return _equal_rows(self.held, self.values)
 
-    def overwritten_lane(self) -> int | None:
-        """The index of a lane whose value another lane of this store replaced by a different one."""
-        if self.stored is None or not (self.stored != self.values).any():
-            return None
+    def overwritten_lane(self) -> int:
+        """The index of a lane whose value another lane of this store replaced by a different one; `stored` says that there is one."""
+        assert self.stored is not None
         return int(np.argmin(_equal_rows(self.stored, self.values)))
 
 

@@ -6,7 +6,7 @@ it is executed: copies arrive as late as they may, so the first one fails where 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.execution.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.barrier_unit import (
+    BARRIER_BYTES,
     LanesAtBarrier,
     change,
     group_by_barrier,
@@ -126,10 +127,14 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     return count
 
 
-def _group_lanes(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[LanesAtBarrier]:
+def _group_lanes(cluster: Cluster, at: Lanes, addresses: AddressOf) -> Iterator[LanesAtBarrier]:
+    """Lanes by warp and barrier; an address outside shared memory is a fault before anybody hears of it."""
     groups = group_by_barrier(cluster.lanes(at), addresses(cluster, at))
     cluster.launch.charge(len(groups))
-    return groups
+    for group in groups:
+        if group.address not in cluster.mbarriers:
+            cluster.require_shared(group.lanes[:1], np.array([group.address]), BARRIER_BYTES)
+        yield group
 
 
 def _expect_bytes(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:

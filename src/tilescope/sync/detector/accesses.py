@@ -223,9 +223,9 @@ class Accesses:
 
     def _judge_shared_addresses(self, event: Store) -> None:
         """Lanes of one plain store that write different values to one address."""
-        index = event.overwritten_lane()
-        if index is None or event.stored is None:
+        if event.stored is None:
             return
+        index = event.overwritten_lane()
         context = self._context
         side = Side(event.pc, "write", int(event.lanes[index]))
         is_sum = event.pc in context.launch.program.stores_of_sums

@@ -78,7 +78,7 @@ class LeaderOrder(LockstepOrder):
         if event.space != "shared":
             super()._store(event)
         elif self._facts is not None and event.access is not None:
-            if event.overwritten_lane() is not None:
+            if event.stored is not None:
                 raise OrderMattersError("two lanes store to one cell")
             lanes, places = self._leader_part(event)
             values = event.values[: len(lanes)]

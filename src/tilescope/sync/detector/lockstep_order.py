@@ -59,7 +59,7 @@ class LockstepMemory:
         self._cells = cells
         self._block_lanes = block_lanes
         self._first_thread = first_thread  # of the batches
-        self._rows_read: dict[tuple[int, int, int], Rows] = {}  # by the first byte, and how many
+        self._rows_read: dict[tuple[bytes, int], Rows] = {}  # by their starts and their size
         self._copied: list[tuple[Stretch, CellNumbers, int, int]] = []  # what copies wrote: instruction, thread
         self._tables: dict[int, tuple[Stretch, LockstepCells]] = {}  # by first cell
 
@@ -97,15 +97,15 @@ class LockstepMemory:
     def add_copies(self, touches: Sequence[CopyTouch], first_thread: int) -> None:
         """Bulk copies of a batch: nobody else may access the bytes that they write."""
         for touch in touches:
+            if not len(touch.rows.starts) or not touch.rows.row_bytes:
+                continue  # a box that lies wholly outside its tensor
             if not touch.is_write:
-                key = (int(touch.rows.starts[0]), len(touch.rows.starts), touch.rows.row_bytes)
-                if len(touch.rows.starts) and touch.rows.row_bytes:
-                    self._rows_read.setdefault(key, touch.rows)
+                self._rows_read.setdefault((touch.rows.starts.tobytes(), touch.rows.row_bytes), touch.rows)
                 continue
             cells = touch.rows.whole_cells(self._cells.cell_bytes)
             if len(cells) * self._cells.cell_bytes != len(touch.rows.starts) * touch.rows.row_bytes:
                 raise OrderMattersError("a copy writes parts of cells")
-            for piece in self._cells.pieces(cells) if len(cells) else ():
+            for piece in self._cells.pieces(cells):
                 thread = first_thread + touch.lane + 1
                 self._table(piece.stretch).copy(piece.cells, thread)
                 self._copied.append((piece.stretch, piece.cells, touch.pc, thread))
@@ -198,7 +198,7 @@ class LockstepOrder:
 
     def _store(self, event: Store) -> None:
         self._plain(event.access)
-        has_equal_values = event.overwritten_lane() is None or self._facts is None
+        has_equal_values = event.stored is None or self._facts is None
         if event.space == "shared":
             touch = self._touch_shared(event.lanes, event.places, event.size_bytes)
             if touch is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 import numpy.typing as npt
 
@@ -104,7 +106,8 @@ class Mbarriers:
         is_live = self.bytes.require_live(address, barrier, Side(pc, how, int(lanes[0])))
         if how == "arrival":  # a copy completes with the phase
             epochs = context.clocks.own[lanes].tolist()
-            barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
+            users = zip(epochs, repeat(pc, len(epochs)), strict=True)
+            barrier.users.update(zip(lanes.tolist(), users, strict=True))
         rank = address >> SHARED_RANK_SHIFT
         if rank in context.ended_blocks:
             side = Side(pc, how, int(lanes[0]))
