@@ -9,6 +9,7 @@ from ptx_texts import kernel
 import tilescope as ts
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.memory import Memory
+from tilescope.machine.report.finding_text import format_finding
 
 POINTER = ".param .u64 out"
 
@@ -162,16 +163,17 @@ WAIT:
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed, wording):
-    bytes_missing, finding = kernel(WAIT.replace("PARITY", "0"), POINTER).run(4, 128, [0], seed=seed).findings
+    (bytes_missing,) = kernel(WAIT.replace("PARITY", "0"), POINTER).run(4, 128, [0], seed=seed).findings
     assert bytes_missing.rule == "run-expected-bytes"
     assert [bytes_missing.values[name] for name in ("expected", "came", "others")] == [4096, 0, 3]
-    assert finding.rule == "run-hang"
-    assert "mbarrier.try_wait" in finding.argument
-    assert "threads 0-127 of block" in finding.found
-    assert "3 other blocks" in finding.found
-    assert "0x408 (full+8) with parity 0" in finding.found
-    assert "1 of 2 arrivals and 4096 bytes" in finding.values["state"]
-    wording("a phase that never ends", str(finding).replace(str(finding.values["who"]), "THREADS"))
+    (wait,) = bytes_missing.values["also"]
+    assert wait["rule"] == "run-hang"
+    assert "mbarrier.try_wait" in wait["argument"]
+    assert "threads 0-127 of block" in wait["found"]
+    assert "3 other blocks" in wait["found"]
+    assert "0x408 (full+8) with parity 0" in wait["found"]
+    assert "1 of 2 arrivals and 4096 bytes" in wait["found"]
+    wording("a phase that never ends", re.sub(r"block \(\d, 0, 0\)", "BLOCK", "\n".join(format_finding(bytes_missing))))
 
 
 def test_the_other_parity_passes():
@@ -201,13 +203,16 @@ END:
 def test_threads_at_two_barriers_are_told_of_each_other(wording):
     run = kernel(TWO_BARRIERS, "").run(1, 96)
     assert run.outcome == "hang"
-    first, second = run.findings
+    (finding,) = run.findings
     told = ("who", "number", "arrived", "expected")
-    assert [first.values[name] for name in told] == ["threads 32-95 of block (0, 0, 0)", 1, 64, 96]
-    assert first.values["others"].startswith("threads 0-31 ")
-    assert "(bar.sync 2)" in first.values["others"]
-    assert [second.values[name] for name in told] == ["threads 0-31 of block (0, 0, 0)", 2, 32, 96]
-    wording("threads at two barriers", first)
+    assert [finding.values[name] for name in told] == ["threads 32-95 of block (0, 0, 0)", 1, 64, 96]
+    assert finding.values["others"].startswith("threads 0-31 ")
+    assert "(bar.sync 2)" in finding.values["others"]
+    (second,) = finding.values["also"]
+    assert (
+        "threads 0-31 of block (0, 0, 0) cannot pass barrier 2, which 32 of 96 threads have reached" in second["found"]
+    )
+    wording("threads at two barriers", finding)
 
 
 def test_threads_that_ended_are_missing_at_a_barrier_with_a_number(wording):
@@ -252,11 +257,12 @@ WAIT:
 
 def test_an_mbarrier_that_got_some_of_its_arrivals_comes_before_one_to_which_nobody_came(wording):
     run = kernel(PARTLY_SERVED, "").run(1, 64, remedies=False)
-    first, second = run.findings
+    (first,) = run.findings
     assert (first.values["variable"], first.values["parity"]) == ("empty", "parity 0")
     assert "2 of 3 arrivals" in first.found
     wording("an mbarrier that lacks arrivals", first)
-    assert (second.values["variable"], second.values["parity"]) == ("full", "parity 0")
+    (second,) = first.values["also"]
+    assert "(full) with parity 0" in second["found"]
 
 
 def test_parts_of_a_warp_that_wait_for_each_other(wording):
@@ -294,7 +300,8 @@ def test_a_barrier_of_the_cluster_that_one_block_does_not_reach(wording):
         bar.sync 0, 128;
     """
     run = kernel(body, "").run(2, 64, cluster=2)
-    told = "\n".join(finding.found for finding in run.findings)
+    (finding,) = run.findings
+    told = "\n".join((finding.found, *(other["found"] for other in finding.values["also"])))
     assert "threads 0-63 of block (0, 0, 0)" in told
     assert "threads 0-63 of block (1, 0, 0)" in told
     wording("a barrier of the cluster", told)
@@ -335,9 +342,10 @@ def test_many_different_waits_are_counted(wording):
     loops = "\n".join(f"L{number}: bra L{number};" for number in range(32))
     run = kernel(f"mov.u32 %r1, %tid.x; T: .branchtargets {labels}; brx.idx %r1, T; {loops}", "").run(1, 32)
     assert run.outcome == "hang"
-    assert len(run.findings) == 21
-    assert run.findings[-1].values["groups"] == 12
-    wording("many different waits", run.findings[-1])
+    (finding,) = run.findings
+    assert len(finding.values["also"]) == 20
+    assert finding.values["also"][-1]["found"] == "12 more groups of threads wait"
+    wording("many different waits", "\n".join(format_finding(finding)))
 
 
 # Runs that do not end
@@ -385,7 +393,8 @@ def test_a_warpgroup_that_is_not_whole_hangs_and_says_so():
     """)
     run = broken.run(1, 160, [np.zeros(1, np.uint32)])
     assert run.outcome == "hang"
-    assert any("wgmma.fence" in str(finding) for finding in run.findings)
+    (finding,) = run.findings
+    assert any("wgmma.fence" in other["found"] for other in finding.values["also"])
 
 
 def test_the_clock_ends_a_run_too():
@@ -457,7 +466,7 @@ def test_a_finding_has_the_source_lines_of_both_instructions():
 def test_bytes_that_never_come_name_the_instructions_that_expect_and_bring_them():
     findings = eval(ts.RULES["run-expected-bytes"].failing, {"ts": ts, "np": np})
     (found,) = [finding for finding in findings if finding.rule == "run-expected-bytes"]
-    assert found.values["ptx_lines"] == (19, 20)  # expect_tx and the bulk copy
+    assert found.values["ptx_lines"] == (19, 20, 22)  # expect_tx, the bulk copy, and the wait that hangs
 
 
 def test_a_truth_value_is_no_number_of_seconds():
@@ -578,7 +587,8 @@ def test_bytes_of_a_second_copy_that_nobody_expects_are_the_first_thing_told(wor
     """The second copy lands when the block has ended: nobody waits for it, though the kernel waits."""
     run = kernel(TWO_COPIES, ".param .u64 a").run(1, 1, [np.zeros(16, np.uint32)])
     assert run.outcome == "finished"
-    assert [finding.rule for finding in run.findings[:2]] == ["run-expected-bytes", "run-copy-wait"]
+    assert [finding.rule for finding in run.findings] == ["run-expected-bytes", "run-block-end"]
+    assert [other["rule"] for other in run.findings[0].values["also"]] == ["run-copy-wait"]
     assert (run.findings[0].values["expected"], run.findings[0].values["came"]) == (16, 32)
     assert "32 bytes" in run.findings[0].fix
     wording("bytes that nobody expects", run.findings[0])

@@ -110,9 +110,16 @@ def _is_overwritten_next(program: Program, pc: int, register: int) -> bool:
     for later in range(pc + 1, len(program.instructions)):
         instruction = program.instructions[later]
         if instruction is not None and register in program.registers_named[later]:
-            is_target = register in program.targets[later]
-            return is_target and instruction.guard is None and not _is_source(program, later, register)
+            return overwrites(program, later, register)
     return False
+
+
+def overwrites(program: Program, pc: int, register: int) -> bool:
+    """Whether an instruction writes a register, whatever it held: it neither reads it nor depends on a guard."""
+    instruction = program.instructions[pc]
+    if instruction is None or register not in program.targets[pc]:
+        return False
+    return instruction.guard is None and not _is_source(program, pc, register)
 
 
 def _is_source(program: Program, pc: int, register: int) -> bool:

@@ -1,14 +1,19 @@
 """Whether the blocks of a kernel may run in lockstep: its text has no instruction by which blocks wait for each other.
 
 Arithmetic, plain loads and stores, barriers of blocks and warps, products of warps and atomics may stay. Asynchronous copies, mbarriers,
-volatile accesses, acquires, clocks and calls of the host are left to blocks that run one after another.
+volatile accesses, acquires, clocks and calls of the host are left to blocks that run one after another. So is a lock that a block takes
+as a whole: a loop with atom.cas or atom.exch in global memory and a barrier, as Triton compiles `while tl.atomic_cas(lock, 0, 1) == 1`.
+Blocks in lockstep would go round that loop, and the block that holds the lock would wait for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tilescope.machine.arithmetic.computed_forms import NAMES
 from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES
 from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.instructions.control import Branch
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.access_semantics import AccessSemantics
@@ -44,6 +49,7 @@ _PLAIN = frozenset(
 )
 _DATA_DEPENDENT = frozenset({"brx"})
 _BARRIERS = frozenset({"bar", "barrier"})
+_EXCHANGES = frozenset({"cas", "exch"})
 _SHARED = frozenset({"shared", "shared::cta"})
 _FENCES = frozenset({"fence", "membar"})
 
@@ -64,7 +70,26 @@ def are_blocks_independent(program: Program) -> bool:
                 return False
         elif instruction.name not in _FENCES or "proxy" in instruction.modifiers:
             return False
-    return True
+    return not any(_takes_lock(program.instructions[start:end]) for start, end in _find_loops(program))
+
+
+def _find_loops(program: Program) -> Iterator[tuple[int, int]]:
+    """The first instruction of each loop, and the one behind its last."""
+    for pc, turn in enumerate(program.turns):
+        if isinstance(turn, Branch) and turn.target <= pc:
+            yield turn.target, pc + 1
+
+
+def _takes_lock(loop: Sequence[Instruction | None]) -> bool:
+    """Whether a loop exchanges a word of global memory, and its block meets in it."""
+    instructions = [instruction for instruction in loop if instruction is not None]
+    exchanges = any(
+        instruction.name == "atom"
+        and not _EXCHANGES.isdisjoint(instruction.modifiers)
+        and _SHARED.isdisjoint(instruction.modifiers)
+        for instruction in instructions
+    )
+    return exchanges and any(instruction.name in _BARRIERS for instruction in instructions)
 
 
 def may_follow_a_leader(program: Program) -> bool:

@@ -28,6 +28,7 @@ Spot = tuple[Literal["before", "behind"], int]  # next to an instruction, by its
 IsConverged = Callable[[int], bool]  # whether all threads of a barrier execute an instruction, by its pc
 
 BLOCK_BARRIER = "bar.sync 0;"
+_SYNCHRONIZING = ("bar", "barrier", "cp", "mbarrier", "wgmma")
 BLOCK_BARRIER_OPCODES = ("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync")
 WAIT_LOOP = (
     "{{ .reg .pred tilescope_seen; tilescope_wait:"
@@ -150,10 +151,24 @@ class ConflictSite:
         return pairs
 
     def _is_covered(self, pair: AccessPair, before: int, now: int) -> bool:
-        """Whether a place before the later access of a pair is also before another access that follows it straight on."""
+        """Whether a place before the later access of a pair is also before another access that follows it straight on.
+
+        Copies of a loop body that was unrolled have other accesses or synchronization between them: the place before the line is then
+        a place before each of them.
+        """
         if pair.now == now:
             return True
-        return pair.before == before and pair.now < now and not any(map(self._is_jump, range(pair.now, now)))
+        between = range(pair.now + 1, now)
+        return pair.before == before and pair.now < now and not any(self._separates(pc, now) for pc in between)
+
+    def _separates(self, pc: int, copy: int) -> bool:
+        """Whether an instruction is a jump, or accesses memory or synchronizes for another source line than a copy of one."""
+        if self._is_jump(pc):
+            return True
+        instruction = self.instruction(pc)
+        if instruction.source is None or instruction.source == self.instruction(copy).source:
+            return False
+        return self.program.fact(decode_accesses)[pc] is not None or instruction.name in _SYNCHRONIZING
 
     def _later_in_loop(self, pcs: list[int], now: int) -> list[int]:
         """Those of some instructions that a loop around another one executes after it."""

@@ -86,7 +86,9 @@ class VisitCounter:
         self.program = program
         self.starts = find_block_starts(program)
         self.visits: dict[BlockIndex, Visits] = {}
-        self.exists: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.exists: dict[
+            BlockIndex, npt.NDArray[np.bool_]
+        ] = {}  # by lane; blocks that run in lockstep are one long row of lanes
         self.block_lanes = 0
 
     def counting_program(self) -> Program:
@@ -117,7 +119,7 @@ class VisitCounter:
         visits = self.visits.get(cluster.first_block)
         if visits is None:
             visits = self.visits[cluster.first_block] = np.zeros((len(self.starts), cluster.lane_count), np.int32)
-            self.exists = cluster.exists
+            self.exists[cluster.first_block] = cluster.exists
             self.block_lanes = cluster.block_lanes
         visits[row, lanes] += 1
 
@@ -129,7 +131,7 @@ class Convergence:
         self._program = counter.program
         self._starts = np.array(counter.starts)
         self._block_lanes = counter.block_lanes
-        self._exists = counter.exists
+        self._exists = list(counter.exists.values())
         self._visits = list(counter.visits.values())
 
     def row_of(self, pc: int) -> int:
@@ -185,12 +187,14 @@ class Convergence:
     @cached_property
     def _full_mask(self) -> int:
         """The lanes of the first warp that exist: a block of 16 threads is a warp of 16 lanes."""
-        return sum(1 << lane for lane in np.flatnonzero(self._exists[:WARP_LANES]).tolist())
+        return sum(1 << lane for lane in np.flatnonzero(self._exists[0][:WARP_LANES]).tolist())
 
     def _warps(self, pc: int) -> Visits:
         """(warps, lanes) of the visits of whole warps; the last warp of a block may lack lanes, and counts if it is alone."""
+        if not self._visits:  # the budget of the trials was spent before the run that counts visits
+            return np.zeros((0, WARP_LANES), np.int32)
         warps = np.concatenate([visits[self.row_of(pc)].reshape(-1, WARP_LANES) for visits in self._visits])
-        exists = np.tile(self._exists.reshape(-1, WARP_LANES), (len(self._visits), 1))
+        exists = np.concatenate([exists.reshape(-1, WARP_LANES) for exists in self._exists])
         is_like_first = (exists == exists[0]).all(axis=1)
         whole: Visits = warps[is_like_first]
         return whole
@@ -202,7 +206,7 @@ class Convergence:
         """(blocks, threads) of the visits of a basic block."""
         if not self._visits:
             return np.zeros((0, 0), np.int32)
-        threads = self._exists[: self._block_lanes]
+        threads = self._exists[0][: self._block_lanes]
         blocks = np.concatenate([visits[row].reshape(-1, self._block_lanes) for visits in self._visits])
         existing: Visits = blocks[:, threads]
         return existing

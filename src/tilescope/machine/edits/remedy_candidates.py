@@ -13,6 +13,7 @@ Synchronization that is there but too weak (stronger_operands.py) is corrected b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -75,6 +76,7 @@ _FINISH: dict[How, _Finish] = {
 _FINISH_STORE = _Finish(
     "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;", "cp.async.bulk.wait_group"
 )  # also waits for its writes, not only for its reads
+_BY_THREADS: frozenset[How] = frozenset({"read", "write", "atomic"})
 _ASYNC_PROXY: frozenset[How] = frozenset({"copy", "wgmma", "bulk store"})
 
 
@@ -88,10 +90,19 @@ def find_candidates(
     if is_lost_update(launch.program, conflict):  # a barrier would order the accesses, and still lose an update
         return
     seen: set[Candidate] = set()
-    for candidate in find(ConflictSite(launch, text, conflict, converge)):
-        if candidate not in seen:
-            seen.add(candidate)
-            yield candidate
+    for order in _orders(conflict):
+        for candidate in find(ConflictSite(launch, text, order, converge)):
+            if candidate not in seen:
+                seen.add(candidate)
+                yield candidate
+
+
+def _orders(conflict: Conflict) -> Iterator[Conflict]:
+    """A conflict, and the same with its accesses in the other order: nothing orders them, so either may be meant to come first."""
+    yield conflict
+    before = conflict.before
+    if conflict.mistake == "race" and before is not None and {before.how, conflict.now.how} <= _BY_THREADS:
+        yield replace(conflict, before=conflict.now, now=before)
 
 
 def _insert(text: str, *spots: Spot) -> Candidate:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.fault import LAUNCH_FAILURE, KernelFaultError
@@ -19,7 +20,7 @@ from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
 from tilescope.sentence import counted
-from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers, Lanes
 from tilescope.sync.events import BranchTaken
 
 
@@ -174,12 +175,12 @@ def _trap(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 def _setmaxnreg(assembler: Assembler, instruction: Instruction) -> Turn:
-    """setmaxnreg.sync.aligned: registers are not counted, but the warp executes it together."""
+    """setmaxnreg.sync.aligned: registers are not counted, but all warps of the warpgroup execute it."""
 
     def do_nothing(cluster: Cluster, at: Lanes) -> None:
         pass
 
-    return Collective(do_nothing)
+    return Collective(do_nothing, group_lanes=WARPGROUP_LANES, converging_lanes=WARP_LANES)
 
 
 def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:

@@ -16,10 +16,13 @@ its instructions on lines of their own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tilescope.errors import Violation
+from tilescope.sentence import counted
 
+_OTHERS_NAMED = 3
 _DETAILS = (  # the label of a line, and the value that it prints
     ("instruction", "where"),
     ("thread", "who"),
@@ -65,7 +68,20 @@ def describe_finding(finding: Violation) -> FindingText:
         details = [Detail(label, text) for label, text in named if isinstance(text, str) and text]
     else:
         headline, details = _shorten(finding)
+    details += _describe_others(finding.values.get("also", ()))
     return FindingText(_sentence(headline), _sentence(finding.limit), tuple(details), finding.fix)
+
+
+def _describe_others(others: Sequence[Mapping[str, str]]) -> list[Detail]:
+    """Other findings about the same mistake: the first of them, and the number of the rest.
+
+    >>> _describe_others([{"rule": "run-hang", "found": "PTX line 9: a thread cannot pass the mbarrier"}])
+    [Detail(label='also', text='run-hang: PTX line 9: a thread cannot pass the mbarrier')]
+    """
+    details = [Detail("also", f"{other['rule']}: {other['found']}") for other in others[:_OTHERS_NAMED]]
+    if len(others) > _OTHERS_NAMED:
+        details.append(Detail("also", counted(len(others) - _OTHERS_NAMED, "other finding")))
+    return details
 
 
 def _shorten(finding: Violation) -> tuple[str, list[Detail]]:

@@ -24,6 +24,7 @@ from tilescope.machine.observers.costs import Costs
 from tilescope.machine.report.array_findings import report_array_ends
 from tilescope.machine.report.cost_findings import report_costs
 from tilescope.machine.report.hang import report_hang, waited_barriers
+from tilescope.machine.report.one_mistake import merge_findings
 from tilescope.machine.report.places import (
     block_index_of,
     describe_address,
@@ -208,7 +209,7 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     )
     if result.outcome == "finished":
         findings = tuple(sorted(findings, key=lambda finding: finding.rule != CONVERGENCE.name))
-    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
+    return tuple(sorted(merge_findings(findings), key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _report_map_edits(launch: Launch) -> Iterator[Violation]:

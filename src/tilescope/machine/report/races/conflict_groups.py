@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
+from tilescope.machine.decoding.dataflow import overwrites
 from tilescope.machine.program import Program
 from tilescope.machine.report.races.race_rules import severity_of
 from tilescope.sync.detector.race import Conflict
@@ -58,9 +59,14 @@ def merge_fixed_together(groups: Sequence[ConflictGroup]) -> list[FindingGroup]:
         fixed.setdefault(key, []).append(group)
     findings = []
     for together in fixed.values():
-        first = next((group for group in together if severity_of(group[0]) == "error"), together[0])
+        first = min(together, key=_rank)
         findings.append(FindingGroup(first, [group for group in together if group is not first]))
     return findings
+
+
+def _rank(group: ConflictGroup) -> tuple[bool, bool]:
+    """Errors come first; a read of bytes that nobody has written is often the consequence of a data race."""
+    return severity_of(group[0]) != "error", group[0].mistake == "unwritten"
 
 
 def is_in_one_warp(conflict: Conflict) -> bool:
@@ -100,8 +106,12 @@ def _is_update(program: Program, load: int, store: int) -> bool:
     changed = set(program.targets[load])
     address = program.registers_named[load] - changed
     for pc in range(load + 1, store):
-        if not address.isdisjoint(program.targets[pc]):
+        targets = program.targets[pc]
+        if not address.isdisjoint(targets):
             return False  # it is stored elsewhere
-        if not changed.isdisjoint(program.registers_named[pc]):
-            changed.update(program.targets[pc])
+        named = changed & program.registers_named[pc]
+        if named and all(overwrites(program, pc, register) for register in named):
+            changed -= named  # a compiler uses the register again for something else
+        elif named:
+            changed.update(targets)
     return not changed.isdisjoint(program.registers_named[store])

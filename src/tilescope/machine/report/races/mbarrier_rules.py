@@ -120,7 +120,7 @@ EXPECTED_BYTES = rule(
     "The copies of a phase deliver as many bytes as its mbarrier expects.",
     argument="{where}",
     found=(
-        "the mbarrier at {where} of block {block}[[ and of {others:other}]] expects {expected:byte},"
+        "the mbarrier at {where} of block {block}[[ and {others:other}]] expects {expected:byte},"
         " and the copies delivered {came:byte}"
     ),
     limit="the phase ends when both are equal",
@@ -131,7 +131,7 @@ EXPECTED_BYTES = rule(
 )
 STUCK_BYTES = EXPECTED_BYTES.wording
 SPILLED_BYTES = EXPECTED_BYTES.worded(
-    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] expects {expected:byte}, and the copies of the "
+    found="the mbarrier at {where} of block {block}[[ and {others:other}]] expects {expected:byte}, and the copies of the "
     "phase deliver {came:byte}",
     limit="the phase completed before its last copy did, and the next phase counts the late bytes",
     fix="Expect {came:byte}.",

@@ -143,20 +143,21 @@ def report_wrong_bytes(launch: Launch, result: GridRun) -> Iterator[Violation]:
 def _report_bytes(
     launch: Launch, result: GridRun, wording: Wording, barriers: Sequence[BarrierBytes]
 ) -> Iterator[Violation]:
-    """A finding for each mbarrier; mbarriers of other blocks with the same offset and bytes are only counted."""
-    groups: dict[tuple[int, int, int], list[BarrierBytes]] = {}
+    """A finding for the mbarriers that a source line arms with the same bytes: the first as the example, the others counted."""
+    groups: dict[tuple[object, ...], list[BarrierBytes]] = {}
     for barrier in barriers:
-        key = (barrier.offset, barrier.bytes.expected, barrier.bytes.came)
+        lines = line_facts(launch.program, *sorted(barrier.bytes.pcs))
+        key = (lines["source_lines"] or lines["ptx_lines"], barrier.bytes.expected, barrier.bytes.came)
         groups.setdefault(key, []).append(barrier)
-    for (offset, expected, came), (first, *others) in groups.items():
-        variable = shared_variable(launch.program, offset)
+    for first, *others in groups.values():
+        variable = shared_variable(launch.program, first.offset)
         facts = {
-            "where": f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})"),
+            "where": f"shared address {first.offset:#x}" + ("" if variable is None else f" ({variable})"),
             "block": first.block,
             "others": len(others),
-            "expected": expected,
-            "came": came,
-            **line_facts(launch.program, *sorted(first.bytes.pcs)),
+            "expected": first.bytes.expected,
+            "came": first.bytes.came,
+            **line_facts(launch.program, *sorted(set().union(first.bytes.pcs, *(other.bytes.pcs for other in others)))),
         }
         yield report_ending(wording, launch, result, facts)
 
