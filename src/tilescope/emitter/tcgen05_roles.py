@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
+from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, ScaleFacts, Tcgen05Work
 from tilescope.emitter.gemm_roles import stored_at
 from tilescope.emitter.role_text import Work, role_text
 from tilescope.emitter.source_template import rendered, told
@@ -26,6 +26,7 @@ def tcgen05_roles(
     numbered = [] if gemm.schedule.dynamic else [tile]  # cluster launch control gives the number
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     origin = tile_origin(gemm, "m_tiles")
+    scale_stages = [] if work.scales is None else [_scale_stages(work.scales)]
     half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
     half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
     barrier = "full_of_pair" if in_pairs else "full"
@@ -34,8 +35,12 @@ def tcgen05_roles(
         | {
             "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
             "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
+        }
+        | _scale_loads(work, barrier),
+        opening={
+            "t": [*numbered, *origin.lines(half_m, half_n)],
+            "k_tile": ["const int k = k_tile * TILE_K;", stages, *scale_stages],
         },
-        opening={"t": [*numbered, *origin.lines(half_m, half_n)], "k_tile": ["const int k = k_tile * TILE_K;", stages]},
         notes={
             "wait empty": "passes at once while the slots are fresh",
             "expect full": "A and B of both blocks" if in_pairs else "A and B",
@@ -48,9 +53,9 @@ def tcgen05_roles(
     multiplier = Work(
         lines=next_tile
         | {
-            "multiply": [f"multiply({sums}, {rows}, {columns}, k_tile == 0);"],
+            "multiply": _multiplied(work, f"{sums}, {rows}, {columns}"),
         },
-        opening={"k_tile": [stages]},
+        opening={"k_tile": [stages, *scale_stages]},
         notes={
             "wait acc_empty": "the epilogue has read this accumulator",
             "commit empty": "when the products have read the stage",
@@ -63,7 +68,11 @@ def tcgen05_roles(
     stored = Work(
         lines=next_tile
         | {
-            "read accumulator": ["Accumulator d[ROWS][SUMS];", f"read_sums(d, {sums}{first_column}, warp);"],
+            "read accumulator": [
+                "Accumulator d[ROWS][SUMS];",
+                f"read_sums(d, {sums}{first_column}, warp);",
+                *_globally_scaled(work),
+            ],
             "write": rendered(written, told(product, work, epilogue)).splitlines(),
             "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
         },
@@ -99,3 +108,37 @@ def tcgen05_roles(
         epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
         scheduler_steps=role_text(pipeline, "scheduler", scheduler, 6) if gemm.schedule.dynamic else "",
     )
+
+
+def _scale_stages(scales: ScaleFacts) -> str:
+    """The declaration of where the scale factors of a stage start."""
+    starts = (
+        f"{part.name} = base + {part.name.upper()}_OFFSET + slot * {part.name.upper()}_STAGE_BYTES"
+        for part in scales.both
+    )
+    return f"const unsigned {', '.join(starts)};"
+
+
+def _scale_loads(work: Tcgen05Work, barrier: str) -> dict[str, list[str]]:
+    """One copy for the scale factors of each operand; each block of a pair needs those of all columns of B."""
+    if work.scales is None:
+        return {}
+    first = {"sfa": "m / 128", "sfb": "(n - rank * (TILE_N / 2)) / 128" if work.cta_group == 2 else "n / 128"}
+    return {
+        f"copy {part.name}": [
+            f"tma_load({part.name}, &{part.name}_map, {barrier} + 8 * slot, k_tile * {part.box_words}, {first[part.name]});"
+        ]
+        for part in work.scales.both
+    }
+
+
+def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:
+    """The products of a stage; scale factors come to tensor memory first."""
+    if work.scales is None:
+        return [f"multiply({operands}, k_tile == 0);"]
+    return ["copy_scales(tmem, sfa, sfb);", f"multiply({operands}, tmem, k_tile == 0);"]
+
+
+def _globally_scaled(work: Tcgen05Work) -> list[str]:
+    """nvfp4 scales all of C by one number: the product of both operands' global scales."""
+    return ["scale_sums(d, global_scale);"] if work.scales is not None and work.scales.has_global else []

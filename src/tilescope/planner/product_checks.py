@@ -76,6 +76,18 @@ RESULT_NOT_STORED = GEMM_TYPE.worded(
     limit="TMA cannot store {data_type}",
     fix='Use {output_type:="bfloat16"}.',
 )
+SCALES_NOT_TAKEN = GEMM_TYPE.worded(
+    argument="scales",
+    found="scale factors of {format} with {consumer} on {arch}",
+    limit="a GEMM with scale factors is planned for tcgen05, on {homes:, }",
+    fix='Use {arch:="{home}"}, or a type without scale factors.',
+)
+SCALED_TYPE = GEMM_TYPE.worded(
+    argument="scales",
+    found="scale factors of {format} for {data_type}",
+    limit="kind {kind} of tcgen05.mma takes {known:, }",
+    fix='Use {data_type:="{first}"}, or leave scales out.',
+)
 GEMM_MAJOR = rule(
     "gemm-major",
     "A and B are MN-major only if the tensor core reads MN-major elements of their width.",
@@ -93,6 +105,8 @@ def product_problems(product: Product) -> list[Obstacle]:
     """Why no tile of any shape serves: a consumer, type or majorness that the card lacks, or rows of a wrong length."""
     if missing := missing_consumer(GEMM_CONSUMER.wording, product.consumer, product.arch):
         return list(missing)
+    if unscaled := list(_unscaled(product)):
+        return [*unscaled, *_unknown_type(product), *_unmoved_types(product)]
     if unknown := _unknown_type(product):
         return unknown
     if unmoved := list(_unmoved_types(product)):
@@ -123,6 +137,34 @@ def _unknown_type(product: Product) -> list[Obstacle]:
             elsewhere=next((name for name, other in ARCH.items() if mma_rows(other, element)), None),
         )
     ]
+
+
+def _unscaled(product: Product) -> Iterator[Broken]:
+    """Why the tensor core of this architecture does not take these scale factors, or not with these elements."""
+    scales = product.scales
+    if scales is None:
+        return
+    if not product.in_tensor_memory:
+        homes = architectures_with("tcgen05")
+        yield broken(
+            SCALES_NOT_TAKEN,
+            format=scales.name,
+            consumer=product.consumer,
+            arch=product.arch.name,
+            homes=homes,
+            home=homes[0],
+        )
+    bits = 4 if scales.kind_row.is_dense_4_bit else 8  # narrower elements of kind mxf8f6f4 are not planned
+    known = tuple(name for name in scales.kind_row.codes if DataType.named(name).bits == bits)
+    if product.data_type.name not in known:
+        yield broken(
+            SCALED_TYPE,
+            format=scales.name,
+            data_type=product.data_type.name,
+            kind=scales.mma_kind,
+            known=known,
+            first=known[0],
+        )
 
 
 def _unmoved_types(product: Product) -> Iterator[Broken]:
