@@ -110,6 +110,10 @@ def programs():
     for odd in ((1, 8), (129, 8), (257, 72), (333, 104)):
         yield program("sm_100", odd, "bf16", (128, 32), stages=3)
         yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)
+
+
+def scaled_programs():
+    """Formats with scale factors, by tcgen05."""
     for data_type in ("mxfp8", "mxfp4", "nvfp4"):
         yield program("sm_100", (256, 256), data_type, (128, 128))
         yield program("sm_103", (520, 136), data_type, (256, 128), cta_group=2)
@@ -118,14 +122,21 @@ def programs():
     yield program("sm_103", (264, 136), "mxfp4", (256, 128))  # two instructions along m
     yield program("sm_100", (256, 136), "e5m2", (128, 128), scales="mxfp8")
     yield program("sm_103", (1032, 136), "nvfp4", (256, 128), cta_group=2, dynamic=True)
+
+
+def warp_programs():
+    """Programs by mma, without pairs."""
     yield program("sm_120", (128, 128), "bf16", (64, 64))
     yield program("sm_120", (136, 72), "bf16", (64, 32), stages=3)
     yield program("sm_120", (136, 72), "f16", (64, 32), b_major="MN")
     for data_type in ("e4m3", "e5m2", "s8"):
         yield program("sm_120", (128, 128), data_type, (64, 64))
+    for data_type in ("nvfp4", "mxfp4", "mxfp8"):
+        yield program("sm_120", (136, 200), data_type, (64, 64))  # two tiles along m in an atom of scale factors
+    yield program("sm_120", (264, 136), "nvfp4", (128, 32))
 
 
-PROGRAMS = {each.name: each for each in programs()}
+PROGRAMS = {each.name: each for each in (*programs(), *scaled_programs(), *warp_programs())}
 
 
 class Launch(NamedTuple):

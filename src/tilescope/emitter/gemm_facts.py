@@ -68,7 +68,7 @@ class MmaWork:
     columns: int  # of a warp
     partial: bool  # whether a slice of C has part of a warp's columns
     target: str
-    scales: None = None
+    scales: ScaleFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

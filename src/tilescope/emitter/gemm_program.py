@@ -15,6 +15,7 @@ from tilescope.emitter.gemm_facts import (
     WgmmaWork,
 )
 from tilescope.emitter.gemm_roles import gemm_roles
+from tilescope.emitter.scale_facts import scale_facts
 from tilescope.emitter.source_template import (
     CONVERSION,
     EMIT,
@@ -31,6 +32,7 @@ from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
@@ -226,14 +228,23 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> MmaWork:
         raise TILE_BEYOND_MMA.error(tile=gemm.tile, accumulators=MAX_ACCUMULATORS, k_step=k_step, k=2 * k_step)
     producer_warps = 0 if gemm.epilogue is None else 1
     return MmaWork(
-        mma=row.mma(k_step),
+        mma=_scaled_mma(gemm, row, k_step) or row.mma(k_step),
         warps=warps,
         consumer_threads=32 * prod(warps),
         threads=32 * (prod(warps) + producer_warps),
         columns=n // warps[1],
         partial=gemm.epilogue is not None and gemm.slices > 1,
-        target=gemm.arch.name,
+        target=gemm.arch.name if gemm.scales is None else str(gemm.arch.target(SCALED_MMA)),
+        scales=scale_facts(gemm),
     )
+
+
+def _scaled_mma(gemm: GemmPlan, row: Multiplied, k_step: int) -> str:
+    """The instruction of a warp with scale factors; "": there are none."""
+    scales = scale_facts(gemm)
+    if gemm.scales is None or scales is None:
+        return ""
+    return f"kind::{gemm.scales.mma_kind}.{scales.qualifier}.{row.mma(k_step)}.{gemm.scales.scale_type}"
 
 
 def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> EpilogueFacts:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, ScaleFacts, Tcgen05Work
+from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
 from tilescope.emitter.gemm_roles import stored_at
 from tilescope.emitter.role_text import Work, role_text
+from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
@@ -26,7 +27,7 @@ def tcgen05_roles(
     numbered = [] if gemm.schedule.dynamic else [tile]  # cluster launch control gives the number
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     origin = tile_origin(gemm, "m_tiles")
-    scale_stages = [] if work.scales is None else [_scale_stages(work.scales)]
+    scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
     half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
     half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
     barrier = "full_of_pair" if in_pairs else "full"
@@ -36,7 +37,7 @@ def tcgen05_roles(
             "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
             "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
         }
-        | _scale_loads(work, barrier),
+        | scale_loads(work.scales, barrier, in_pairs=in_pairs),
         opening={
             "t": [*numbered, *origin.lines(half_m, half_n)],
             "k_tile": ["const int k = k_tile * TILE_K;", stages, *scale_stages],
@@ -108,28 +109,6 @@ def tcgen05_roles(
         epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
         scheduler_steps=role_text(pipeline, "scheduler", scheduler, 6) if gemm.schedule.dynamic else "",
     )
-
-
-def _scale_stages(scales: ScaleFacts) -> str:
-    """The declaration of where the scale factors of a stage start."""
-    starts = (
-        f"{part.name} = base + {part.name.upper()}_OFFSET + slot * {part.name.upper()}_STAGE_BYTES"
-        for part in scales.both
-    )
-    return f"const unsigned {', '.join(starts)};"
-
-
-def _scale_loads(work: Tcgen05Work, barrier: str) -> dict[str, list[str]]:
-    """One copy for the scale factors of each operand; each block of a pair needs those of all columns of B."""
-    if work.scales is None:
-        return {}
-    first = {"sfa": "m / 128", "sfb": "(n - rank * (TILE_N / 2)) / 128" if work.cta_group == 2 else "n / 128"}
-    return {
-        f"copy {part.name}": [
-            f"tma_load({part.name}, &{part.name}_map, {barrier} + 8 * slot, k_tile * {part.box_words}, {first[part.name]});"
-        ]
-        for part in work.scales.both
-    }
 
 
 def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:

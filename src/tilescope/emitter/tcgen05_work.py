@@ -10,22 +10,17 @@ A warp reads the 32 lanes of tensor memory that its number modulo 4 names, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tilescope.emitter.gemm_facts import GemmOperand, ScaledOperand, ScaleFacts, Tcgen05Work, TmemLoad
+from tilescope.emitter.gemm_facts import GemmOperand, Tcgen05Work, TmemLoad
+from tilescope.emitter.scale_facts import scale_facts
 from tilescope.emitter.source_template import EMIT
-from tilescope.emitter.tile_program import map_facts
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan
-from tilescope.planner.product import accumulator_columns
 from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
 
 _OTHER_WARPS = 3  # producer, multiplier, allocator
 _FRAGMENT_ROWS = 16  # of tcgen05.ld.16x256b
 _FRAGMENT_COLUMNS = 8  # and its columns, in four registers of a thread
-_SCALE_BITS = {"ue8m0": ("0x7F", "0x80"), "ue4m3": ("0x38", "0x40")}  # of 1 and 2
 _MAX_REGISTERS = 64  # of one tcgen05.ld here: it has up to 128
 ROWS_OF_TMEM = EMIT.worded(
     argument="tile",
@@ -64,6 +59,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
         )
 
     descriptor = described(0)
+    scale_steps = gemm.scale_plans[0].steps if gemm.scale_plans else ()
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
     stored = _slice_columns(gemm)
     return Tcgen05Work(
@@ -80,44 +76,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
         rows_operand=operands[names[0]],
         columns_operand=operands[names[1]],
         tmem_load=_tmem_load(sums_rows, stored, gemm.output_type.bits),
-        scales=_scales(gemm, described),
-    )
-
-
-def _scales(gemm: GemmPlan, described: Callable[[int], InstructionDescriptor]) -> ScaleFacts | None:
-    """The scale factors of both operands; None: the types have none."""
-    if gemm.scales is None:
-        return None
-    m, n, k = gemm.shape
-    offsets = gemm.smem_offsets()
-    behind = gemm.accumulators * accumulator_columns(gemm.schedule.sums(gemm.tile))
-
-    def operand(name: str, mn: str, plan: ScalePlan, rows: int, column: int) -> ScaledOperand:
-        return ScaledOperand(
-            name=name,
-            mn=mn,
-            offset=offsets[name][0],
-            stage_bytes=plan.stage_bytes,
-            box_words=plan.box[0],
-            map=map_facts(plan.tensor_map(0, rows, k)),
-            column=column,
-            copies=[(f"{copy.descriptor.encode():#x}", copy.address.column) for copy in plan.copies],
-            step_columns=[step.column for step in plan.steps],
-        )
-
-    a, b = gemm.scale_plans
-    one, two = _SCALE_BITS[gemm.scales.scale_type]
-    return ScaleFacts(
-        format=gemm.scales.name,
-        block=gemm.scales.block,
-        qualifier=f"block_scale.scale_vec::{gemm.scales.qualifier.split()[0]}",
-        instructions=[f"{described(step.scale_id).encode():#x}" for step in a.steps],
-        one=one,
-        two=two,
-        has_global=gemm.scales.name == "nvfp4",
-        block_columns=a.block_columns,
-        a=operand(SCALE_SLOTS[0], "m", a, m, behind),
-        b=operand(SCALE_SLOTS[1], "n", b, n, behind + a.columns),
+        scales=scale_facts(gemm, [described(step.scale_id).encode() for step in scale_steps]),
     )
 
 

@@ -64,8 +64,8 @@ def _scales(product: Product, best: PlannedGemm) -> Iterator[Reason]:
             block=product.scales.block,
             a_bytes=a.stage_bytes,
             b_bytes=b.stage_bytes,
-            copies=len(a.copies) + len(b.copies),
-            columns=best.scale_columns,
+            copies=len(a.copies) + len(b.copies) if product.in_tensor_memory else None,
+            columns=best.scale_columns if product.in_tensor_memory else None,
         )
     elif product.tensor_core.is_scaled(product.data_type):
         yield Reason.of("scale-factors", data_type=product.data_type.name)

@@ -34,7 +34,7 @@ from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_time import predicted, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
-from tilescope.planner.planned_scales import SCALED_ROWS
+from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
@@ -63,7 +63,7 @@ def tile_shapes(
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
-        fitting = [size for size in known if product.scales is None or size % SCALED_ROWS == 0]
+        fitting = [size for size in known if has_whole_atoms(product, size)]
         smallest = next((size for size in fitting if is_readable(matrix, (size, tile_k))), fitting[0])
         return [size for size in known if size <= smallest or size < 2 * extent]
 
@@ -74,13 +74,8 @@ def tile_shapes(
         (down, across, tile_k)
         for down in rows
         for across in columns
-        if down * across <= LARGEST_ACCUMULATOR and _has_whole_atoms(product, down, across)
+        if down * across <= LARGEST_ACCUMULATOR and has_whole_atoms(product, down) and has_whole_atoms(product, across)
     ]
-
-
-def _has_whole_atoms(product: Product, rows: int, columns: int) -> bool:
-    """Whether scale factors come in whole atoms for a tile of one block."""
-    return product.scales is None or (rows % SCALED_ROWS == 0 and columns % SCALED_ROWS == 0)
 
 
 def pair_shapes(product: Product) -> list[Tile]:
@@ -100,7 +95,7 @@ def pair_shapes(product: Product) -> list[Tile]:
     columns = [
         across for across in TILE_N if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
     ]
-    return [(TILE_M[-1], across, tile_k) for across in columns if _has_whole_atoms(product, TILE_M[-1], across)]
+    return [(TILE_M[-1], across, tile_k) for across in columns if has_whole_atoms(product, across)]
 
 
 def weighed(

@@ -271,7 +271,7 @@ class PlannedGemm(Value):
     @property
     def scale_columns(self) -> int:
         """Columns of tensor memory that scale factors take, behind the accumulators."""
-        return sum(scale.columns for scale in self.scale_plans)
+        return sum(scale.columns for scale in self.scale_plans) if self.product.in_tensor_memory else 0
 
     @property
     def tmem_columns(self) -> int:

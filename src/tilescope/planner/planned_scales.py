@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilescope.arithmetic import rounded_up
 from tilescope.mma.scale_layout import ScaleCopy, ScaleLayout, ScaleStep, scale_layout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, ScaleFormat
 from tilescope.mma.tmem_address import QUARTER_LANES
@@ -23,6 +24,7 @@ _WORD_BYTES = 8  # TMA moves atoms as 64-bit words: a box has at most 256 of the
 ATOM_WORDS = ATOM_BYTES // _WORD_BYTES
 _SMEM_ALIGNMENT = 128  # of what TMA writes without a swizzle
 _BOX_WORDS = 256
+SCALED_MMA = "mma_f8f6f4"  # what an architecture must have for mma with scale factors (see arch.py)
 SCALE_SLOTS = ("sfa", "sfb")  # names of the scale factors' stages
 SCALED_ROWS = ATOM_ROWS  # rows of A, or columns of B, in steps of which a scaled tile is planned
 
@@ -105,13 +107,20 @@ def scale_plans(product: Product, tile: Tile, schedule: Schedule) -> tuple[Scale
 
     Each block of a pair holds half of the rows of the sums, with all their columns.
     """
-    if product.scales is None or not product.in_tensor_memory:
+    if product.scales is None:
         return ()
     m, n, k = tile
     return (
-        ScalePlan.of(m // schedule.cta_group, k, product.scales),
-        ScalePlan.of(n, k, product.scales),
+        ScalePlan.of(rounded_up(m // schedule.cta_group, SCALED_ROWS), k, product.scales),
+        ScalePlan.of(rounded_up(n, SCALED_ROWS), k, product.scales),
     )
+
+
+def has_whole_atoms(product: Product, extent: int) -> bool:
+    """Whether rows, or columns, of a tile are whole atoms of scale factors; mma also takes tiles within one atom."""
+    if product.scales is None or extent % SCALED_ROWS == 0:
+        return True
+    return not product.in_tensor_memory and SCALED_ROWS % extent == 0
 
 
 def largest_tile_k(scale_format: ScaleFormat) -> int:

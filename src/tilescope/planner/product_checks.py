@@ -23,6 +23,7 @@ from tilescope.planner.missing import (
     missing_kind,
 )
 from tilescope.planner.obstacle import Broken, Obstacle, broken, or_obstacles
+from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.product import Product, mma_rows, mma_types
 from tilescope.planner.uneven_rows import uneven_rows
 from tilescope.rule import rule
@@ -79,13 +80,13 @@ RESULT_NOT_STORED = GEMM_TYPE.worded(
 SCALES_NOT_TAKEN = GEMM_TYPE.worded(
     argument="scales",
     found="scale factors of {format} with {consumer} on {arch}",
-    limit="a GEMM with scale factors is planned for tcgen05, on {homes:, }",
+    limit="tcgen05 takes scale factors, and mma of sm_120: {homes:, }",
     fix='Use {arch:="{home}"}, or a type without scale factors.',
 )
 SCALED_TYPE = GEMM_TYPE.worded(
     argument="scales",
     found="scale factors of {format} for {data_type}",
-    limit="kind {kind} of tcgen05.mma takes {known:, }",
+    limit="kind {kind} takes {known:, }",
     fix='Use {data_type:="{first}"}, or leave scales out.',
 )
 GEMM_MAJOR = rule(
@@ -144,8 +145,9 @@ def _unscaled(product: Product) -> Iterator[Broken]:
     scales = product.scales
     if scales is None:
         return
-    if not product.in_tensor_memory:
-        homes = architectures_with("tcgen05")
+    takes_scales = product.in_tensor_memory or (product.consumer == "ldmatrix" and product.arch.has(SCALED_MMA))
+    if not takes_scales:
+        homes = (*architectures_with("tcgen05"), *architectures_with(SCALED_MMA))
         yield broken(
             SCALES_NOT_TAKEN,
             format=scales.name,

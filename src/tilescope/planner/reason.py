@@ -152,8 +152,8 @@ SENTENCES = {
         "hold the transpose of C."
     ),
     "scales": (
-        "Scale factors of {format}, one for {block} elements of k: {a_bytes} + {b_bytes} bytes a stage, and {copies} tcgen05.cp "
-        "bring them to {columns} columns of tensor memory."
+        "Scale factors of {format}, one for {block} elements of k: {a_bytes} + {b_bytes} bytes a stage[[, and {copies} tcgen05.cp "
+        "bring them to {columns} columns of tensor memory]]."
     ),
     "scale-factors": (
         "{data_type} packed two to a byte is multiplied with scale factors: their memory is not planned here. "

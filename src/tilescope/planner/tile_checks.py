@@ -14,7 +14,7 @@ from tilescope.mma.tcgen05_kind import in_steps
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
-from tilescope.planner.planned_scales import SCALED_ROWS, largest_tile_k, scale_plans
+from tilescope.planner.planned_scales import SCALED_ROWS, has_whole_atoms, largest_tile_k, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -184,7 +184,8 @@ def _unscaled_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     m, n, k = tile
     step = SCALED_ROWS * schedule.cta_group
     for letter, elements, multiple in (("m", m, step), ("n", n, SCALED_ROWS)):
-        if elements % multiple:
+        is_whole_pair = elements % multiple == 0
+        if not is_whole_pair and (schedule.cta_group == 2 or not has_whole_atoms(product, elements)):
             up = rounded_up(elements, multiple)
             yield broken(SCALED_TILE, letter=letter, elements=elements, format=scales.name, multiple=multiple, up=up)
     multiple = ATOM_SCALES * scales.block
