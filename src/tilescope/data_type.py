@@ -205,11 +205,26 @@ _BLOCK_FORMATS = {
 }
 
 
+def elements_of_format(name: object) -> DataType | None:
+    """The usual elements of a format with scale factors; None: `name` is not one.
+
+    >>> elements_of_format("nvfp4").name, elements_of_format("MXFP8").name, elements_of_format("bf16")
+    ('e2m1', 'e4m3', None)
+    """
+    block_format = _block_format(name)
+    return None if block_format is None else DataType.named(block_format.elements[0])
+
+
+def _block_format(name: object) -> _BlockFormat | None:
+    text = name.casefold() if isinstance(name, str) else ""
+    scaled = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
+    return _BLOCK_FORMATS.get(f"{scaled[1]}fp{scaled[2]}") if scaled else None
+
+
 def _unknown(name: object) -> RuleError:
     """The error for a name of no type: of fp8, fp6 and fp4 with the types that it may mean, of a format with its two tensors."""
     text = name.casefold() if isinstance(name, str) else ""
-    scaled = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
-    block_format = _BLOCK_FORMATS.get(f"{scaled[1]}fp{scaled[2]}") if scaled else None
+    block_format = _block_format(name)
     if block_format is not None:
         first = block_format.elements[0]
         return BLOCK_SCALED.error(

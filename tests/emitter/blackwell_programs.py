@@ -25,7 +25,20 @@ NUMPY = {
     "u8": np.uint8,
     "s32": np.int32,
 }
-K_OF_A_TILE = {"tf32": 32, "e4m3": 128, "e5m2": 128, "s8": 128, "u8": 128}  # others 64
+ELEMENTS = {"mxfp8": "e4m3", "mxfp4": "e2m1", "nvfp4": "e2m1"}  # of formats with scale factors
+E2M1 = {0: 0, 1: 2, 2: 4, -1: 10, -2: 12}  # the bits of small whole numbers
+SCALE_BITS = {"mxfp8": (126, 127, 128), "mxfp4": (126, 127, 128), "nvfp4": (0x30, 0x38, 0x40)}  # of 1/2, 1 and 2
+GLOBAL_SCALE = 0.25  # of nvfp4
+K_OF_A_TILE = {
+    "mxfp8": 128,
+    "mxfp4": 256,
+    "nvfp4": 256,
+    "tf32": 32,
+    "e4m3": 128,
+    "e5m2": 128,
+    "s8": 128,
+    "u8": 128,
+}  # others 64
 
 
 class Program(NamedTuple):
@@ -97,14 +110,33 @@ def programs():
     for odd in ((1, 8), (129, 8), (257, 72), (333, 104)):
         yield program("sm_100", odd, "bf16", (128, 32), stages=3)
         yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)
+
+
+def scaled_programs():
+    """Formats with scale factors, by tcgen05."""
+    for data_type in ("mxfp8", "mxfp4", "nvfp4"):
+        yield program("sm_100", (256, 256), data_type, (128, 128))
+        yield program("sm_103", (520, 136), data_type, (256, 128), cta_group=2)
+    yield program("sm_100", (136, 264), "nvfp4", (128, 256))  # two atoms of columns, one accumulator
+    yield program("sm_100", (512, 264), "nvfp4", (256, 256), cta_group=2, output_type="f32")
+    yield program("sm_103", (264, 136), "mxfp4", (256, 128))  # two instructions along m
+    yield program("sm_100", (256, 136), "e5m2", (128, 128), scales="mxfp8")
+    yield program("sm_103", (1032, 136), "nvfp4", (256, 128), cta_group=2, dynamic=True)
+
+
+def warp_programs():
+    """Programs by mma, without pairs."""
     yield program("sm_120", (128, 128), "bf16", (64, 64))
     yield program("sm_120", (136, 72), "bf16", (64, 32), stages=3)
     yield program("sm_120", (136, 72), "f16", (64, 32), b_major="MN")
     for data_type in ("e4m3", "e5m2", "s8"):
         yield program("sm_120", (128, 128), data_type, (64, 64))
+    for data_type in ("nvfp4", "mxfp4", "mxfp8"):
+        yield program("sm_120", (136, 200), data_type, (64, 64))  # two tiles along m in an atom of scale factors
+    yield program("sm_120", (264, 136), "nvfp4", (128, 32))
 
 
-PROGRAMS = {each.name: each for each in programs()}
+PROGRAMS = {each.name: each for each in (*programs(), *scaled_programs(), *warp_programs())}
 
 
 class Launch(NamedTuple):
@@ -142,20 +174,32 @@ def launch_of(program, ptx=None, rows=None):
     random = np.random.default_rng(1)
     least = 0 if program.data_type == "u8" else -2
     matrices = {"a_major": random.integers(least, 3, (m, k)), "b_major": random.integers(least, 3, (n, k))}
-    stored = [
-        np.ascontiguousarray((each.T if program.options.get(name) == "MN" else each).astype(NUMPY[program.data_type]))
-        for name, each in matrices.items()
-    ]
+    stored = [_stored(each, gemm.data_type.ptx, program.options.get(name)) for name, each in matrices.items()]
     a, b = matrices.values()
+    scale_maps = []
+    if gemm.scales is not None:
+        factors = [random.integers(0, 3, (rows, -(-k // gemm.scales.block))) for rows in (m, n)]
+        a, b = (_scaled(each, factor, gemm.scales.block) for each, factor in zip((a, b), factors, strict=True))
+        bits = np.array(SCALE_BITS[gemm.scales.name], np.uint8)
     c = np.full((m, n), 77, NUMPY[gemm.output_type.ptx])
     memory = ts.Memory()
+    if gemm.scales is not None:
+        scale_maps = [
+            plan.tensor_map(memory.place(ts.pack_scales(bits[factor])), len(factor), k)
+            for plan, factor in zip(gemm.scale_plans, factors, strict=True)
+        ]
     arguments = [
         gemm.a.tensor_map(memory.place(stored[0]), (m, k)),
         gemm.b.tensor_map(memory.place(stored[1]), (n, k)),
+        *scale_maps,
         gemm.epilogue.tensor_map(memory.place(c), (n, m) if gemm.schedule.swapped else (m, n)),
     ]
     if gemm.accumulators:  # tcgen05: m is an argument
         arguments.append(np.int32(m))
+    global_scale = 1.0
+    if gemm.scales is not None and gemm.scales.name == "nvfp4":
+        global_scale = GLOBAL_SCALE
+        arguments.append(np.float32(global_scale))
     in_pairs = gemm.schedule.cta_group == 2
     return Launch(
         ts.Kernel(ptx or ptx_of(program), "gemm_kernel"),
@@ -164,5 +208,18 @@ def launch_of(program, ptx=None, rows=None):
         arguments,
         {"memory": memory, "smem_bytes": gemm.smem_bytes, "cluster": (2, 1, 1) if in_pairs else None},
         c,
-        (a @ b.T).astype(c.dtype),
+        (a @ b.T * global_scale).astype(c.dtype),
     )
+
+
+def _stored(matrix, data_type, major):
+    """A matrix as it lies in global memory; of 4 bits, two elements to a byte."""
+    if data_type == "e2m1":
+        bits = np.vectorize(E2M1.get)(matrix).astype(np.uint8)
+        return np.ascontiguousarray(bits[:, ::2] | bits[:, 1::2] << 4)
+    return np.ascontiguousarray((matrix.T if major == "MN" else matrix).astype(NUMPY[data_type]))
+
+
+def _scaled(matrix, factors, block):
+    """The values of a matrix: every block of k times 1/2, 1 or 2."""
+    return matrix * np.repeat(0.5 * 2.0**factors, block, axis=1)[:, : matrix.shape[1]]

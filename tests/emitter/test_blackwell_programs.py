@@ -20,7 +20,8 @@ def test_there_are_programs_of_every_kind():
     assert len(plans) >= 62
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
     assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
-    assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"}
+    assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8", "e2m1"}
+    assert {plan.scales.name for plan in plans if plan.scales} == {"mxfp8", "mxfp4", "nvfp4"}
     for program, plan in zip(PROGRAMS.values(), plans, strict=True):
         group = plan.schedule.cta_group
         rounds = plan.tiles * group // plan.blocks_on(plan.sms)
@@ -60,7 +61,7 @@ def test_the_plan_s_own_pipeline_is_proven_too(name):
         "acc_full": (1, gemm.accumulators),
         "acc_empty": (128 * group, gemm.accumulators),
     }
-    brought = group * (gemm.a.transaction_bytes + gemm.b.transaction_bytes)
+    brought = group * sum(part.transaction_bytes for part in (gemm.a, gemm.b, *gemm.scale_plans))
     assert found.barriers[0].bytes == ((brought,) if group == 1 else (brought, 0))
 
 

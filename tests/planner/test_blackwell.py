@@ -165,3 +165,48 @@ def test_planning_for_a_b200_takes_little_time():
     start = time.process_time()
     ts.plan_gemm(4096, 4096, 8192, "bf16", card="B200")
     assert time.process_time() - start < 0.15
+
+
+def test_scale_factors_take_columns_and_stages_of_their_own():
+    gemm = ts.plan_gemm(8192, 8192, 8192, "nvfp4", card="B200", cta_group=2, tile=(256, 128, 256))
+    a_scales, b_scales = gemm.scale_plans
+    assert (a_scales.layout.rows, b_scales.layout.rows) == (128, 128)  # half of A's rows, and all columns of B
+    assert (a_scales.columns, b_scales.columns) == (16, 16)  # 16 scales a row: 4 words of 4 columns
+    assert (gemm.accumulators, gemm.tmem_columns) == (2, 512)  # 2 x 128 + 32 columns
+    assert gemm.smem_offsets()["sfb"][0] - gemm.smem_offsets()["sfa"][0] == gemm.stages * 2048
+    full = ts.simulate(ts.plan_pipeline(gemm)).barriers[0]
+    assert full.bytes == (2 * (128 * 128 + 64 * 128 + 2 * 2048), 0)
+
+
+def test_a_wide_tile_with_scale_factors_has_one_accumulator():
+    assert ts.plan_gemm(512, 512, 512, "mxfp8", arch="sm_100", tile=(128, 256, 128)).accumulators == 1
+    assert ts.plan_gemm(512, 512, 512, "e4m3", arch="sm_100", tile=(128, 256, 128)).accumulators == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "rules"),
+    [
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_90"}, ["gemm-type", "wgmma-type", "gemm-type"]),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "tile": (100, 100, 100)}, ["gemm-tile"] * 3),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "swapped": True}, ["gemm-tile"]),
+        ((256, 256, 256, "bf16"), {"arch": "sm_100", "scales": "nvfp4"}, ["gemm-type"]),
+        ((256, 256, 256, "e2m1"), {"arch": "sm_100", "scales": "mxfp8"}, ["gemm-type"]),
+        ((256, 256, 256, "bf16"), {"arch": "sm_100", "tile": (100, 64, 64), "cta_group": 2}, ["gemm-tile"]),
+        (
+            (256, 256, 256, "bf16"),
+            {"arch": "sm_100", "tile": (100, 513, 64), "cta_group": 2},
+            ["gemm-accumulators", "gemm-tile", "gemm-tile"],
+        ),
+        ((256, 1024, 256, "nvfp4"), {"arch": "sm_100", "tile": (128, 512, 256)}, ["gemm-accumulators"]),
+    ],
+    ids=str,
+)
+def test_wrong_requests_are_refused_with_every_reason(arguments, options, rules):
+    with pytest.raises(ts.PlanError) as refused:
+        ts.plan_gemm(*arguments, **options)
+    assert [violation.rule for violation in refused.value.violations] == rules
+
+
+def test_a_format_may_have_other_elements_than_its_usual_ones():
+    gemm = ts.plan_gemm(256, 256, 256, "e5m2", arch="sm_100", scales="mxfp8")
+    assert (gemm.data_type.ptx, gemm.scales.name, gemm.product.kind.name) == ("e5m2", "mxfp8", "mxf8f6f4")

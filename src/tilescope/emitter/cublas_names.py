@@ -19,6 +19,7 @@ CUDA_TYPE = {  # cudaDataType, by the PTX names of types
     "f32": CudaName("CUDA_R_32F", 0),
     "e4m3": CudaName("CUDA_R_8F_E4M3", 28),
     "e5m2": CudaName("CUDA_R_8F_E5M2", 29),
+    "e2m1": CudaName("CUDA_R_4F_E2M1", 33),
     "s8": CudaName("CUDA_R_8I", 3),
     "u8": CudaName("CUDA_R_8U", 8),
     "s32": CudaName("CUDA_R_32I", 10),

@@ -53,6 +53,7 @@ class WgmmaWork:
     share: int  # columns of the sums that one of them has
     producers: int  # warps
     promoted: bool  # whether the sums of a K step are added to sums of full precision
+    scales: None = None  # wgmma takes no scale factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class MmaWork:
     columns: int  # of a warp
     partial: bool  # whether a slice of C has part of a warp's columns
     target: str
+    scales: ScaleFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,43 @@ class Tcgen05Work:
     rows_operand: GemmOperand  # gives the instruction its rows; the other one its columns
     columns_operand: GemmOperand
     tmem_load: TmemLoad
+    scales: ScaleFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledOperand:
+    """The scale factors of A or B: their map, their place, and where the instructions find them."""
+
+    name: str  # sfa or sfb
+    mn: str  # the name of the operand's rows in the kernel
+    offset: int  # of the first stage in shared memory
+    stage_bytes: int
+    box_words: int  # that a K step moves along the map
+    map: Facts
+    column: int  # of tensor memory, behind the accumulators
+    copies: list[tuple[str, int]]  # tcgen05.cp: descriptor of a stage at address 0, and column
+    step_columns: list[int]  # for every instruction along k
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFacts:
+    """The scale factors of a product."""
+
+    format: str
+    block: int  # elements of k under one scale
+    qualifier: str  # of tcgen05.mma
+    instructions: list[str]  # a word for every instruction along k: it says with which scale of a word it begins
+    one: str  # the bits of scales 1 and 2
+    two: str
+    has_global: bool  # whether C is scaled by one number, too
+    block_columns: int  # from the scales of 128 rows to those of the next 128
+    a: ScaledOperand
+    b: ScaledOperand
+
+    @property
+    def both(self) -> tuple[ScaledOperand, ScaledOperand]:
+        """Of A, then of B."""
+        return self.a, self.b
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +197,7 @@ class GemmProgram:
 
     def facts(self) -> Facts:
         """All of it, by the names that the templates use."""
+        scales = self.work.scales
         parts = told(self.product, self.work, self.epilogue)
+        parts["encoded_maps"] = [*self.product.operands, *(() if scales is None else scales.both)]
         return parts if self.roles is None else parts | told(self.roles)

@@ -15,7 +15,15 @@ from tilescope.emitter.gemm_facts import (
     WgmmaWork,
 )
 from tilescope.emitter.gemm_roles import gemm_roles
-from tilescope.emitter.source_template import CONVERSION, EMIT, GEMM_TYPE_NOT_MULTIPLIED, Multiplied, multiplied
+from tilescope.emitter.scale_facts import scale_facts
+from tilescope.emitter.source_template import (
+    CONVERSION,
+    EMIT,
+    GEMM_TYPE_NOT_MULTIPLIED,
+    SCALED_E2M1,
+    Multiplied,
+    multiplied,
+)
 from tilescope.emitter.tcgen05_roles import tcgen05_roles
 from tilescope.emitter.tcgen05_work import tcgen05_work
 from tilescope.emitter.tile_order import tile_origin
@@ -24,6 +32,7 @@ from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
@@ -50,7 +59,8 @@ TILE_BEYOND_MMA = EMIT.worded(
 
 def gemm_program(gemm: GemmPlan) -> GemmProgram:
     """What the program of a GEMM is told."""
-    row = multiplied(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
+    is_scaled_e2m1 = gemm.scales is not None and gemm.data_type.ptx == SCALED_E2M1.name
+    row = SCALED_E2M1 if is_scaled_e2m1 else multiplied(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
     conversion = _conversion(gemm, row)
     operands = _operands(gemm)
     work: WgmmaWork | MmaWork | Tcgen05Work
@@ -91,7 +101,7 @@ def _product(
         stmatrix_count = 4 if columns % 16 == 0 else 2
     return ProductFacts(
         gemm=gemm,
-        title=f"GEMM {by(gemm.shape)} {gemm.data_type.ptx}, tile {by(gemm.tile)}",
+        title=f"GEMM {by(gemm.shape)} {_format(gemm)}, tile {by(gemm.tile)}",
         operands=list(operands.values()),
         a=operands["a"],
         b=operands["b"],
@@ -99,7 +109,7 @@ def _product(
         tma=gemm.epilogue is not None,
         destination=load_destination(gemm.arch),
         offsets=gemm.smem_offsets(),
-        element_type=ELEMENT[gemm.data_type.bits],
+        element_type=ELEMENT[max(8, gemm.data_type.bits)],
         output_type=ELEMENT[bits],
         register=REGISTER[bits],
         conversion=conversion,
@@ -120,9 +130,14 @@ def _product(
     )
 
 
+def _format(gemm: GemmPlan) -> str:
+    """The elements, and the format of their scale factors."""
+    return gemm.data_type.ptx if gemm.scales is None else f"{gemm.scales.name} ({gemm.data_type.ptx})"
+
+
 def _moved_bytes(gemm: GemmPlan) -> int:
     m, n, k = gemm.shape
-    return ((m + n) * k * gemm.data_type.bits + m * n * gemm.output_type.bits) // 8
+    return int((m + n) * k * gemm.product.operand_bits + m * n * gemm.output_type.bits) // 8
 
 
 def _k_step(gemm: GemmPlan) -> int:
@@ -213,14 +228,23 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> MmaWork:
         raise TILE_BEYOND_MMA.error(tile=gemm.tile, accumulators=MAX_ACCUMULATORS, k_step=k_step, k=2 * k_step)
     producer_warps = 0 if gemm.epilogue is None else 1
     return MmaWork(
-        mma=row.mma(k_step),
+        mma=_scaled_mma(gemm, row, k_step) or row.mma(k_step),
         warps=warps,
         consumer_threads=32 * prod(warps),
         threads=32 * (prod(warps) + producer_warps),
         columns=n // warps[1],
         partial=gemm.epilogue is not None and gemm.slices > 1,
-        target=gemm.arch.name,
+        target=gemm.arch.name if gemm.scales is None else str(gemm.arch.target(SCALED_MMA)),
+        scales=scale_facts(gemm),
     )
+
+
+def _scaled_mma(gemm: GemmPlan, row: Multiplied, k_step: int) -> str:
+    """The instruction of a warp with scale factors; "": there are none."""
+    scales = scale_facts(gemm)
+    if gemm.scales is None or scales is None:
+        return ""
+    return f"kind::{gemm.scales.mma_kind}.{scales.qualifier}.{row.mma(k_step)}.{gemm.scales.scale_type}"
 
 
 def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> EpilogueFacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
 from tilescope.emitter.role_text import Work
+from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
@@ -21,14 +22,16 @@ def gemm_roles(
     if not schedule.persistent or schedule.tail > 1:
         first_k = "first_k + k_tile * TILE_K"
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
+    scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
     producer = Work(
         lines={
             "copy a": copy_lines("tma_load(a{}, &a_map, full + 8 * slot, {});", product.a.copies),
             "copy b": copy_lines("tma_load(b{}, &b_map, full + 8 * slot, {});", product.b.copies),
-        },
+        }
+        | scale_loads(work.scales, "full"),
         opening={
             "t": tile,
-            "k_tile": [f"const int k = {first_k};", stages],
+            "k_tile": [f"const int k = {first_k};", stages, *scale_stages],
             "early": _early_lines(first_k, "early", "b"),
             "late": _early_lines(first_k, "late", "a"),
         },
@@ -63,10 +66,13 @@ def gemm_roles(
             "write parts": ["send_parts(d, base, rank);"],
             "read parts": ["add_part(d, base, rank, other);"],
             "write partial": [f"if (!add_all(d, partial, arrived, {index}, part)) {leaves};  // another block stores"],
-            "write": rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
+            "write": [
+                *_globally_scaled(work),
+                *rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
+            ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={"t": [*tile, sums], "k_tile": [stages]},
+        opening={"t": [*tile, sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": ["promote(d, step_sums);"]} if isinstance(work, WgmmaWork) and work.promoted else {},
         notes={
             "wait_group bulk": "TMA has read the last slice",
@@ -87,11 +93,20 @@ def _early_lines(first_k: str, counter: str, matrix: str) -> list[str]:
     ]
 
 
+def _globally_scaled(work: WgmmaWork | MmaWork) -> list[str]:
+    """nvfp4 scales all of C by one number, before the first slice is converted."""
+    if work.scales is None or not work.scales.has_global:
+        return []
+    scaled = "for (int i = 0; i < ROWS * COLUMNS * 4; ++i) d[i / (COLUMNS * 4)][i % (COLUMNS * 4)] *= global_scale;"
+    return ["#pragma unroll", scaled]
+
+
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
     """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
     if isinstance(work, WgmmaWork) and work.promoted:
         return ["if (k_tile > 0) promote(d, step_sums);", f"multiply(step_sums, a, b, {share});"]
-    return [f"multiply(d, a, b, {share});"]
+    scales = "" if work.scales is None else "sfa, sfb, m % 128, n % 128, "
+    return [f"multiply(d, a, b, {scales}{share});"]
 
 
 def _tile_number(schedule: Schedule) -> list[str]:

@@ -7,6 +7,7 @@ grid runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from pathlib import PurePath
 
@@ -27,6 +28,7 @@ from tilescope.machine.launch.launch_description import (
 )
 from tilescope.machine.launch.launch_file import format_launch
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.planned_scales import SCALE_SLOTS
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES
 from tilescope.tensor_map import TensorMap
@@ -62,7 +64,8 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
     operands = {operand.name: operand for operand in program.product.operands}
     arguments: list[ArgumentDescription]
     if program.product.tma:
-        arguments = [_describe_operand_map(gemm, operands[name]) for name in ("a", "b", "c")]
+        a, b, c = (_describe_operand_map(gemm, operands[name]) for name in ("a", "b", "c"))
+        arguments = [a, b, *_describe_scales(gemm), c]
     else:
         arguments = [
             _describe_array("a_matrix", gemm.data_type, _stored_shape(gemm, operands["a"])),
@@ -75,10 +78,14 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
             ArrayArgument(name="partial", data_type="f32", shape=sums, fill="zeros"),
             ArrayArgument(name="arrived", data_type="u32", shape=(gemm.counters,), fill="zeros"),
         ]
+    if gemm.accumulators:  # tcgen05: m is an argument
+        arguments.append(NumberArgument(name="m_rows", value=m))
+    if gemm.scales is not None and gemm.scales.name == "nvfp4":
+        arguments.append(NumberArgument(name="global_scale", value=1.0))
     split = gemm.schedule.split
     return LaunchDescription(
         entry="gemm_kernel",
-        grid=(gemm.blocks or min(gemm.tiles, gemm.sms or gemm.tiles),),
+        grid=(gemm.blocks_on(gemm.sms or gemm.tiles * gemm.schedule.cta_group),),
         block=(program.work.threads,),
         cluster=(split,) if split > 1 else None,
         smem_bytes=gemm.smem_bytes,
@@ -94,7 +101,22 @@ def _describe_operand_map(gemm: GemmPlan, operand: GemmOperand) -> MapArgument:
         tensor_map = operand.plan.tensor_map(0, (n, m) if gemm.schedule.swapped else (m, n))
         return _describe_map("c_map", gemm.output_type, (m, n), tensor_map, "zeros")
     tensor_map = operand.plan.tensor_map(0, (m if operand.name == "a" else n, k))
-    return _describe_map(f"{operand.name}_map", gemm.data_type, _stored_shape(gemm, operand), tensor_map)
+    element, (rows, columns) = gemm.data_type, _stored_shape(gemm, operand)
+    if element.bits < 8:  # an array has elements of whole bytes
+        element, columns = DataType.named("u8"), columns * element.bits // 8
+    return _describe_map(f"{operand.name}_map", element, (rows, columns), tensor_map)
+
+
+def _describe_scales(gemm: GemmPlan) -> Iterator[MapArgument]:
+    """The maps of the scale factors, all of them 1."""
+    if gemm.scales is None:
+        return
+    m, n, k = gemm.shape
+    scale_type = gemm.scales.scale_data_type
+    for name, plan, rows in zip(SCALE_SLOTS, gemm.scale_plans, (m, n), strict=True):
+        tensor_map = plan.tensor_map(0, rows, k)
+        size = prod(tensor_map.dims) * tensor_map.data_type.bits // scale_type.bits
+        yield _describe_map(f"{name}_map", scale_type, (size,), tensor_map, "ones")
 
 
 def _stored_shape(gemm: GemmPlan, operand: GemmOperand) -> tuple[int, int]:
@@ -163,4 +185,6 @@ def _describe_map(
         "swizzle": tensor_map.swizzle.name,
         "l2_promotion": tensor_map.l2_promotion.name,
     }
+    if tensor_map.data_type.is_packed:  # which the first architecture with TMA does not move
+        options["arch"] = tensor_map.arch.name
     return MapArgument(name=name, array=_describe_array("", data_type, shape, fill), options=options)

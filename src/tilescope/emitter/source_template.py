@@ -205,6 +205,9 @@ _ROWS = (
     Multiplied("u8", accumulator="s32", one="1", exponent_bits=0, mantissa_bits=0, sample="h", integer="unsigned char"),
 )
 MULTIPLIED = {row.name: row for row in _ROWS}
+SCALED_E2M1 = Multiplied(  # two to a byte, and multiplied with scale factors alone
+    "e2m1", accumulator="f32", one="0x2", exponent_bits=2, mantissa_bits=1, sample="h & 0xF"
+)
 
 
 def multiplied(data_type: DataType, user: str, refused: Wording) -> Multiplied:

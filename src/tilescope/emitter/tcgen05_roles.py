@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
 from tilescope.emitter.gemm_roles import stored_at
 from tilescope.emitter.role_text import Work, role_text
+from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
@@ -26,6 +27,7 @@ def tcgen05_roles(
     numbered = [] if gemm.schedule.dynamic else [tile]  # cluster launch control gives the number
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     origin = tile_origin(gemm, "m_tiles")
+    scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
     half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
     half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
     barrier = "full_of_pair" if in_pairs else "full"
@@ -34,8 +36,12 @@ def tcgen05_roles(
         | {
             "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
             "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
+        }
+        | scale_loads(work.scales, barrier, in_pairs=in_pairs),
+        opening={
+            "t": [*numbered, *origin.lines(half_m, half_n)],
+            "k_tile": ["const int k = k_tile * TILE_K;", stages, *scale_stages],
         },
-        opening={"t": [*numbered, *origin.lines(half_m, half_n)], "k_tile": ["const int k = k_tile * TILE_K;", stages]},
         notes={
             "wait empty": "passes at once while the slots are fresh",
             "expect full": "A and B of both blocks" if in_pairs else "A and B",
@@ -48,9 +54,9 @@ def tcgen05_roles(
     multiplier = Work(
         lines=next_tile
         | {
-            "multiply": [f"multiply({sums}, {rows}, {columns}, k_tile == 0);"],
+            "multiply": _multiplied(work, f"{sums}, {rows}, {columns}"),
         },
-        opening={"k_tile": [stages]},
+        opening={"k_tile": [stages, *scale_stages]},
         notes={
             "wait acc_empty": "the epilogue has read this accumulator",
             "commit empty": "when the products have read the stage",
@@ -63,7 +69,11 @@ def tcgen05_roles(
     stored = Work(
         lines=next_tile
         | {
-            "read accumulator": ["Accumulator d[ROWS][SUMS];", f"read_sums(d, {sums}{first_column}, warp);"],
+            "read accumulator": [
+                "Accumulator d[ROWS][SUMS];",
+                f"read_sums(d, {sums}{first_column}, warp);",
+                *_globally_scaled(work),
+            ],
             "write": rendered(written, told(product, work, epilogue)).splitlines(),
             "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
         },
@@ -99,3 +109,15 @@ def tcgen05_roles(
         epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
         scheduler_steps=role_text(pipeline, "scheduler", scheduler, 6) if gemm.schedule.dynamic else "",
     )
+
+
+def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:
+    """The products of a stage; scale factors come to tensor memory first."""
+    if work.scales is None:
+        return [f"multiply({operands}, k_tile == 0);"]
+    return ["copy_scales(tmem, sfa, sfb);", f"multiply({operands}, tmem, k_tile == 0);"]
+
+
+def _globally_scaled(work: Tcgen05Work) -> list[str]:
+    """nvfp4 scales all of C by one number: the product of both operands' global scales."""
+    return ["scale_sums(d, global_scale);"] if work.scales is not None and work.scales.has_global else []

@@ -11,9 +11,9 @@ A warp reads the 32 lanes of tensor memory that its number modulo 4 names, so th
 from __future__ import annotations
 
 from tilescope.emitter.gemm_facts import GemmOperand, Tcgen05Work, TmemLoad
+from tilescope.emitter.scale_facts import scale_facts
 from tilescope.emitter.source_template import EMIT
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.tcgen05_kind import tcgen05_for
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.sync.thread_limits import WARP_THREADS, WARPGROUP_THREADS
@@ -43,15 +43,23 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
     if len(columns) != 1 or sums_rows not in known_rows:
         nearest = (TMEM_LANES * group, 256, gemm.tile[2])
         raise ROWS_OF_TMEM.error(tile=gemm.tile, rows=sums_rows, known=known_rows, nearest=nearest)
-    kind = tcgen05_for(gemm.data_type)
-    descriptor = InstructionDescriptor(
-        kind.name,
-        rows.block_mn * group,
-        sums_columns,
-        a_type=gemm.data_type,
-        a_major=rows_plan.problem.major,
-        b_major=columns_plan.problem.major,
-    )
+    kind = gemm.product.kind
+
+    def described(scale_id: int) -> InstructionDescriptor:
+        return InstructionDescriptor(
+            kind.name,
+            rows.block_mn * group,
+            sums_columns,
+            a_type=gemm.data_type,
+            a_major=rows_plan.problem.major,
+            b_major=columns_plan.problem.major,
+            scale_type=None if gemm.scales is None else gemm.scales.scale_type,
+            a_scale_id=scale_id,
+            b_scale_id=scale_id,
+        )
+
+    descriptor = described(0)
+    scale_steps = gemm.scale_plans[0].steps if gemm.scale_plans else ()
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
     stored = _slice_columns(gemm)
     return Tcgen05Work(
@@ -68,6 +76,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
         rows_operand=operands[names[0]],
         columns_operand=operands[names[1]],
         tmem_load=_tmem_load(sums_rows, stored, gemm.output_type.bits),
+        scales=scale_facts(gemm, [described(step.scale_id).encode() for step in scale_steps]),
     )
 
 

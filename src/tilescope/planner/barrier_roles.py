@@ -26,7 +26,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.consumer_roles import DRAIN, consumer_role, stored_steps, tmem_consumer_role, tmem_epilogue_role
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.loading import SLOTS, Loading, Step
+from tilescope.planner.loading import Loading, Step
 from tilescope.planner.planned_gemm import ANSWER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.producer_role import producer_role
@@ -154,8 +154,10 @@ def _slots(loading: Loading) -> dict[str, Step]:
     """The buffers of a stage; of them, copies fill what TMA moves: it leaves the gaps between narrow rows as they are."""
     staging = loading.staging
     slots: dict[str, Step] = {}
-    for name, plan in zip(SLOTS, loading.plans, strict=False):
-        filled_bytes = plan.transaction_bytes if staging.first.copy == "tma" else plan.smem_bytes
+    for name, plan in loading.brought.items():
+        filled_bytes = plan.transaction_bytes
+        if isinstance(plan, Plan) and staging.first.copy != "tma":
+            filled_bytes = plan.smem_bytes
         slots[name] = {"stages": staging.stages, "bytes": filled_bytes}
     if loading.gemm is not None and staging.in_tmem:
         slots["accumulator"] = {"stages": staging.accumulators, "space": "tmem"}

@@ -18,10 +18,11 @@ from typing import Any, Literal, NamedTuple
 from tilescope.arch import Arch, ArchName
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.card import Card, CardName
-from tilescope.data_type import DataType
+from tilescope.data_type import DataType, elements_of_format
 from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
+from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems
@@ -29,6 +30,7 @@ from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
+from tilescope.planner.planned_scales import ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
 from tilescope.planner.product import Product, Tile, accumulator_buffers, is_exchanged
@@ -45,6 +47,7 @@ LARGEST_SMS = 1024
 SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many
 LARGEST_MATRIX_EXTENT = 1 << 32
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
+_SCALED_ELEMENTS = ("e4m3", "e2m1")  # of formats that are planned by their name
 _TILE_K_BITS = 256  # that an instruction takes of k at least
 # Rules that a swizzle breaks and another may keep. The search tries all swizzles, so a refusal by one of these says
 # nothing about the product.
@@ -85,6 +88,7 @@ def plan_gemm(
     dependent: bool = False,
     cta_group: int | None = None,
     dynamic: bool = False,
+    scales: Any = None,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
@@ -93,6 +97,9 @@ def plan_gemm(
     launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
     pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. PlanError says why the product,
     or the tile, cannot be planned.
+
+    `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
+    format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8").
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
@@ -103,7 +110,7 @@ def plan_gemm(
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
-    row = DataType.named(data_type)
+    row, scale_format = _elements(data_type, scales)
     target, device = resolved(arch, card)
     output = _usual_output(row) if output_type is None else DataType.named(output_type)
     product = Product(
@@ -120,6 +127,7 @@ def plan_gemm(
         a_major=major_named(a_major, "a_major"),
         b_major=major_named(b_major, "b_major"),
         sms=device.sms if sms is None and device is not None else sms,
+        scales=scale_format,
     )
     asked = None
     if tile is not None:
@@ -140,6 +148,22 @@ def plan_gemm(
         dynamic=flag("dynamic", dynamic),
     )
     return _best(product, wanted)
+
+
+def _elements(data_type: object, scales: object) -> tuple[DataType, ScaleFormat | None]:
+    """The type of the elements, and the format of their scale factors.
+
+    >>> _elements("nvfp4", None)
+    (DataType.named('e2m1'), ScaleFormat.named('nvfp4'))
+    >>> _elements("e5m2", "mxfp8")[1].block
+    32
+    """
+    elements = elements_of_format(data_type)
+    if scales is not None:
+        return elements or DataType.named(data_type), ScaleFormat.named(scales)
+    if elements is None or elements.ptx not in _SCALED_ELEMENTS:
+        return DataType.named(data_type), None
+    return elements, ScaleFormat.named(data_type)
 
 
 def _usual_output(operands: DataType) -> DataType:
@@ -193,6 +217,7 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
         sms=product.sms,
         ranked=(best, *others),
         refused=tuple(refused),
+        scales=product.scales,
     )
 
 
@@ -204,11 +229,20 @@ class _Plans(NamedTuple):
     epilogue: Plan | None
     accumulators: int  # in tensor memory
     answers: int  # to requests for a tile
+    scales: tuple[ScalePlan, ...]  # of A and B
 
     def smem_bytes(self, stages: int) -> int:
         """Shared memory of a block with that many stages."""
         return end_of(
-            regions_of(self.a, self.b, self.epilogue, stages, accumulators=self.accumulators, answers=self.answers)
+            regions_of(
+                self.a,
+                self.b,
+                self.epilogue,
+                stages,
+                accumulators=self.accumulators,
+                answers=self.answers,
+                scales=self.scales,
+            )
         )
 
 
@@ -252,8 +286,11 @@ class _TileSearch:
         epilogue = self._epilogue(choice)
         if isinstance(epilogue, list):
             return self._refused(choice, epilogue, checks_passed=3)
-        accumulators = accumulator_buffers(schedule.sums(tile)) if product.in_tensor_memory else 0
-        plans = _Plans(a, b, epilogue, accumulators, schedule.answers)
+        scales = scale_plans(product, tile, schedule)
+        accumulators = 0
+        if product.in_tensor_memory:
+            accumulators = accumulator_buffers(schedule.sums(tile), sum(scale.columns for scale in scales))
+        plans = _Plans(a, b, epilogue, accumulators, schedule.answers, scales)
         fitting = _fitting_stages(product, plans, self.stages)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
@@ -409,7 +446,8 @@ def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
     """How many stages fit into shared memory: at most those asked for, or those that are ever chosen."""
     most = MAX_AUTO_STAGES if stages is None else stages
     if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
-        stage = plans.a.transaction_bytes + plans.b.transaction_bytes
+        scale_bytes = sum(scale.transaction_bytes for scale in plans.scales)
+        stage = plans.a.transaction_bytes + plans.b.transaction_bytes + scale_bytes
         most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
     return next((count for count in range(most, 0, -1) if plans.smem_bytes(count) <= budget), 0)

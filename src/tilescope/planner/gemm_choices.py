@@ -133,6 +133,8 @@ def _is_swapped(product: Product, wanted: Wanted) -> bool:
     """Whether B gives the rows: as asked, or where A has fewer rows than an instruction of tcgen05, and B has enough."""
     if wanted.swapped is not None:
         return wanted.swapped
+    if product.scales is not None:  # an atom of scale factors has 128 rows of either operand
+        return False
     if product.output_type.smem_bits < 8:  # lanes store no single elements of the transpose
         return False
     if wanted.tile is not None:

@@ -50,9 +50,25 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
     yield _epilogue(best)
     if exchanged:
         yield Reason.of("exchanged")
-    if product.tensor_core.is_scaled(product.data_type):
-        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    yield from _scales(product, best)
     yield from _edges(best)
+
+
+def _scales(product: Product, best: PlannedGemm) -> Iterator[Reason]:
+    """Where scale factors lie, or that they are not planned."""
+    if product.scales is not None and best.scale_plans:
+        a, b = best.scale_plans
+        yield Reason.of(
+            "scales",
+            format=product.scales.name,
+            block=product.scales.block,
+            a_bytes=a.stage_bytes,
+            b_bytes=b.stage_bytes,
+            copies=len(a.copies) + len(b.copies) if product.in_tensor_memory else None,
+            columns=best.scale_columns if product.in_tensor_memory else None,
+        )
+    elif product.tensor_core.is_scaled(product.data_type):
+        yield Reason.of("scale-factors", data_type=product.data_type.name)
 
 
 def _tiles(best: PlannedGemm) -> Reason:

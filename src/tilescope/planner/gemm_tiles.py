@@ -34,6 +34,7 @@ from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_time import predicted, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
+from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
@@ -62,13 +63,19 @@ def tile_shapes(
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
-        smallest = next((size for size in known if is_readable(matrix, (size, tile_k))), known[0])
+        fitting = [size for size in known if has_whole_atoms(product, size)]
+        smallest = next((size for size in fitting if is_readable(matrix, (size, tile_k))), fitting[0])
         return [size for size in known if size <= smallest or size < 2 * extent]
 
     m, n, _ = product.shape
     rows = worth_trying("A", rows_known, m)
     columns = worth_trying("B", TILE_N, n)
-    return [(down, across, tile_k) for down in rows for across in columns if down * across <= LARGEST_ACCUMULATOR]
+    return [
+        (down, across, tile_k)
+        for down in rows
+        for across in columns
+        if down * across <= LARGEST_ACCUMULATOR and has_whole_atoms(product, down) and has_whole_atoms(product, across)
+    ]
 
 
 def pair_shapes(product: Product) -> list[Tile]:
@@ -88,7 +95,7 @@ def pair_shapes(product: Product) -> list[Tile]:
     columns = [
         across for across in TILE_N if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
     ]
-    return [(TILE_M[-1], across, tile_k) for across in columns]
+    return [(TILE_M[-1], across, tile_k) for across in columns if has_whole_atoms(product, across)]
 
 
 def weighed(
@@ -188,7 +195,7 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
         terms.append(_transfer("shared-memory reads", read_bytes, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.sm_gb_per_s is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.sm_gb_per_s, card, "tma"))
-    moved_bytes = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
+    moved_bytes = (m + n) * k * product.operand_bits / 8 + m * n * product.output_type.bits / 8
     terms.append(_transfer("memory", moved_bytes, loads.memory_gb_per_s, card, "memory_gb_per_s"))
     return tuple(sorted(terms, key=lambda term: -term.us))
 

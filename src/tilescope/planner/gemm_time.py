@@ -193,7 +193,7 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
     k = schedule.k_tiles(product.shape[2], tile[2]) * tile[2]
     c_bytes = product.output_type.bits / 8
     m, n, _ = product.shape
-    operand_bytes = (m + n) * product.shape[2] * product.data_type.bits / 8  # once: how much the L2 holds is not known
+    operand_bytes = (m + n) * product.shape[2] * product.operand_bits / 8  # once: how much the L2 holds is not known
     if card.l2_bytes is not None:
         operand_bytes = order_bytes(product, tile, schedule.group)
     moved_bytes = operand_bytes + m * n * c_bytes

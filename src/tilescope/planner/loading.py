@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan
 from tilescope.planner.plans import Plan
 from tilescope.planner.staging import Staging
 
@@ -33,7 +34,12 @@ class Loading:
         self.step = self._step_number()  # an expression of the kernel's counters, as the two below
         self.stage = f"{self.step} % STAGES"
         self.turn = f"{self.step} / STAGES % 2"
-        self.slots = [f"{name}[{self.stage}]" for name in SLOTS[: len(plans)]]
+        scales = () if self.gemm is None else self.gemm.scale_plans
+        names = (*SLOTS[: len(plans)], *SCALE_SLOTS[: len(scales)])
+        self.brought: dict[str, Plan | ScalePlan] = dict(
+            zip(names, (*plans, *scales), strict=True)
+        )  # in a stage, by slot
+        self.slots = [f"{name}[{self.stage}]" for name in names]
         self.writers = 1 if staging.in_tmem else staging.consumers  # of a slice of C, each into its part of the buffer
 
     def _step_number(self) -> str:

@@ -7,6 +7,8 @@ With tensor memory two accumulators take turns; their barriers, and the word in 
 
                 │ acc_full 0, acc_full 1, acc_empty 0, acc_empty 1 │ address │
 
+Stages of scale factors, if there are any, lie between those of B and the slice of C.
+
 Reasons speak of it; `gemm_plan.GemmPlan` adds them.
 """
 
@@ -21,8 +23,10 @@ from tilescope.arithmetic import rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
+from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
+from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile, accumulator_buffers, accumulator_columns
 from tilescope.planner.reason import Reason
@@ -129,7 +133,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, epilogue, barriers, accumulators, address, answers or answer_barriers
+    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers or answer_barriers
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -150,6 +154,7 @@ class PlannedGemm(Value):
     sms: int | None  # None: neither asked for nor known of a card
     ranked: tuple[RankedTile, ...]  # this tile first
     refused: tuple[RefusedTile, ...]
+    scales: ScaleFormat | None = row_field(ScaleFormat.named, default=None)  # of blocks of k
 
     @property
     def product(self) -> Product:
@@ -165,6 +170,7 @@ class PlannedGemm(Value):
             a_major=a.major,
             b_major=self.b.problem.major,
             sms=self.sms,
+            scales=self.scales,
         )
 
     @property
@@ -201,7 +207,8 @@ class PlannedGemm(Value):
     @property
     def in_flight_bytes(self) -> int:
         """Bytes of A and B that a block can have under way: all its stages."""
-        return self.stages * (self.a.transaction_bytes + self.b.transaction_bytes)
+        scale_bytes = sum(scale.transaction_bytes for scale in self.scale_plans)
+        return self.stages * (self.a.transaction_bytes + self.b.transaction_bytes + scale_bytes)
 
     @property
     def smem_bytes(self) -> int:
@@ -252,12 +259,24 @@ class PlannedGemm(Value):
     @property
     def accumulators(self) -> int:
         """Accumulators that take turns in tensor memory; 0: the sums lie in registers."""
-        return accumulator_buffers(self.schedule.sums(self.tile)) if self.product.in_tensor_memory else 0
+        if not self.product.in_tensor_memory:
+            return 0
+        return accumulator_buffers(self.schedule.sums(self.tile), self.scale_columns)
+
+    @property
+    def scale_plans(self) -> tuple[ScalePlan, ...]:
+        """The scale factors of A, then of B, that one block brings for a K step; none: the types have no scales."""
+        return scale_plans(self.product, self.tile, self.schedule)
+
+    @property
+    def scale_columns(self) -> int:
+        """Columns of tensor memory that scale factors take, behind the accumulators."""
+        return sum(scale.columns for scale in self.scale_plans) if self.product.in_tensor_memory else 0
 
     @property
     def tmem_columns(self) -> int:
         """Columns of tensor memory to ask tcgen05.alloc for: a power of two; 0: none."""
-        taken = self.accumulators * accumulator_columns(self.schedule.sums(self.tile))
+        taken = self.accumulators * accumulator_columns(self.schedule.sums(self.tile)) + self.scale_columns
         return next(columns for columns in ALLOC_COLUMNS if columns >= taken) if taken else 0
 
     @property
@@ -358,6 +377,7 @@ class PlannedGemm(Value):
             c_buffers=c_buffers,
             accumulators=self.accumulators,
             answers=self.schedule.answers,
+            scales=self.scale_plans,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -391,6 +411,7 @@ def regions_of(
     c_buffers: int = 1,
     accumulators: int = 0,
     answers: int = 0,
+    scales: tuple[ScalePlan, ...] = (),
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
@@ -401,6 +422,8 @@ def regions_of(
         _Wanted("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         _Wanted("b", stages, b.stage_bytes, b.smem_alignment_bytes),
     ]
+    for name, scale in zip(SCALE_SLOTS, scales, strict=False):
+        wanted.append(_Wanted(name, stages, scale.stage_bytes, scale.smem_alignment_bytes))
     if epilogue is not None:
         wanted.append(_Wanted("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
     if a.boxes is not None:  # cp.async waits without

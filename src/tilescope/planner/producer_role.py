@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from tilescope.planner.loading import Loading, Step, Steps, both, column_of, step_of
+from tilescope.planner.planned_scales import ScalePlan
 from tilescope.planner.plans import Plan
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
@@ -115,16 +116,18 @@ def _filling(loading: Loading) -> Steps:
 def _by_tma(loading: Loading, full: str) -> Steps:
     """The bytes of all tiles are expected; then every tile is copied, or this block's part of a shared one."""
     in_pairs = loading.staging.cta_group == 2
-    total = sum(plan.transaction_bytes for plan in loading.plans) * loading.staging.cta_group
+    total = sum(part.transaction_bytes for part in loading.brought.values()) * loading.staging.cta_group
     steps = [step_of(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None)]
-    for number, (slot, plan) in enumerate(zip(loading.slots, loading.plans, strict=True)):
+    for number, (slot, part) in enumerate(zip(loading.slots, loading.brought.values(), strict=True)):
         sharing = _sharing_of_a(loading) if number == 0 else _sharing_of_b(loading)
+        if isinstance(part, ScalePlan):  # every block loads its own scale factors
+            sharing = _Sharing(None, 1)
         steps.append(
             step_of(
                 copy=slot,
                 barrier=full,
                 tile=loading.step,
-                bytes=plan.transaction_bytes // sharing.parts,
+                bytes=part.transaction_bytes // sharing.parts,
                 mask=sharing.mask,
                 barrier_rank="rank - rank % 2" if in_pairs else None,
             )

@@ -19,6 +19,8 @@ from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction
+from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.tcgen05_kind import Tcgen05Kind, tcgen05_for
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 
 Tile = tuple[int, int, int]  # m, n, k
@@ -41,6 +43,7 @@ class Product(NamedTuple):
     a_major: Major
     b_major: Major
     sms: int | None
+    scales: ScaleFormat | None = None  # of blocks of k, of both operands
 
     @property
     def tensor_core(self) -> Consumer:
@@ -51,6 +54,16 @@ class Product(NamedTuple):
     def in_tensor_memory(self) -> bool:
         """Whether the accumulators lie in tensor memory, and not in registers."""
         return self.tensor_core.accumulators == "tensor memory"
+
+    @property
+    def kind(self) -> Tcgen05Kind:
+        """The kind of tcgen05.mma that multiplies it."""
+        return tcgen05_for(self.data_type) if self.scales is None else self.scales.kind_row
+
+    @property
+    def operand_bits(self) -> float:
+        """Bits of an element of A or B in global memory, with its part of a scale factor."""
+        return self.data_type.bits if self.scales is None else self.data_type.bits + 8 / self.scales.block
 
     @property
     def by_tma(self) -> bool:
@@ -106,13 +119,15 @@ def accumulator_columns(sums: Tile) -> int:
     return ceil_div(sums[0], TMEM_LANES) * sums[1]
 
 
-def accumulator_buffers(sums: Tile) -> int:
+def accumulator_buffers(sums: Tile, scale_columns: int = 0) -> int:
     """Accumulators that take turns in tensor memory: two, so that one is multiplied while the other is stored, or one.
 
-    >>> accumulator_buffers((128, 256, 64)), accumulator_buffers((256, 256, 64))
-    (2, 1)
+    Scale factors need columns too.
+
+    >>> accumulator_buffers((128, 256, 64)), accumulator_buffers((256, 256, 64)), accumulator_buffers((128, 256, 256), 48)
+    (2, 1, 1)
     """
-    return min(2, TMEM_COLUMNS // accumulator_columns(sums))
+    return min(2, (TMEM_COLUMNS - scale_columns) // accumulator_columns(sums))
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

@@ -23,6 +23,7 @@ from tilescope.planner.missing import (
     missing_kind,
 )
 from tilescope.planner.obstacle import Broken, Obstacle, broken, or_obstacles
+from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.product import Product, mma_rows, mma_types
 from tilescope.planner.uneven_rows import uneven_rows
 from tilescope.rule import rule
@@ -76,6 +77,18 @@ RESULT_NOT_STORED = GEMM_TYPE.worded(
     limit="TMA cannot store {data_type}",
     fix='Use {output_type:="bfloat16"}.',
 )
+SCALES_NOT_TAKEN = GEMM_TYPE.worded(
+    argument="scales",
+    found="scale factors of {format} with {consumer} on {arch}",
+    limit="tcgen05 takes scale factors, and mma of sm_120: {homes:, }",
+    fix='Use {arch:="{home}"}, or a type without scale factors.',
+)
+SCALED_TYPE = GEMM_TYPE.worded(
+    argument="scales",
+    found="scale factors of {format} for {data_type}",
+    limit="kind {kind} takes {known:, }",
+    fix='Use {data_type:="{first}"}, or leave scales out.',
+)
 GEMM_MAJOR = rule(
     "gemm-major",
     "A and B are MN-major only if the tensor core reads MN-major elements of their width.",
@@ -93,6 +106,8 @@ def product_problems(product: Product) -> list[Obstacle]:
     """Why no tile of any shape serves: a consumer, type or majorness that the card lacks, or rows of a wrong length."""
     if missing := missing_consumer(GEMM_CONSUMER.wording, product.consumer, product.arch):
         return list(missing)
+    if unscaled := list(_unscaled(product)):
+        return [*unscaled, *_unknown_type(product), *_unmoved_types(product)]
     if unknown := _unknown_type(product):
         return unknown
     if unmoved := list(_unmoved_types(product)):
@@ -123,6 +138,35 @@ def _unknown_type(product: Product) -> list[Obstacle]:
             elsewhere=next((name for name, other in ARCH.items() if mma_rows(other, element)), None),
         )
     ]
+
+
+def _unscaled(product: Product) -> Iterator[Broken]:
+    """Why the tensor core of this architecture does not take these scale factors, or not with these elements."""
+    scales = product.scales
+    if scales is None:
+        return
+    takes_scales = product.in_tensor_memory or (product.consumer == "ldmatrix" and product.arch.has(SCALED_MMA))
+    if not takes_scales:
+        homes = (*architectures_with("tcgen05"), *architectures_with(SCALED_MMA))
+        yield broken(
+            SCALES_NOT_TAKEN,
+            format=scales.name,
+            consumer=product.consumer,
+            arch=product.arch.name,
+            homes=homes,
+            home=homes[0],
+        )
+    bits = 4 if scales.kind_row.is_dense_4_bit else 8  # narrower elements of kind mxf8f6f4 are not planned
+    known = tuple(name for name in scales.kind_row.codes if DataType.named(name).bits == bits)
+    if product.data_type.name not in known:
+        yield broken(
+            SCALED_TYPE,
+            format=scales.name,
+            data_type=product.data_type.name,
+            kind=scales.mma_kind,
+            known=known,
+            first=known[0],
+        )
 
 
 def _unmoved_types(product: Product) -> Iterator[Broken]:

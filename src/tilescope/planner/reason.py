@@ -151,8 +151,13 @@ SENTENCES = {
         "A and B are exchanged: mma takes 16 rows, here of B, and 8 columns, here of A; its accumulators "
         "hold the transpose of C."
     ),
+    "scales": (
+        "Scale factors of {format}, one for {block} elements of k: {a_bytes} + {b_bytes} bytes a stage[[, and {copies} tcgen05.cp "
+        "bring them to {columns} columns of tensor memory]]."
+    ),
     "scale-factors": (
-        "{data_type} packed two to a byte is multiplied with scale factors: their memory is not planned here."
+        "{data_type} packed two to a byte is multiplied with scale factors: their memory is not planned here. "
+        'Use data_type="mxfp4" or "nvfp4".'
     ),
 }
 

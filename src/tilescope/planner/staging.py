@@ -314,7 +314,9 @@ def _contradictions(staging: Staging) -> Iterator[Violation]:
 def _beyond_shared_memory(staging: Staging, plans: tuple[Plan, ...]) -> Iterator[Violation]:
     """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
     arch = staging.first.arch
+    scales = () if staging.gemm is None else staging.gemm.scale_plans
     stage_bytes = sum(plan.stage_bytes for plan in plans) + barrier_bytes(staging.first)
+    stage_bytes += sum(scale.stage_bytes for scale in scales)
     limit = arch.smem_per_block_bytes - staging.c_buffers * staging.c_stage_bytes
     if staging.stages * stage_bytes > limit:
         yield STAGES_EXCEED_SMEM.violation(

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilescope.arithmetic import rounded_up
-from tilescope.mma.tcgen05_kind import in_steps, tcgen05_for
+from tilescope.mma.scale_packing import ATOM_SCALES
+from tilescope.mma.tcgen05_kind import in_steps
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
+from tilescope.planner.planned_scales import SCALED_ROWS, has_whole_atoms, largest_tile_k, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -71,6 +73,22 @@ GEMM_ACCUMULATORS = rule(
     passing='ts.plan_gemm(512, 512, 512, "bf16", tile=(128, 256, 64))',
     failing='ts.plan_gemm(512, 512, 512, "bf16", tile=(256, 256, 64))',
 )
+SCALED_TILE = GEMM_TILE.worded(
+    found="{letter} = {elements} of a tile with scale factors of {format}",
+    limit="scale factors come in atoms of 128 rows, so {letter} is a multiple of {multiple}",
+    fix="Use {letter} = {up}.",
+)
+SCALED_K = GEMM_TILE.worded(
+    found="k = {k} of a tile with scale factors of {format}",
+    limit="scale factors come in atoms of 4, so k is a multiple of {multiple}, and one copy brings those of at most {most}",
+    fix="Use k = {up}.",
+)
+SCALES_SWAPPED = GEMM_TILE.worded(
+    argument="swapped",
+    found="swapped operands with scale factors of {format}",
+    limit="an atom has 128 rows of either operand, so a tile of few rows of A gains nothing",
+    fix="Use {swapped:=False}.",
+)
 TENSOR_MEMORY_EXCEEDED = GEMM_ACCUMULATORS.worded(
     found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes, "
     "{columns} columns of tensor memory",
@@ -101,6 +119,7 @@ OPERANDS_EXCEED_SMEM = GEMM_SMEM.worded(
 def tile_problems(product: Product, tile: Tile, schedule: Schedule) -> list[Broken]:
     """Why no block, or pair, computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
     beyond = list(_beyond_a_block(product, tile, schedule))
+    beyond += _unscaled_tile(product, tile, schedule)
     if schedule.cta_group == 2 and product.in_tensor_memory:
         beyond += _partial_pair(product, tile, schedule)
     if beyond:
@@ -112,7 +131,7 @@ def tile_problems(product: Product, tile: Tile, schedule: Schedule) -> list[Brok
 def _beyond_a_block(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
     """Accumulators, or one stage of operands, for which a block has no room."""
     if product.in_tensor_memory:
-        yield from _beyond_tensor_memory(product, schedule.sums(tile))
+        yield from _beyond_tensor_memory(product, tile, schedule)
     else:
         yield from _beyond_registers(tile)
     m, n, k = tile
@@ -147,7 +166,7 @@ def _partial_pair(product: Product, tile: Tile, schedule: Schedule) -> Iterator[
     """Why one instruction of a pair does not take all of a tile: m is 256, and n at most 256, in steps of the kind."""
     m, n, _ = tile
     extents = {"n": n, "m": m} if schedule.swapped else {"m": m, "n": n}
-    kind = tcgen05_for(product.data_type)
+    kind = product.kind
     pair = next(shapes for shapes in kind.shapes() if shapes.form == "cta_group::2")
     for (letter, elements), known in zip(extents.items(), ((pair.m[-1],), pair.n), strict=True):
         if elements not in known:
@@ -155,12 +174,35 @@ def _partial_pair(product: Product, tile: Tile, schedule: Schedule) -> Iterator[
             yield broken(TILE_OF_PAIR, letter=letter, elements=elements, kind=kind.name, known=in_steps(known), up=up)
 
 
-def _beyond_tensor_memory(product: Product, sums: Tile) -> Iterator[Broken]:
-    """Accumulators that exceed tensor memory, of which scale factors need at least one column."""
+def _unscaled_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
+    """Why scale factors do not come with a tile: its rows and columns are whole atoms, and so is its k."""
+    scales = product.scales
+    if scales is None:
+        return
+    if schedule.swapped:
+        yield broken(SCALES_SWAPPED, format=scales.name, change={"swapped": False})
+    m, n, k = tile
+    step = SCALED_ROWS * schedule.cta_group
+    for letter, elements, multiple in (("m", m, step), ("n", n, SCALED_ROWS)):
+        is_whole_pair = elements % multiple == 0
+        if not is_whole_pair and (schedule.cta_group == 2 or not has_whole_atoms(product, elements)):
+            up = rounded_up(elements, multiple)
+            yield broken(SCALED_TILE, letter=letter, elements=elements, format=scales.name, multiple=multiple, up=up)
+    multiple = ATOM_SCALES * scales.block
+    most = largest_tile_k(scales)
+    if k % multiple or k > most:
+        up = min(rounded_up(k, multiple), most)
+        yield broken(SCALED_K, k=k, format=scales.name, multiple=multiple, most=most, up=up)
+
+
+def _beyond_tensor_memory(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
+    """Accumulators that exceed tensor memory, of which scale factors need some columns."""
+    sums = schedule.sums(tile)
     m, n, _ = sums
-    scaled = product.tensor_core.is_scaled(product.data_type)
+    scaled = product.tensor_core.is_scaled(product.data_type) or product.scales is not None
     columns = accumulator_columns(sums)
-    available = TMEM_COLUMNS - 1 if scaled else TMEM_COLUMNS
+    reserved = sum(scale.columns for scale in scale_plans(product, tile, schedule))
+    available = TMEM_COLUMNS - max(reserved, int(scaled))
     if columns > available:
         yield broken(
             TENSOR_MEMORY_EXCEEDED,
@@ -202,7 +244,7 @@ def narrow_instruction(product: Product, sums: Tile, columns: Plan) -> list[Brok
     if not product.in_tensor_memory or m % TMEM_LANES or n in range(16, 257, 16):
         return []
     block = columns.descriptors().block_mn
-    kind = tcgen05_for(product.data_type).name
+    kind = product.kind.name
     if block % 16 == 0 or kind not in _EVERY_16_WITH_128_ROWS:
         return []
     wider = range(rounded_up(n, 16), n + 512, 16)

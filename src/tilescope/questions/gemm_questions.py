@@ -59,6 +59,13 @@ GEMM_OPTIONS = (
         unsaid="what is fastest",
     ),
     Input("dynamic", "--dynamic", "Let blocks ask for their next tile, by cluster launch control", read=flag),
+    Input(
+        "scales",
+        "--scales",
+        "Format of the scale factors",
+        "where TYPE names the elements alone: mxfp8, mxfp4 or nvfp4.",
+        unsaid="those of TYPE",
+    ),
     Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
 OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")
@@ -112,7 +119,7 @@ def _summarize_gemm(planned: GemmPlan) -> FirstLine:
         "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]]"
         "[[ for memory alone: TFLOP/s of {type} are not known for the {unweighed}]].",
         shape=planned.shape,
-        type=planned.data_type.name,
+        type=planned.data_type.name if planned.scales is None else planned.scales.name,
         tile=planned.tile,
         stages=planned.stages,
         stage_bytes=planned.in_flight_bytes // planned.stages,

@@ -16,6 +16,8 @@ _SHOWN_TILES = 8  # of the ranking, without `why`
 _REGION_NAMES = {  # what a region of shared memory holds, each of it once a stage
     "a": ("A",),
     "b": ("B",),
+    "sfa": ("scale factors of A",),
+    "sfb": ("scale factors of B",),
     "epilogue": ("slice of C",),
     "barriers": ("full", "empty"),
     "accumulators": ("acc_full", "acc_empty"),  # a barrier an accumulator
@@ -26,6 +28,8 @@ _REGION_NAMES = {  # what a region of shared memory holds, each of it once a sta
 _COLOURS = {
     "A": 0,
     "B": 2,
+    "scale factors of A": 1,
+    "scale factors of B": 3,
     "slice of C": 4,
     "full": 6,
     "empty": 7,
@@ -91,7 +95,7 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
 def _gemm_facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
     steps = gemm.k_tiles
-    moved = (gemm.a.transaction_bytes + gemm.b.transaction_bytes) * gemm.schedule.cta_group
+    moved = gemm.in_flight_bytes // gemm.stages * gemm.schedule.cta_group
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"

@@ -232,7 +232,9 @@ class WarpBarriers(WarpAccesses):
         """A warp has arrived when all its lanes have: those that come before their elected lane do not count yet."""
         lanes = {lane for lane in row.lanes.tolist() if lane // WARP_LANES == warp}
         earlier = self._at_cluster.get(warp)
+        has_wait = False  # of its other lanes, which may come to the next barrier before these lanes wait
         if earlier is not None and earlier.phase == row.phase:
+            has_wait = earlier.has_wait
             if earlier.lanes & lanes:
                 raise CannotSayError("barrier.cluster.arrive again, without barrier.cluster.wait", row.pc)
             for act in earlier.acts:
@@ -244,6 +246,8 @@ class WarpBarriers(WarpAccesses):
         arguments: tuple[tuple[str, Written], ...] = (("relaxed", True),) if is_relaxed else ()
         self._do(warp, Act("cluster", row.pc, 0, target="arrive", arguments=arguments))
         self._at_cluster[warp] = _AtCluster(row.phase, [self.of_warp[warp][-1]], lanes)
+        if has_wait:
+            self._wait_for_cluster(warp, row)
 
     def _wait_for_cluster(self, warp: int, row: ClusterSync) -> None:
         self._left_out.pop(warp, None)

@@ -149,7 +149,8 @@ def _scale_operands(assembler: Assembler, operands: list[Operand]) -> tuple[Scal
 
 def _scale_operand(assembler: Assembler, operand: Literal["A", "B"], data: Operand, ids: Operand) -> ScaleOperand:
     byte_id, thread_id = (assembler.source(one, "u16") for one in assembler.vector(ids))
-    return ScaleOperand(operand, assembler.source(data, "b32"), byte_id, thread_id)
+    (register,) = assembler.vector(data)  # CUTLASS writes it in braces
+    return ScaleOperand(operand, assembler.source(register, "b32"), byte_id, thread_id)
 
 
 def _codes(elements: Elements, element: DataType, shape: str) -> Elements:

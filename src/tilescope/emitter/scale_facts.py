@@ -1,0 +1,72 @@
+"""What templates are told of a product's scale factors: their maps, their stages, and where instructions find them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilescope.emitter.gemm_facts import ScaledOperand, ScaleFacts
+from tilescope.emitter.tile_program import map_facts
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan
+from tilescope.planner.product import accumulator_columns
+
+_SCALE_BITS = {"ue8m0": ("0x7F", "0x80"), "ue4m3": ("0x38", "0x40")}  # of 1 and 2
+
+
+def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts | None:
+    """The scale factors of both operands; None: the types have none. `instructions` are tcgen05's words, one a K step."""
+    if gemm.scales is None:
+        return None
+    m, n, _ = gemm.shape
+    a, b = gemm.scale_plans
+    behind = gemm.accumulators * accumulator_columns(gemm.schedule.sums(gemm.tile))
+    one, two = _SCALE_BITS[gemm.scales.scale_type]
+    return ScaleFacts(
+        format=gemm.scales.name,
+        block=gemm.scales.block,
+        qualifier=f"block_scale.scale_vec::{gemm.scales.qualifier.split()[0]}",
+        instructions=[f"{word:#x}" for word in instructions],
+        one=one,
+        two=two,
+        has_global=gemm.scales.name == "nvfp4",
+        block_columns=a.block_columns,
+        a=_operand(gemm, 0, a, m, behind),
+        b=_operand(gemm, 1, b, n, behind + a.columns),
+    )
+
+
+def _operand(gemm: GemmPlan, number: int, plan: ScalePlan, rows: int, column: int) -> ScaledOperand:
+    name = SCALE_SLOTS[number]
+    return ScaledOperand(
+        name=name,
+        mn="mn"[number],
+        offset=gemm.smem_offsets()[name][0],
+        stage_bytes=plan.stage_bytes,
+        box_words=plan.box[0],
+        map=map_facts(plan.tensor_map(0, rows, gemm.shape[2])),
+        column=column,
+        copies=[(f"{copy.descriptor.encode():#x}", copy.address.column) for copy in plan.copies],
+        step_columns=[step.column for step in plan.steps],
+    )
+
+
+def declare_stages(scales: ScaleFacts) -> str:
+    """The declaration of where the scale factors of a stage start."""
+    starts = (
+        f"{part.name} = base + {part.name.upper()}_OFFSET + slot * {part.name.upper()}_STAGE_BYTES"
+        for part in scales.both
+    )
+    return f"const unsigned {', '.join(starts)};"
+
+
+def scale_loads(scales: ScaleFacts | None, barrier: str, *, in_pairs: bool = False) -> dict[str, list[str]]:
+    """One copy for the scale factors of each operand; each block of a pair needs those of all columns of B."""
+    if scales is None:
+        return {}
+    first = {"m": "m / 128", "n": "(n - rank * (TILE_N / 2)) / 128" if in_pairs else "n / 128"}
+    return {
+        f"copy {part.name}": [
+            f"tma_load({part.name}, &{part.name}_map, {barrier} + 8 * slot, k_tile * {part.box_words}, {first[part.mn]});"
+        ]
+        for part in scales.both
+    }
