@@ -35,9 +35,16 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     if isinstance(found, Diagnosis) and not found.is_known:
         nearest = tuple(dict.fromkeys((*(candidate for candidate, _ in shown), *found.nearest)))
         return replace(found, candidates=shown, nearest=nearest, strength=round(choice.strength, 2))
-    if isinstance(found, Diagnosis) and (causes_in_reason(name) or _is_xid(found)):
-        return replace(found, candidates=shown)  # the line says why, or has a number that only one thing has
+    if isinstance(found, Diagnosis) and _is_xid(found):
+        return replace(found, candidates=shown)  # a number that only one thing has
+    if isinstance(found, Diagnosis) and causes_in_reason(name):  # the line says why
+        return replace(found, candidates=_with_first(found.causes[0].name, shown))
     return replace(_answer_of(choice, asked.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
+
+
+def _with_first(name: str, shown: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The candidates with `name` before the others."""
+    return ((name, tell_of(name)), *(row for row in shown if row[0] != name))[:CANDIDATES]
 
 
 def _is_name_of(found: Topic | Diagnosis, name: str) -> bool:
