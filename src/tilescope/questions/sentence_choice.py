@@ -19,7 +19,7 @@ from tilescope.symptoms.topic import Topic
 from tilescope.symptoms.word_forms import ELSEWHERE, words_of
 
 CANDIDATES = 3
-_LEAST_GUESSED = 0.3  # strength of a guess where the tables know nothing
+_LEAST_GUESSED = 0.4  # strength of a guess where the tables know nothing
 _SENTENCE_WORDS = 3  # that say something: fewer are a name, or a symptom in its own words
 
 
