@@ -59,7 +59,7 @@ def _is_xid(found: Diagnosis) -> bool:
 
 def guess(name: str) -> Diagnosis | None:
     """What a sentence may be about that the tables know nothing of; None where the words of no labelled line fit either."""
-    if len(words_of(name)) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
+    if min(len(name.split()), len(words_of(name))) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
         return None
     found = choose_answer(name, diagnose(name))
     return found if isinstance(found, Diagnosis) and found.candidates and found.strength >= _LEAST_GUESSED else None
