@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from fit_choice import PACKAGE, counted_lines
+from fit_choice import PACKAGE, text_of_lines
 
 from tilescope.arch import ARCH
 from tilescope.cli import run
@@ -18,16 +18,14 @@ from tilescope.questions.topic_questions import find, may_name_a_row
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS, Diagnosis
 from tilescope.symptoms.choice import SIGNALS, is_sure
-from tilescope.symptoms.line_words import count_words, to_json
+from tilescope.symptoms.line_words import index_lines
 from tilescope.symptoms.own_data import command_for
 from tilescope.symptoms.symptom_diagnosis import question_words
-from tilescope.symptoms.word_forms import ordered_words
 from tilescope.tensor_map import field_topics
 
 
 def test_line_words_are_those_of_the_labelled_lines():
-    lines = [(frozenset(ordered_words(row.line)), row.topics) for row in counted_lines()]
-    assert (PACKAGE / "line_words.json").read_text("utf-8") == to_json(count_words(lines)), "run fit_choice.py"
+    assert (PACKAGE / "line_words.json").read_text("utf-8") == text_of_lines(), "run fit_choice.py"
 
 
 def test_every_signal_has_a_weight():
@@ -35,9 +33,17 @@ def test_every_signal_has_a_weight():
 
 
 def test_a_line_that_is_left_out_does_not_vouch_for_itself():
-    counts = count_words([({"alone"}, {"parity"}), ({"other"}, {"gap"})])
-    assert counts.scores({"alone"})["parity"] > 0
-    assert counts.scores({"alone"}, {"parity"}) == {}
+    lines = index_lines([({"alone"}, {"parity"}), ({"other"}, {"gap"})])
+    for speaks in (lines.scores, lines.neighbours):
+        assert speaks({"alone"})["parity"] > 0
+        assert speaks({"alone"}, {0}) == {}
+
+
+def test_the_lines_most_like_a_sentence_speak_for_their_topics():
+    lines = index_lines([({"a", "b", "c"}, {"parity"}), ({"a", "x", "y"}, {"gap"}), ({"z"}, {"fill"})])
+    found = lines.neighbours({"a", "b"})
+    assert found["parity"] > found["gap"]
+    assert "fill" not in found
 
 
 @pytest.mark.parametrize(
@@ -195,15 +201,14 @@ def test_every_row_may_be_named():
     assert [name for name in found if not may_name_a_row(name)] == []
 
 
-def test_a_sentence_is_explained_without_numpy():
-    program = (
-        "import sys, time; from tilescope.cli import run; run(['explain', '-q', 'the kernel hangs in the epilogue']);"
-        "sys.exit('numpy' in sys.modules)"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", program], check=False, env=os.environ | {"PYTHONWARNINGS": ""}).returncode
-        == 0
-    )
+@pytest.mark.parametrize(
+    "typed",
+    ["the kernel hangs in the epilogue", "715", "swizzle", "tcgen05.ld returns zeros", "misaligned address"],
+)
+def test_what_people_see_is_explained_without_numpy(typed):
+    program = f"import sys; from tilescope.cli import run; run(['explain', '-q', {typed!r}]); sys.exit('numpy' in sys.modules)"
+    environment = os.environ | {"PYTHONWARNINGS": ""}
+    assert subprocess.run([sys.executable, "-c", program], check=False, env=environment).returncode == 0
 
 
 def test_answers_come_back_from_json_with_their_candidates():

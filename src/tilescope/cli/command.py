@@ -226,6 +226,14 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 }
 
 
+def is_file(name: str) -> bool:
+    """Whether a word names a file or a pipe."""
+    try:
+        return Path(name).exists() and not Path(name).is_dir()
+    except (OSError, ValueError):  # a text that no file could be called
+        return False
+
+
 def one_of(choices: Iterable[str]) -> Reader:
     """A reader of one of several names; of another one it says which was meant.
 

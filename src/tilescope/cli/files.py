@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilescope.cli.command import STDOUT, Gather, Output, click_reader
+from tilescope.cli.command import STDOUT, Gather, Output, click_reader, is_file
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
 from tilescope.sentence import shortened
@@ -134,7 +134,6 @@ def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
 
 def with_dump_and_tile(asked: Asked, _: Output) -> Asked:
     """A dump of memory, and the tile that is looked for in it: files, or their bytes as text."""
-    from tilescope.cli.map_source import is_file
     from tilescope.questions.identify_page import TILE_TEXT
     from tilescope.tma.array_file import LARGEST_DUMP_BYTES, dump_bytes, tile_of
 
@@ -149,7 +148,7 @@ def with_dump_and_tile(asked: Asked, _: Output) -> Asked:
 
 def _named_or_written(word: str, most_bytes: int = LARGEST_TILE_BYTES) -> bytes:
     """What a file holds, or the word itself where it names none and is hexadecimal text."""
-    from tilescope.cli.map_source import is_file, read_input
+    from tilescope.cli.map_source import read_input
 
     if word == STDIN or is_file(word):
         return read_input(word, most_bytes)
@@ -197,8 +196,6 @@ def _is_named_file(word: str) -> bool:
     """Whether a word is the name of a file; a word without a dot or a slash is a topic."""
     if "." not in word and "/" not in word:
         return False
-    from tilescope.cli.map_source import is_file
-
     return is_file(word)
 
 

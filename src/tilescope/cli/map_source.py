@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import click
 
+from tilescope.cli.command import is_file
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.sentence import shortened
@@ -111,14 +112,6 @@ def _named_file(word: str) -> NamedFile | None:
     if line is not None and is_file(line[1]):
         return NamedFile(line[1], int(line[2]))
     return None
-
-
-def is_file(name: str) -> bool:
-    """Whether a word names a file or a pipe."""
-    try:
-        return Path(name).exists() and not Path(name).is_dir()
-    except (OSError, ValueError):  # a text that no file could be called
-        return False
 
 
 def _read_file(named: NamedFile, *, as_json: bool) -> MapSource:

@@ -19,7 +19,7 @@ from tilescope.symptoms.topic import Topic
 from tilescope.symptoms.word_forms import ELSEWHERE, words_of
 
 CANDIDATES = 3
-_LEAST_GUESSED = 0.3  # strength of a guess where the tables know nothing
+_LEAST_GUESSED = 0.4  # strength of a guess where the tables know nothing
 _SENTENCE_WORDS = 3  # that say something: fewer are a name, or a symptom in its own words
 
 
@@ -35,9 +35,16 @@ def choose_answer(name: str, found: Topic | Diagnosis) -> Topic | Diagnosis:
     if isinstance(found, Diagnosis) and not found.is_known:
         nearest = tuple(dict.fromkeys((*(candidate for candidate, _ in shown), *found.nearest)))
         return replace(found, candidates=shown, nearest=nearest, strength=round(choice.strength, 2))
-    if isinstance(found, Diagnosis) and (causes_in_reason(name) or _is_xid(found)):
-        return replace(found, candidates=shown)  # the line says why, or has a number that only one thing has
+    if isinstance(found, Diagnosis) and _is_xid(found):
+        return replace(found, candidates=shown)  # a number that only one thing has
+    if isinstance(found, Diagnosis) and causes_in_reason(name):  # the line says why
+        return replace(found, candidates=_with_first(found.causes[0].name, shown))
     return replace(_answer_of(choice, asked.diagnosis, found), candidates=shown, strength=round(choice.strength, 2))
+
+
+def _with_first(name: str, shown: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The candidates with `name` before the others."""
+    return ((name, tell_of(name)), *(row for row in shown if row[0] != name))[:CANDIDATES]
 
 
 def _is_name_of(found: Topic | Diagnosis, name: str) -> bool:
@@ -52,7 +59,7 @@ def _is_xid(found: Diagnosis) -> bool:
 
 def guess(name: str) -> Diagnosis | None:
     """What a sentence may be about that the tables know nothing of; None where the words of no labelled line fit either."""
-    if len(words_of(name)) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
+    if min(len(name.split()), len(words_of(name))) < _SENTENCE_WORDS or words_of(name) & ELSEWHERE:
         return None
     found = choose_answer(name, diagnose(name))
     return found if isinstance(found, Diagnosis) and found.candidates and found.strength >= _LEAST_GUESSED else None

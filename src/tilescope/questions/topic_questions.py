@@ -15,6 +15,7 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from tilescope.arch import ARCH, SHARED_ROWS, target_of
 from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_names
 from tilescope.questions.computed_answers import computed_answer
@@ -57,6 +58,7 @@ _ROW_WORDS = frozenset(
         *("field", "ampere", "ada", "hopper", "blackwell", "rubin", "thor"),
     )
 )
+_BESIDE_ROW_WORDS = frozenset({"mode", "swizzling", "high"})  # in the name of a row, and name none
 _NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 
@@ -98,16 +100,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    tried: list[tuple[Finder, str]] = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find)]
-    tried.append((_rule_as_written, name))
-    if may_name_a_row(name):
-        tried += [(group.find, name) for group in row_groups()]
-    asking = ASKING.match(name)
-    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
-    if asked_for and may_name_a_row(asked_for):  # what is e4m3
-        tried += [(group.find, asked_for) for group in row_groups() if group.name != FIELDS]
-    tried += [(find_topic, name) for find_topic in (compared_term, computed_answer, asked_term)]
-    for find_topic, words in tried:
+    for find_topic, words in _finders(name):
         topic = find_topic(words)
         if topic is not None:
             return _with_numbers(_error_first(topic, name), name)
@@ -124,6 +117,18 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else HOW_TO_LIST,
     )
+
+
+def _finders(name: str) -> Iterator[tuple[Finder, str]]:
+    """What finds the topic that words name, and the words; tables that take long to import come late."""
+    yield from ((find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written))
+    if may_name_a_row(name):
+        yield from ((group.find, name) for group in row_groups())
+    asking = ASKING.match(name)
+    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if asked_for and may_name_a_row(asked_for):  # what is e4m3
+        yield from ((group.find, asked_for) for group in row_groups() if group.name != FIELDS)
+    yield from ((find_topic, name) for find_topic in (compared_term, computed_answer, asked_term))
 
 
 def find_by_tables(name: str) -> Topic | Rule | Diagnosis | None:
@@ -162,16 +167,25 @@ def _with_numbers(topic: Topic | Rule | Diagnosis, name: str) -> Topic | Rule | 
 def may_name_a_row(name: str) -> bool:
     """Whether words may be the name of a mode, a type, an architecture or a field; their tables take long to import.
 
-    >>> may_name_a_row("128B swizzle mode"), may_name_a_row("globalDim"), may_name_a_row("my kernel hangs")
+    >>> may_name_a_row("128B swizzle mode"), may_name_a_row("globalDim"), may_name_a_row("misaligned address")
     (True, True, False)
+    >>> may_name_a_row("100"), may_name_a_row("715")
+    (True, False)
     """
-    words = name.split()
-    if len(words) > _NAME_WORDS:
+    words = [word.strip("?.,\"'") for word in name.split()]
+    if len(words) > _NAME_WORDS or not all(map(_may_stand_in_a_row_name, words)):
         return False
+    if name.strip().isdecimal():  # most numbers are errors
+        return target_of(name) in ARCH.keys() | SHARED_ROWS.keys()
     if any(letter.isdigit() or letter == "[" for letter in name):
         return True
     is_name_of_code = len(words) <= _CODE_WORDS and _CODE_NAME.search(name) is not None
     return is_name_of_code or not _ROW_WORDS.isdisjoint(word.casefold() for word in words)
+
+
+def _may_stand_in_a_row_name(word: str) -> bool:
+    is_code = _CODE_NAME.search(word) is not None or any(letter.isdigit() or letter == "[" for letter in word)
+    return is_code or word.casefold() in _ROW_WORDS or word.casefold() in _BESIDE_ROW_WORDS
 
 
 def _nearest(name: str) -> list[str]:
@@ -249,7 +263,6 @@ ERROR_NAMES = Group("CUDA errors", ERRORS, _symptom)
 @cache
 def row_groups() -> tuple[Group, ...]:
     """The groups whose topics are rows of tables: modes, types, architectures, fields."""
-    from tilescope.arch import ARCH
     from tilescope.data_type import DATA_TYPE
     from tilescope.questions.row_topics import arch_topic, field_topic, swizzle_topic, type_topic
     from tilescope.swizzle import SWIZZLE
@@ -342,7 +355,8 @@ def _summarize_diagnosis(diagnosis: Diagnosis) -> FirstLine:
     if not diagnosis.causes or (symptom.advice and not diagnosis.named):
         return FirstLine(_name_with_sentence(symptom.name, symptom.note), _without_code_signs(symptom.advice))
     cause = diagnosis.causes[0]
-    if diagnosis.candidates and len(diagnosis.causes) > 1 and not says_first_cause(diagnosis):
+    is_likely = says_first_cause(diagnosis) and cause.name in {name for name, _ in diagnosis.candidates}
+    if diagnosis.candidates and len(diagnosis.causes) > 1 and not is_likely:
         return _summarize_causes(symptom, diagnosis.causes)
     facts = {"symptom": symptom.name, "cause": cause.name, "mechanism": _first_plain_sentence(cause.mechanism)}
     sentence = filled("{symptom}: look first at {cause}. {mechanism}", facts)

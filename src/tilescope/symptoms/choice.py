@@ -5,16 +5,16 @@
       the result is wrong    3.1   a generic symptom: behind every cause that the line names
       stale-accumulator      1.7
 
-Two rankers speak for a topic: the phrases of the tables (symptom_diagnosis.py, ranking.py), and the words of labelled lines
-(line_words.py). What each says is a signal; the score of a topic is their weighted sum. A cause, the term of its name and the symptom that
-only it has are one answer. The strength of the first answer is the share of labelled lines with such a score that are right.
-choice.json holds the weights; tests/symptoms/fit_choice.py fits them on labelled lines.
+Two rankers speak for a topic: the phrases of the tables (symptom_diagnosis.py, ranking.py), and labelled lines (line_words.py). What
+each says is a signal; the score of a topic is their weighted sum. A cause, the term of its name and the symptom that only it has are one
+answer. Scores are odds: an answer is as likely as its share of all answers' odds. The strength of the first answer is the share of
+labelled lines with such a share that are right. choice.json holds the weights; tests/symptoms/fit_choice.py fits them on labelled lines.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from math import exp, log
@@ -38,6 +38,7 @@ SIGNALS = (
     "spelled",
     "lines",  # share of what the words of labelled lines say
     "lines first",
+    "neighbours",  # how like the labelled lines about it are
     "phrases",  # share of what phrases say that are there in part
     "phrases first",
     "covered",  # share of the words that a phrase of it has which is there whole
@@ -57,6 +58,7 @@ _TERMS = 4
 _MISSING = 2  # power of the share of a phrase that is there
 _FREQUENT = 5.0  # logarithm of how many lines speak of the most frequent topic, about
 _LEAST_STRENGTH = 0.02
+_CERTAIN_ODDS = 6.0  # logarithm of the odds of an only answer
 _UNSCORED = -99.0  # of a cause for which nothing speaks
 _BEHIND = 0.01  # of a generic symptom behind the cause that a line names
 
@@ -89,7 +91,7 @@ class Asked(NamedTuple):
     diagnosis: Diagnosis
     first: frozenset[str]  # the names that the tables put first
     terms: tuple[Likely, ...]  # that the sentence spells
-    left_out: frozenset[str] = frozenset()  # topics of a labelled line that is not to vouch for itself
+    left_out: frozenset[int] = frozenset()  # numbers of labelled lines that do not speak
 
 
 def choose(asked: Asked) -> Choice:
@@ -98,17 +100,27 @@ def choose(asked: Asked) -> Choice:
     weights = [_model()["weights"][signal] for signal in SIGNALS]
     scores = {row.name: sum(map(_product, weights, row.signals)) for row in found}
     answers = rank_answers(scores, asked.diagnosis)
-    return Choice(answers, strength_of_score(answers[0].score) if answers else 0.0)
+    return Choice(answers, strength_of_odds(first_odds(answers)) if answers else 0.0)
 
 
 def _product(one: float, other: float) -> float:
     return one * other
 
 
-def strength_of_score(score: float) -> float:
-    """The share of labelled lines with such a score whose first answer is right."""
+def first_odds(answers: Sequence[Possible]) -> float:
+    """The logarithm of the odds of the first answer against all others.
+
+    >>> first_odds([Possible(("parity",), 2.0), Possible(("gap",), 1.0), Possible(("fill",), 1.0)])
+    0.3068528194400547
+    """
+    first, *others = (answer.score for answer in answers)
+    return first - log(sum(map(exp, others))) if others else _CERTAIN_ODDS
+
+
+def strength_of_odds(odds: float) -> float:
+    """The share of labelled lines with such odds whose first answer is right."""
     offset, slope = _model()["strength"]
-    return max(_LEAST_STRENGTH, 1 / (1 + exp(-(offset + slope * score))))
+    return max(_LEAST_STRENGTH, 1 / (1 + exp(-(offset + slope * odds))))
 
 
 def is_sure(strength: float) -> bool:
@@ -125,6 +137,8 @@ def candidates(asked: Asked) -> list[Candidate]:
     words = frozenset(ordered_words(asked.question))
     of_lines = line_words(words)
     by_lines = _shares(of_lines.scores(words, asked.left_out))
+    neighbours = _by_family(of_lines.neighbours(words, asked.left_out))
+    frequent = of_lines.of_topic(asked.left_out)
     all_words = words | question_words(asked.question)
     by_phrases = _shares(_phrase_scores(all_words))
     asks = asked.question.rstrip().endswith("?")
@@ -161,6 +175,7 @@ def candidates(asked: Asked) -> list[Candidate]:
             "spelled": spelled.get(name, 0.0),
             "lines": by_lines.get(name, 0.0),
             "lines first": next(iter(by_lines), "") == name,
+            "neighbours": neighbours.get(family(name), 0.0),
             "phrases": by_phrases.get(name, 0.0),
             "phrases first": next(iter(by_phrases), "") == name,
             "covered": _covered(name, all_words),
@@ -169,7 +184,7 @@ def candidates(asked: Asked) -> list[Candidate]:
             "term of a fault": is_term and is_fault,
             "term of a subject": is_term and not is_fault,
             "generic": is_generic(name),
-            "frequent": log(1 + of_lines.of_topic.get(name, 0)) / _FREQUENT,
+            "frequent": log(1 + frequent.get(name, 0)) / _FREQUENT,
         }
         found.append(Candidate(name, tuple(float(signals[signal]) for signal in SIGNALS)))
     return found
@@ -233,6 +248,14 @@ def family(name: str) -> str:
         return name
     cause = name.casefold().replace(" ", "-")
     return cause if cause in CAUSE and CAUSE[cause].term == name else name
+
+
+def _by_family(scores: Mapping[str, float]) -> dict[str, float]:
+    """What speaks for each answer: the most that speaks for one of its topics."""
+    found: dict[str, float] = {}
+    for name, score in scores.items():
+        found[family(name)] = max(score, found.get(family(name), 0.0))
+    return found
 
 
 def _shares(scores: Mapping[str, float]) -> dict[str, float]:

@@ -1,111 +1,127 @@
-"""Which topics people mean who use a word: the words of labelled lines of public threads, counted by topic.
+"""Which topics people mean who use these words: labelled lines of public threads, found by their words.
 
-    "setmaxnreg"    register-pool 9, setmaxnreg 7, warp specialization 2 … of 2600 lines
-    "serialised"    serialised-wgmma 14
+    "setmaxnreg"    16 of 2700 lines have it: 9 of them about register-pool, 7 about the instruction itself
+    "setmaxnreg hangs the producer"    the lines most like it, and what they were about
 
-A line is scored by its words as BM25 scores documents: a word counts by how rare it is among the lines, by how often lines of the
-topic have it, and by how much more often than other lines. The counts are in line_words.json; tests/symptoms/fit_choice.py makes
-them of the labelled lines.
+Lines speak in two ways. Each word speaks for a topic as in BM25: by how rare it is among the lines, by how many lines of the topic
+have it, and by how much more often than other lines. And the lines that are most like a sentence, by the cosine of their words, speak
+for their topics. The lines are in line_words.json, as words; tests/symptoms/fit_choice.py makes it of the labelled lines.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from heapq import nlargest
 from importlib.resources import files
-from math import log
+from itertools import chain
+from math import log, sqrt
 from typing import NamedTuple
 
 from tilescope.symptoms.tables import Entry
 
 _SATURATION = 1.0  # how many lines with a word make half of its weight
 _SMOOTHED_LINES = 2  # a word of one line says less than one of many
+_MOST_LIKE = 20  # lines that speak for their topics
 
 
 class LineWords(NamedTuple):
-    """The counts of labelled lines: of all, of each topic, of each word, and of each word in the lines of a topic."""
+    """Labelled lines: the numbers of the topics of each, its length, and the lines that have a word."""
 
-    lines: int
-    of_topic: Mapping[str, int]
-    of_word: Mapping[str, int]
-    of_both: Mapping[str, Mapping[str, int]]  # by word, then by topic
+    names: Sequence[str]  # of topics
+    topics: Sequence[Sequence[int]]  # by line
+    lengths: Sequence[float]  # of a line as a vector of its words' rarities
+    with_word: Mapping[str, Sequence[int]]
 
-    def scores(self, words: Collection[str], left_out: Collection[str] = ()) -> dict[str, float]:
-        """How much the words speak for each topic.
+    def rarity(self, word: str) -> float:
+        """How much a word says: the fewer lines have it, the more."""
+        return self._rarity(len(self.with_word.get(word, ())))
 
-        `left_out`: the topics of a line that is itself among the counts, so that it does not vouch for itself.
+    def scores(self, words: Collection[str], left_out: Collection[int] = ()) -> dict[str, float]:
+        """How much each word speaks for each topic, added up.
+
+        `left_out`: lines that do not speak, so that a labelled line, and others of its thread, do not vouch for it.
         """
-        found: dict[str, float] = {}
+        of_topic = self._count(line for line in range(len(self.topics)) if line not in left_out)
+        found: dict[int, float] = {}
         for word in words:
-            of_word = self.of_word.get(word, 0) - bool(left_out)
-            if of_word <= 0:
-                continue
-            rarity = log(1 + (self.lines - of_word + 0.5) / (of_word + 0.5))
-            for topic, count in self.of_both[word].items():
-                own = topic in left_out
-                both = count - own
-                if both > 0:
-                    share = both / (self.of_topic[topic] - own)
-                    excess = log(1 + share * self.lines / (of_word + _SMOOTHED_LINES))
-                    found[topic] = found.get(topic, 0.0) + rarity * both / (both + _SATURATION) * excess
+            lines = [line for line in self.with_word.get(word, ()) if line not in left_out]
+            rarity = self._rarity(len(lines))
+            for topic, both in self._count(lines).items():
+                share = both / of_topic[topic]
+                excess = log(1 + share * len(self.topics) / (len(lines) + _SMOOTHED_LINES))
+                found[topic] = found.get(topic, 0.0) + rarity * both / (both + _SATURATION) * excess
+        return {self.names[topic]: score for topic, score in found.items()}
+
+    def neighbours(self, words: Collection[str], left_out: Collection[int] = ()) -> dict[str, float]:
+        """How like the sentence the lines about each topic are, of those most like it, added up."""
+        shared: dict[int, float] = {}
+        for word in words:
+            squared = self.rarity(word) ** 2
+            for line in self.with_word.get(word, ()):
+                shared[line] = shared.get(line, 0.0) + squared
+        length = sqrt(sum(self.rarity(word) ** 2 for word in words))
+        likeness = {line: both / (length * self.lengths[line]) for line, both in shared.items() if line not in left_out}
+        found: dict[str, float] = {}
+        for line in nlargest(_MOST_LIKE, likeness, key=lambda line: likeness[line]):
+            for topic in self.topics[line]:
+                found[self.names[topic]] = found.get(self.names[topic], 0.0) + likeness[line]
         return found
 
+    def of_topic(self, left_out: Collection[int] = ()) -> dict[str, int]:
+        """How many lines speak of each topic."""
+        counts = self._count(line for line in range(len(self.topics)) if line not in left_out)
+        return {self.names[topic]: count for topic, count in counts.items()}
 
-def count_words(lines: Collection[tuple[Collection[str], Collection[str]]]) -> LineWords:
-    """The counts of lines, each as its words and its topics.
+    def _rarity(self, lines: int) -> float:
+        return log(1 + (len(self.topics) - lines + 0.5) / (lines + 0.5))
 
-    >>> counts = count_words([({"hang", "parity"}, {"parity"}), ({"hang"}, {"barrier-bytes"})])
-    >>> counts.of_both["hang"]
-    {'parity': 1, 'barrier-bytes': 1}
+    def _count(self, lines: Iterable[int]) -> Counter[int]:
+        """How many of some lines speak of each topic, by its number."""
+        return Counter(chain.from_iterable(map(self.topics.__getitem__, lines)))
+
+
+def index_lines(lines: Collection[tuple[Collection[str], Collection[str]]]) -> LineWords:
+    """The lines, each given by its words and its topics, found by their words.
+
+    >>> found = index_lines([({"hang", "parity"}, {"parity"}), ({"hang"}, {"barrier-bytes"})])
+    >>> found.with_word["hang"]
+    [0, 1]
     """
-    of_topic: Counter[str] = Counter()
-    of_word: Counter[str] = Counter()
-    of_both: dict[str, Counter[str]] = {}
-    for words, topics in lines:
-        of_topic.update(topics)
-        of_word.update(words)
+    names = sorted({topic for _, topics in lines for topic in topics})
+    number = {topic: place for place, topic in enumerate(names)}
+    with_word: dict[str, list[int]] = {}
+    for line, (words, _) in enumerate(lines):
         for word in words:
-            of_both.setdefault(word, Counter()).update(topics)
-    return LineWords(len(lines), dict(of_topic), dict(of_word), {word: dict(row) for word, row in of_both.items()})
+            with_word.setdefault(word, []).append(line)
+    found = LineWords(names, [sorted(map(number.__getitem__, topics)) for _, topics in lines], (), with_word)
+    lengths = [round(sqrt(sum(found.rarity(word) ** 2 for word in words)), 2) for words, _ in lines]
+    return found._replace(lengths=lengths)
 
 
-def to_json(counts: LineWords) -> str:
-    """The counts as JSON, a word a line: its lines, then each topic by its number with the lines of both."""
-    topics = sorted(counts.of_topic)
-    number = {topic: place for place, topic in enumerate(topics)}
-    words = (
-        f"{json.dumps(word)}: {json.dumps(_text_of_counts(counts.of_word[word], counts.of_both[word], number))}"
-        for word in sorted(counts.of_word)
-    )
-    head = {"lines": counts.lines, "topics": [[topic, counts.of_topic[topic]] for topic in topics]}
+def to_json(lines: LineWords) -> str:
+    """The lines as JSON, a word a row; the lines of a word are one text, because few words of the file are looked up."""
+    head = {"names": lines.names, "topics": lines.topics, "lengths": lines.lengths}
+    words = (f'{json.dumps(word)}: "{" ".join(map(str, lines.with_word[word]))}"' for word in sorted(lines.with_word))
     return f'{{"head": {json.dumps(head)},\n"words": {{\n' + ",\n".join(words) + "\n}}\n"
 
 
-def _text_of_counts(lines: int, row: Mapping[str, int], number: Mapping[str, int]) -> str:
-    """A word's lines, then topic and count in turn, as one text: few words of a file are looked up."""
-    return " ".join(map(str, (lines, *(entry for topic in sorted(row) for entry in (number[topic], row[topic])))))
-
-
 def line_words(words: Collection[str]) -> LineWords:
-    """The counts of the labelled lines for these words.
+    """The labelled lines, found by these words.
 
-    >>> max(line_words({"setmaxnreg"}).of_both["setmaxnreg"]) != ""
+    >>> len(line_words({"setmaxnreg"}).with_word["setmaxnreg"]) > 1
     True
     """
-    stored = _stored_counts()
-    names = [topic for topic, _ in stored["head"]["topics"]]
-    of_word: dict[str, int] = {}
-    of_both: dict[str, dict[str, int]] = {}
-    for word in words:
-        if word in stored["words"]:
-            of_word[word], *flat = map(int, stored["words"][word].split())
-            of_both[word] = {names[topic]: count for topic, count in zip(flat[::2], flat[1::2], strict=True)}
-    return LineWords(stored["head"]["lines"], dict(stored["head"]["topics"]), of_word, of_both)
+    stored = _stored()
+    texts = stored["words"]
+    return LineWords(
+        **stored["head"], with_word={word: [*map(int, texts[word].split())] for word in words if word in texts}
+    )
 
 
 @cache
-def _stored_counts() -> Entry:
+def _stored() -> Entry:
     stored: Entry = json.loads(files(__package__).joinpath("line_words.json").read_bytes())
     return stored
