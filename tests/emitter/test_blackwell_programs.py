@@ -11,13 +11,13 @@ import tilescope as ts
 from tilescope.emitter.emission import device_half
 
 ONE_BLOCK, PAIR = list(PROGRAMS)[:2]
-TARGETS = {"sm_100": ("100a", "103a"), "sm_103": ("100a", "103a"), "sm_120": ("120a",)}
+TARGETS = {"sm_100": ("100a", "103a", "100f"), "sm_103": ("100a", "103a", "103f"), "sm_120": ("120a", "120f")}
 EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.mark.slow]) for name in PROGRAMS]
 
 
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
-    assert len(plans) >= 62
+    assert len(plans) >= 77
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
     assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
     assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8", "e2m1"}
@@ -28,7 +28,7 @@ def test_there_are_programs_of_every_kind():
         assert rounds * plan.k_tiles >= 2 * plan.stages or program.shape[0] < 130, program.name
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     launch = launch_of(PROGRAMS[name])
@@ -42,7 +42,7 @@ def test_the_kernel_gives_the_product_and_no_finding(name):
     assert found.verdict == "proven", found.sentence
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_plan_s_own_pipeline_is_proven_too(name):
     gemm = PROGRAMS[name].plan()
@@ -65,15 +65,15 @@ def test_the_plan_s_own_pipeline_is_proven_too(name):
     assert found.barriers[0].bytes == ((brought,) if group == 1 else (brought, 0))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", EVERY)
 def test_ptxas_spills_nothing(name, tmp_path):
     program = PROGRAMS[name]
     source = tmp_path / "gemm.cu"
     source.write_text(device_half(ts.emit(program.plan(), "cuda")))
     for target in TARGETS[program.arch]:
-        if program.data_type in ("s8", "u8") and target == "103a":
-            continue  # sm_103 has no kind::i8
+        if program.data_type in ("s8", "u8") and program.arch != "sm_120" and target != "100a":
+            continue  # kind::i8 is sm_100a's alone
         assert spill_bytes(source, target) == 0
 
 
@@ -125,6 +125,21 @@ def test_a_plan_for_a_b200_runs_on_a_corner_of_its_matrix(options):
     assert [finding.rule for finding in run.findings if finding.severity != "note"] == []
     assert launch.is_right()
     assert (corner.plan().smem_bytes, corner.plan().tmem_columns) == (large.smem_bytes, large.tmem_columns)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "arch", "family"),
+    [
+        ("bf16", "sm_100", "compute_100f"),
+        ("nvfp4", "sm_103", "compute_103f"),
+        ("nvfp4", "sm_120", "compute_120f"),
+        ("s8", "sm_100", None),  # kind::i8 is sm_100a's alone
+        ("bf16", "sm_120", None),  # a plain target, which later chips run anyway
+    ],
+)
+def test_a_program_names_the_target_of_its_family(data_type, arch, family):
+    source = ts.emit(ts.plan_gemm(256, 256, 256, data_type, arch=arch), "cuda")
+    assert (f"-gencode=arch={family}," in source) if family else ("of the family" not in source)
 
 
 def test_the_kernel_s_text_holds_the_plan_s_numbers():

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # modules beside the tests
+
 CHILD = (sys.executable, str(Path(__file__).parent / "predicting_child.py"))
 
 

@@ -31,7 +31,7 @@ def test_every_kernel_compiles(name, target):
     used_by = [suite_named(suite) for suite in SUITE_NAMES if name in suite_named(suite).kernels]
     if used_by and not any(Arch.named(target[:-1]).has(suite.feature) for suite in used_by):
         return  # an empty file for an architecture without it
-    declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)?(\w+)\(", kernel_source(name))
+    declared = re.findall(r"__global__ void (?:__\w+__\([^)]*\)\s*)*(\w+)\(", kernel_source(name))
     kernels = [kernel for kernel in declared if kernel != "NAME"]
     if name == "tensor_cores":
         kernels = [

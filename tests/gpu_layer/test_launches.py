@@ -2,6 +2,8 @@
 
 import ctypes
 import re
+from contextlib import suppress
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,9 @@ from tilescope.gpu.driver.device import Device
 from tilescope.gpu.driver.nvrtc import kernel_source
 from tilescope.gpu.verify.suites import SUITE_NAMES, suite_named
 
-SUITES = [name for name in SUITE_NAMES if name not in ("emitted", "kernels")]  # whose programs bring their own kernels
+SUITES = [
+    name for name in SUITE_NAMES if name not in ("emitted", "kernels", "rates")
+]  # whose programs bring their own kernels
 # what macros declare for the kernels of kernels/tensor_cores.cu, by how their names begin
 MACROS = {"mma": "WORD* pa", "wgmma": "u32* pa", "addresses": "u64* words"}
 
@@ -55,6 +59,8 @@ class Driver:
 @pytest.fixture
 def device(monkeypatch, tmp_path):
     """A device whose launches are compared with the kernels' declarations."""
+    with suppress(ImportError):  # what it loads by ctypes must come before the stand-in
+        import_module("llvmlite.binding")
     driver, launched = Driver(), []
     library = SimpleNamespace(cuTensorMapEncodeTiled=lambda *_: 0, cuTensorMapEncodeIm2col=lambda *_: 0)
     monkeypatch.setattr(device_module, "_driver", lambda: driver)
@@ -91,7 +97,7 @@ def test_every_suite_passes_what_its_kernels_take(device, name):
     suite = suite_named(name)
     arch = "sm_90" if Arch.named("sm_90").has(suite.feature) else "sm_100"
     cases = suite.cases(12, 1, arch)
-    assert len(suite.results(device, cases)) == 12
+    assert len(suite.results(device, cases)) == len(cases)
     assert {place.split(":")[0] for place in device.launched} <= set(suite.kernels)
     assert device.launched or name == "encode"
 

@@ -210,3 +210,33 @@ def test_wrong_requests_are_refused_with_every_reason(arguments, options, rules)
 def test_a_format_may_have_other_elements_than_its_usual_ones():
     gemm = ts.plan_gemm(256, 256, 256, "e5m2", arch="sm_100", scales="mxfp8")
     assert (gemm.data_type.ptx, gemm.scales.name, gemm.product.kind.name) == ("e5m2", "mxfp8", "mxf8f6f4")
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((512, 4096, 4096), (256, 128, 64)),
+        ((1024, 4096, 4096), (256, 256, 64)),
+        ((2048, 2048, 2048), (256, 256, 64)),
+        ((4096, 2112, 7168), (256, 256, 64)),
+        ((8192, 8192, 8192), (256, 256, 64)),
+    ],
+    ids=str,
+)
+def test_narrow_tiles_wait_for_shared_memory_and_come_later(shape, tile):
+    """An instruction of 128 rows and 16 columns reads 144 rows for the work of 16: small tiles fill the card, but slowly."""
+    gemm = ts.plan_gemm(*shape, "bf16", card="B200")
+    assert (gemm.tile, gemm.schedule.cta_group) == (tile, 2)
+    assert gemm.predicted_us >= gemm.floor_us
+
+
+def test_each_block_of_a_pair_reads_half_of_the_columns():
+    terms = {
+        group: {term.name: term.us for term in gemm.ranked[0].terms}
+        for group, gemm in (
+            (group, ts.plan_gemm(4096, 4096, 4096, "bf16", card="B200", tile=(128 * group, 64, 64), cta_group=group))
+            for group in (1, 2)
+        )
+    }
+    ratio = terms[2]["shared-memory reads"] / terms[1]["shared-memory reads"]
+    assert ratio == pytest.approx((128 + 32) / (128 + 64), rel=0.01)

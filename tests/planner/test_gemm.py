@@ -765,8 +765,8 @@ def test_reasons_name_the_card_whose_rates_they_use(wording):
     assert "TFLOP/s: 174.0 us." in here[2]
     wording("reasons name the card whose rates they use, 2", here[2])
     elsewhere = sentences(ts.plan_gemm(16, 4096, 4096, "e4m3", arch="sm_100"))
-    assert elsewhere[1].startswith("Floor 2.12 us by the rates")
-    assert "B200, bound by memory" in elsewhere[1]
+    assert elsewhere[1].startswith("Floor 2.48 us by the rates")
+    assert "B200, bound by shared-memory reads" in elsewhere[1]
     assert "memory 2.12 us at 8000 GB/s (documented)" in elsewhere[1]
     assert "B200." in elsewhere[2]
     wording("reasons name the card whose rates they use, 3", elsewhere[2])

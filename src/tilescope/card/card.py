@@ -33,7 +33,11 @@ from tilescope.value import Row
 CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
 
 # operations of one SM's tensor cores: wgmma.m64n256k16 takes 128 cycles, as benchmarks/wgmma_rates.py found on an H200
-_SM_FLOP_PER_CYCLE = {("sm_90", "float16"): 4096, ("sm_90", "bfloat16"): 4096}
+_SM_FLOP_PER_CYCLE = {
+    ("sm_90", "float16"): 4096,
+    ("sm_90", "bfloat16"): 4096,
+    ("sm_100", "bfloat16"): 8192,  # m128 n256 k16 of tcgen05 in 128 cycles
+}
 
 
 CARD_NAME_SPELLING = SAVED_CARD.worded(
@@ -133,8 +137,20 @@ class Card(Row):
 
     @property
     def smem_gb_per_s(self) -> float | None:
-        """What one SM's shared memory delivers at its highest clock: 32 banks of 4 bytes a cycle."""
-        return None if self.clock_mhz is None else 128 * self.clock_mhz / 1e3
+        """What one SM's shared memory delivers at its highest clock: 32 banks of 4 bytes a cycle.
+
+        A clock that no document has follows from the TFLOP/s of bf16, if it is known what an SM multiplies in a cycle.
+
+        >>> round(Card.named("B200").smem_gb_per_s)  # 2250 TFLOP/s = 148 SMs x 8192 operations x 1.856 GHz
+        238
+        """
+        clock_mhz: float | None = self.clock_mhz
+        bf16 = DataType.named("bfloat16")
+        in_a_cycle = _SM_FLOP_PER_CYCLE.get((self.arch.name, bf16.name))
+        tflops = self.tflops(bf16)
+        if clock_mhz is None and in_a_cycle is not None and tflops is not None:
+            clock_mhz = tflops * 1e6 / (self.sms * in_a_cycle)
+        return None if clock_mhz is None else 128 * clock_mhz / 1e3
 
 
 def card_called(name: str) -> Card | None:

@@ -22,7 +22,7 @@ from tilescope.gpu.bench.gemm_benchmark import Asked, bench_gemm, draw_gemm_benc
 from tilescope.gpu.driver.environment import draw_environment, environment_line
 from tilescope.gpu.driver.environment import environment as environment_here
 from tilescope.gpu.verify.suites import SUITE_NAMES
-from tilescope.gpu.verify.verification import Capture, draw_verification, replay, verification_line
+from tilescope.gpu.verify.verification import Capture, CardLostError, draw_verification, replay, verification_line
 from tilescope.gpu.verify.verification import verify as verified
 from tilescope.questions.question import Answer, Input
 from tilescope.written import number, product
@@ -46,7 +46,8 @@ With --environment nothing is run: versions of Python, packages, driver, CUDA to
 the cards, and which extras of tilescope are installed. A report of a mistake needs it.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
-tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels, approx.
+tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels, approx, shifts, remote_arrivals,
+pair_exits, rates.
 """
 _BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
 """
@@ -78,11 +79,21 @@ def verify(
         if capture is not None:
             verification = replay(Capture.read(capture), progress)
         else:
-            verification, made = verified(suites, progress=progress, **asked)
+            try:
+                verification, made = verified(suites, progress=progress, announce=_announce, **asked)
+            except CardLostError as lost:
+                if save is not None:
+                    lost.capture.save(save)
+                    click.echo(f"{save} has the suites before the card was lost: send it as it is.", err=True)
+                raise
             if save is not None:
                 made.save(save)
     answer = Answer(verification, first=verification_line(verification), is_yes=verification.agrees)
     return show(answer, output, draw_verification(verification))
+
+
+def _announce(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def bench(

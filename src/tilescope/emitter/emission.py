@@ -24,6 +24,7 @@ from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
 from tilescope.emitter.tile_program import TileProgram, tile_program
 from tilescope.errors import RuleError, argument_type
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
 
@@ -76,7 +77,7 @@ def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
     if target == "cuda":
         named = file if file.isprintable() else ""  # a comment holds one line
         build = _build_line(named or f"{program.script}.cu", program.target)
-    source = rendered(f"{program.kernel}.cu.jinja", program.facts | {"build": build})
+    source = rendered(f"{program.kernel}.cu.jinja", program.facts | {"build": build, "family": program.family})
     if target == "cuda":
         return source
     numpy_sample = re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", program.sample)
@@ -95,6 +96,7 @@ class _Program:
     target: str  # the architecture that it is compiled for
     sample: str  # bits of test data, from a hash h
     facts: Facts
+    family: str = ""  # a target whose code the other chips of the family run too; "": there is none
 
 
 def _gemm_program(gemm: GemmPlan, target: Target) -> _Program:
@@ -102,7 +104,24 @@ def _gemm_program(gemm: GemmPlan, target: Target) -> _Program:
     if target not in ("cuda", "python"):
         a = gemm.a.problem
         raise GEMM_NOT_SHOWN.error(target=target, tile=a.tile, data_type=a.data_type.ptx, arch=a.arch.name)
-    return _Program("gemm", "gemm", program.work.target, "h", program.facts())
+    return _Program("gemm", "gemm", program.work.target, "h", program.facts(), _family_target(gemm))
+
+
+def _family_target(gemm: GemmPlan) -> str:
+    """The family's target, if every instruction of a GEMM exists there; "": it needs the chip's own target, or none.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> _family_target(plan_gemm(256, 256, 256, "bf16", arch="sm_100")), _family_target(plan_gemm(256, 256, 256, "s8", arch="sm_100"))
+    ('sm_100f', '')
+    """
+    if gemm.product.in_tensor_memory:
+        features: tuple[str, ...] = ("tcgen05", gemm.product.kind.feature)
+    elif gemm.scales is not None:
+        features = (SCALED_MMA,)
+    else:
+        return ""
+    in_family = all(gemm.arch.features[feature] == "a,f" for feature in features)
+    return f"{gemm.arch.name}f" if in_family else ""
 
 
 def _tile_program(program: TileProgram) -> _Program:

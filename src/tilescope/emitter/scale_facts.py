@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tilescope.emitter.gemm_facts import ScaledOperand, ScaleFacts
 from tilescope.emitter.tile_program import map_facts
+from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan
 from tilescope.planner.product import accumulator_columns
@@ -24,7 +25,7 @@ def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts 
     return ScaleFacts(
         format=gemm.scales.name,
         block=gemm.scales.block,
-        qualifier=f"block_scale.scale_vec::{gemm.scales.qualifier.split()[0]}",
+        qualifier=_qualifier(gemm, gemm.scales),
         instructions=[f"{word:#x}" for word in instructions],
         one=one,
         two=two,
@@ -33,6 +34,13 @@ def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts 
         a=_operand(gemm, 0, a, m, behind),
         b=_operand(gemm, 1, b, n, behind + a.columns),
     )
+
+
+def _qualifier(gemm: GemmPlan, scales: ScaleFormat) -> str:
+    """How an instruction spells the size of a block: family targets take tcgen05's .block16 and .block32 alone."""
+    if gemm.product.in_tensor_memory:
+        return f"block_scale.block{scales.block}"
+    return f"block_scale.scale_vec::{scales.qualifier.split()[0]}"
 
 
 def _operand(gemm: GemmPlan, number: int, plan: ScalePlan, rows: int, column: int) -> ScaledOperand:

@@ -151,7 +151,7 @@ def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("sustained", card=card.name, tflops=sustained_tflops, us=2 * m * n * k / sustained_tflops / 1e6)
     known = {
         "TFLOP/s of this type": card.tflops(product.data_type),
-        "the clock": card.clock_mhz,
+        "the clock": card.smem_gb_per_s,
         "one SM's rate": card.tma or not product.by_tma,
         "bytes in flight": card.tma or not product.by_tma,
     }

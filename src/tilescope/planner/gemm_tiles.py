@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
+from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.gemm_time import predicted, transfer_us
@@ -123,7 +124,7 @@ def weighed(
         tiles=tiles,
         rounds=None if product.sms is None else rounds,
         terms=_floor_terms(
-            product, _Share(sums, rounds, k_of_a_block), fetched, _loads(product, fetched, operands, stages)
+            product, _Share(sums, rounds, k_of_a_block, group), fetched, _loads(product, fetched, operands, stages)
         ),
         busiest_bytes=sum(fetched),
         instructions=instructions.along_m * instructions.along_n,
@@ -174,6 +175,7 @@ class _Share(NamedTuple):
     tile: Tile  # as its tensor core sees it
     rounds: int
     k: int  # elements of k of one tile
+    cta_group: int  # blocks that multiply together: each reads its part of the columns
 
 
 def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _LoadRates | None) -> tuple[FloorTerm, ...]:
@@ -191,7 +193,7 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
         basis = card.basis(element.name) or "documented"
         terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
     if card.smem_gb_per_s is not None:
-        read_bytes = share.rounds * _rows_read(product, share.tile) * (share.k * element.smem_bits // 8)
+        read_bytes = share.rounds * _rows_read(product, share) * (share.k * element.smem_bits // 8)
         terms.append(_transfer("shared-memory reads", read_bytes, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.sm_gb_per_s is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.sm_gb_per_s, card, "tma"))
@@ -220,18 +222,31 @@ def _instructions(product: Product, tile: Tile) -> _Instructions:
     if loop is None:
         forms = [(row.m, row.n[0]) for row in product.mma_forms]
     else:
-        known = loop.extents(product.data_type)
+        known = _extents(product)
         forms = [(_block(m, known.m), _block(n, known.n))]
     counts = [_Instructions(ceil_div(m, form_m), ceil_div(n, form_n), form_m + form_n) for form_m, form_n in forms]
     return min(counts, key=lambda count: count.along_m * count.along_n)
 
 
-def _rows_read(product: Product, tile: Tile) -> int:
-    """Rows of A and B that a K step reads: by descriptor every instruction its own, lanes every row once."""
+def _extents(product: Product) -> Extents:
+    """The m and n of the instruction that reads by descriptor."""
+    loop = product.tensor_core.loop
+    assert loop is not None
+    return loop.extents(product.data_type)
+
+
+def _rows_read(product: Product, share: _Share) -> int:
+    """Rows of A and B that a K step reads of one SM's shared memory: by descriptor every instruction its own, lanes every row once.
+
+    The blocks of a pair read half of the columns each, for both.
+    """
+    tile = share.tile
     if not product.tensor_core.reads_by_descriptor:
         return tile[0] + tile[1]
     instructions = _instructions(product, tile)
-    return instructions.along_m * instructions.along_n * instructions.rows
+    columns = _block(tile[1], _extents(product).n) if share.cta_group > 1 else 0
+    rows = instructions.rows - columns + columns // share.cta_group
+    return instructions.along_m * instructions.along_n * rows
 
 
 def _block(extent: int, known: tuple[int, ...]) -> int:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
+from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.planned_gemm import Prediction
@@ -201,6 +202,10 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
         "steps": rounds * 2.0 * rows * columns * k * card.sms / tflops / 1e6,
         "memory": transfer_us(moved_bytes, card.memory_gb_per_s),
     }
+    if card.smem_gb_per_s is not None:  # every instruction reads its rows; of a pair's columns each block reads half
+        read_rows = ceil_div(rows, TMEM_LANES) * (min(rows, TMEM_LANES) + columns // schedule.cta_group)
+        read_bytes = rounds * read_rows * k * product.data_type.smem_bits // 8
+        bounds["shared memory"] = transfer_us(read_bytes, card.smem_gb_per_s)
     bound = max(bounds, key=lambda name: bounds[name])
     last_blocks = blocks - (rounds - 1) * product.sms
     return Prediction(

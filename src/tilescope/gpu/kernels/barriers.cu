@@ -30,3 +30,41 @@ extern "C" __global__ void sequences(const int* ops, const u32* arguments, int l
   while (nanoseconds() - start < 20000) {
   }
 }
+
+// The odd block of a cluster writes global memory and arrives at the even block's mbarrier, with the default scope (0) or
+// .release.cluster (1); the even block waits, and counts how often it reads what was written in the round before.
+extern "C" __global__ void __launch_bounds__(32) __cluster_dims__(2, 1, 1)
+    remote_arrivals(int has_scope, int rounds, u32* written, u32* stale) {
+  __shared__ __align__(8) u64 full, empty;
+  u32 own_full = shared_address(&full), own_empty = shared_address(&empty), rank = blockIdx.x % 2, there;
+  if (threadIdx.x == 0) {
+    barrier_init(own_full, 1);
+    barrier_init(own_empty, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  if (threadIdx.x == 0) {
+    u32 other = rank ? own_full : own_empty, count = 0, seen;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(other), "r"(1 - rank));
+    for (int round = 0; round < rounds; round++) {
+      u32 parity = round & 1;
+      if (rank) {
+        asm volatile("st.global.u32 [%0], %1;" ::"l"(written), "r"(round + 1) : "memory");
+        if (has_scope)
+          asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+        else
+          asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+        while (!barrier_passes(own_empty, parity)) {
+        }
+      } else {
+        while (!barrier_passes(own_full, parity)) {
+        }
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(seen) : "l"(written) : "memory");
+        count += seen != round + 1;
+        asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+      }
+    }
+    if (rank == 0) *stale = count;
+  }
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}

@@ -122,4 +122,54 @@ extern "C" __global__ void __launch_bounds__(128)
   }
   freed(place);
 }
+
+// Cells are filled, one thread shifts a quarter down, and all cells come back.
+extern "C" __global__ void __launch_bounds__(128) shifts(const int* quarters, const u32* cells, u32* cells_after) {
+  __shared__ __align__(8) u64 done;
+  u32 barrier = shared_address(&done), place = allocated();
+  if (threadIdx.x == 0) barrier_init(barrier, 1);
+  for (int column = 0; column < COLUMNS; column++)
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" ::"r"(own_quarter(place) + column),
+                 "r"(cells[threadIdx.x * COLUMNS + column]) : "memory");
+  asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+  __syncthreads();
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  if (threadIdx.x == 0) {
+    asm volatile("tcgen05.shift.cta_group::1.down [%0];" ::"r"(place + (quarters[blockIdx.x] * 32 << 16)) : "memory");
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(barrier) : "memory");
+  }
+  while (!barrier_passes(barrier, 0)) {
+  }
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  dump(place, COLUMNS, cells_after + blockIdx.x * 128 * COLUMNS);
+  freed(place);
+}
+
+// A pair whose odd block leaves early: before the even block's commit arrives at both (1), or after it has seen it (0).
+extern "C" __global__ void __launch_bounds__(32) __cluster_dims__(2, 1, 1) pair_exits(int leaves_early, u32* out) {
+  __shared__ __align__(8) u64 done;
+  __shared__ u32 place;
+  u32 barrier = shared_address(&done), rank = blockIdx.x % 2;
+  if (threadIdx.x == 0) {
+    barrier_init(barrier, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], 32;" ::"r"(shared_address(&place)) : "memory");
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;");
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  if (rank == 0) {
+    if (leaves_early) {
+      for (u64 start = nanoseconds(); nanoseconds() - start < 1000000ull;) {
+      }
+    }
+    if (threadIdx.x == 0)
+      asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+                   ::"r"(barrier), "h"((u16)3) : "memory");
+  }
+  int waited = rank == 1 && leaves_early ? 2 : barrier_waited(barrier, 0);
+  if (threadIdx.x == 0) out[blockIdx.x] = waited;
+  asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, 32;" ::"r"(place));
+}
 #endif

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +66,25 @@ OTHER_PROGRAM = rule(
 )
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
+_H200_SECONDS = {  # docs/on-the-card.md has them, too
+    "encode": 2.4,
+    "loads": 2.6,
+    "im2col": 2.3,
+    "multicast": 1.1,
+    "bulk": 1.1,
+    "plans": 3.7,
+    "stores": 2.0,
+    "reductions": 2.3,
+    "faults": 21.8,
+    "mbarriers": 0.9,
+    "wgmma": 1.6,
+    "fragments": 2.7,
+    "ldmatrix": 1.3,
+    "banks": 9.1,
+    "emitted": 4.7,
+}
+_OTHER_SECONDS = 60.0  # of a suite that has no row there
+_START_SECONDS = 5.0  # to compile a suite's kernels and start its children
 
 
 class Recording(NamedTuple):
@@ -159,17 +178,22 @@ def verify(
     seed: int = 1,
     only: int | None = None,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> tuple[Verification, Capture]:
     """Compare tilescope with the card of this machine; also gives the capture of what the card did.
 
     `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own); `only` is the
-    number of the one case to run, as a difference names it.
+    number of the one case to run, as a difference names it. `announce` is told before the first case how long it will
+    take, and what is skipped and why. CardLostError has the capture of the suites before.
     """
     chosen = [suite_named(name) for name in suites or SUITE_NAMES]
-    compared = []
+    compared: list[tuple[SuiteResult, Recording]] = []
     with card_in_children() as card:
         arch = card.facts["arch"]
+        facts = {name: str(card.facts[name]) for name in ("card", "arch", "driver", "cuda", "date")}
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
+        if announce is not None:
+            announce(outlook(facts["card"], arch, chosen, here, count=1 if only is not None else count))
         for suite in here:
             first = only or 0
             wanted = suite.count if count is None else count
@@ -182,28 +206,51 @@ def verify(
                 compared.append(_compare_outcomes(suite, cases, outcomes, progress, first=first))
             except DeviceError as error:
                 left = [each.name for each in here[len(compared) :]]
-                raise _card_lost([result for result, _ in compared], left, seed, error) from error
-    facts = {
-        "card": card.facts["card"],
-        "arch": card.facts["arch"],
-        "driver": card.facts["driver"],
-        "cuda": card.facts["cuda"],
-        "date": card.facts["date"],
-    }
+                made = Capture(facts, seed, tuple(recording for _, recording in compared))
+                raise _card_lost([result for result, _ in compared], left, made, error) from error
     left_out = tuple(suite.name for suite in chosen if suite not in here)
     results = tuple(result for result, _ in compared)
     verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
     return verification, Capture(facts, seed, tuple(recording for _, recording in compared))
 
 
-def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, error: DeviceError) -> DeviceError:
+def outlook(card: str, arch: str, chosen: Sequence[Suite], here: Sequence[Suite], *, count: int | None = None) -> str:
+    """How long suites will take, by what an H200 took for as many cases, and which are skipped and why.
+
+    >>> suites = [suite_named("loads"), suite_named("wgmma")]
+    >>> outlook("B200", "sm_100", suites, suites[:1])
+    'B200: 1 suite, about 1 minute. Skipped: wgmma (sm_100 has no wgmma).'
+    """
+    seconds = _START_SECONDS * len(here)
+    for suite in here:
+        cases = suite.count if suite.every is None else len(suite.every())
+        share = 1.0 if count is None else min(1.0, count / cases)
+        seconds += share * _H200_SECONDS.get(suite.name, _OTHER_SECONDS)
+    minutes = max(1, round(seconds / 60))
+    parts = [f"{card}: {counted(len(here), 'suite')}, about {counted(minutes, 'minute')}."]
+    skipped = [f"{suite.name} ({arch} has no {suite.feature})" for suite in chosen if suite not in here]
+    if skipped:
+        parts.append(f"Skipped: {', '.join(skipped)}.")
+    return " ".join(parts)
+
+
+class CardLostError(DeviceError):
+    """A card that was lost during the run; `capture` has the suites before."""
+
+    def __init__(self, message: str, capture: Capture) -> None:
+        super().__init__(message)
+        self.capture = capture
+
+
+def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], capture: Capture, error: DeviceError) -> CardLostError:
     """The error for a card that was lost during the run: the results so far, and how to go on."""
     cases = sum(result.cases for result in done)
     equal = sum(result.equal for result in done)
     before = f" In the suites before it the card did what tilescope says in {equal} of {cases} cases." if done else ""
-    return DeviceError(
+    return CardLostError(
         f"The card was lost in the suite {left[0]}: {error}{before} "
-        f"Reset the card (nvidia-smi --gpu-reset), then go on with: tilescope verify {' '.join(left)} --seed {seed}"
+        f"Reset the card (nvidia-smi --gpu-reset), then go on with: tilescope verify {' '.join(left)} --seed {capture.seed}",
+        capture,
     )
 
 

@@ -201,6 +201,10 @@ _MODULE = {
     "pipelines": "pipeline_suite",
     "kernels": "kernel_suite",
     "approx": "approx_suite",
+    "shifts": "open_point_suite",
+    "remote_arrivals": "open_point_suite",
+    "pair_exits": "open_point_suite",
+    "rates": "open_point_suite",
 }
 SUITE_NAMES = tuple(_MODULE)
 

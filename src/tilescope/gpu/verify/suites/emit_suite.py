@@ -11,6 +11,7 @@ from types import CodeType
 
 import numpy as np
 
+from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.emitter import emit
 from tilescope.gpu.driver.device import Device
@@ -18,12 +19,18 @@ from tilescope.gpu.verify.suites import Case, Piece, Result, Suite
 from tilescope.planner import GemmPlan, Plan, plan, plan_gemm
 
 _TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
+_SCALED_TYPES = ("mxfp8", "mxfp4", "nvfp4")  # where the tensor core takes scale factors
 # A program ends with 0, and with 1 where an argument spoils its input
 _STATUSES = Piece("status of the program, alone (0) or with a spoiled input (1): run {}", np.array([0, 1], np.uint8))
 
 
 def _draw(random: random.Random, arch: str) -> Case:
     """A GEMM, a tile that is loaded and read, or a tile that is stored; what cannot be emitted is drawn again."""
+    if Arch.named(arch).has("packed_types") and random.random() < 0.2:
+        extents = [random.choice((128, 200, 256)), random.choice((128, 136, 256)), 256 * random.randint(1, 4)]
+        scaled: Case = {"gemm": extents, "data_type": random.choice(_SCALED_TYPES), "options": {"arch": arch}}
+        emit(_make_plan(scaled), "python")
+        return scaled
     row = DataType.named(random.choice(_TYPES))
     majors = ("K", "MN") if row.bits == 16 else ("K",)
     if random.random() < 0.3:
