@@ -54,6 +54,7 @@ GEMMS = {
     "parts": ("64x72x256", "f16", "--tile", "64x64x64", "--parts", "2", "--stages", "2"),
     "mn-major": ("64x128x64", "bf16", "--tile", "64x64x64", "--a-major", "MN", "--stages", "2"),
     "sm_80": ("64x64x64", "f16", "--arch", "sm_80", "--tile", "64x64x32", "--stages", "2"),
+    "pair": ("256x64x128", "bf16", "--arch", "sm_100", "--tile", "256x64x64", "--cta-group", "2", "--stages", "2"),
 }
 
 
@@ -101,6 +102,16 @@ def test_without_the_launch_file_the_command_names_what_is_missing(tmp_path, cap
     assert "--grid" in missing
     assert "--block" in missing
     assert "--arg" in missing
+
+
+def test_a_launch_of_tcgen05_names_the_rows_the_pair_and_the_scale_factors():
+    gemm = ts.plan_gemm(512, 128, 512, "nvfp4", arch="sm_100", tile=(256, 128, 256), cta_group=2, sms=8)
+    launch = describe_program_launch(gemm)
+    assert launch.grid == (4,)  # two tiles, each of a pair
+    names = [argument.name for argument in launch.arguments]
+    assert names == ["a_map", "b_map", "sfa_map", "sfb_map", "c_map", "m_rows", "global_scale"]
+    assert launch.arguments[5].value == 512
+    assert read_launch(format_program_launch(gemm, "gemm.cu").encode(), "gemm.launch.toml") == launch
 
 
 def test_a_launch_file_is_written_for_cuda_in_a_file_alone(tmp_path, capsys):

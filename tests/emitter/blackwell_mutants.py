@@ -77,6 +77,22 @@ MUTATIONS = (
     Mutation("the first slice is always read", r" \+ slice \* C_COLUMNS, warp\)", ", warp)"),
     Mutation("half of the columns are allocated", r"(TMEM_COLUMNS = )(\d+);", r"\1\2 / 2;"),
     Mutation("sums are never cleared", r"k_tile == 0\);", "false);"),
+    # scale factors
+    Mutation("scales of A are not copied", r"tcgen05_copy\(tmem \+ SFA_COLUMN[^;]*;", ";"),
+    Mutation(
+        "scales of B go 4 columns further", r"tcgen05_copy\(tmem \+ SFB_COLUMN", "tcgen05_copy(tmem + 4 + SFB_COLUMN"
+    ),
+    Mutation("scales of B of the next column", r"tmem \+ SFB_COLUMN \+ SFB\[", "tmem + 4 + SFB_COLUMN + SFB["),
+    Mutation("scales of A over those of B", r"(SFA_COLUMN = \d+, SFB_COLUMN = )\d+", r"\g<1>SFA_COLUMN"),
+    Mutation("scales over the first accumulator", r"SFA_COLUMN = \d+", "SFA_COLUMN = 0"),
+    Mutation("every instruction begins with the first word", r"SFA\[(\d+)\] = \{[^}]*\}", r"SFA[\1] = {}"),
+    Mutation("scales of A signal stage 0", r"(tma_load\(sfa[^;]* \+ 8 \* )slot", r"\g<1>0"),
+    Mutation("scales of B go to stage 0", r"(sfb = base \+ SFB_OFFSET) \+ slot \* SFB_STAGE_BYTES", r"\1"),
+    Mutation(
+        "scales are not expected", r"(mbarrier_arrive_expect\(full \+ 8 \* slot, )(\d+)\)", r"\1\2 - SFA_STAGE_BYTES)"
+    ),
+    Mutation("scales of another row of A", r"m / 128\);", "m / 128 + 1);"),
+    Mutation("no global scale", r"scale_sums\(d, global_scale\);", ";"),
     Mutation("the lanes of another warp", r"(lanes = \(?)warp \* 32", r"\1(warp ^ 1) * 32"),
 )
 MUTATED = [  # programs that differ in what can be wrong
@@ -86,14 +102,27 @@ MUTATED = [  # programs that differ in what can be wrong
     "sm_100-512x128x320-bf16-tile=(256,64,64)-cta_group=2-output_type=f32",
     "sm_103-64x512x320-bf16-tile=(32,256,64)-cta_group=2-swapped=True-output_type=bf16",
 ]
+SCALED_MUTATED = [  # with scale factors: what is wrong with them alone
+    "sm_100-256x256x1280-nvfp4-tile=(128,128,256)-cta_group=1",
+    "sm_103-520x136x1280-nvfp4-tile=(256,128,256)-cta_group=2",
+]
+SCALED_MUTATIONS = [each.name for each in MUTATIONS if "scale" in each.name or "every instruction" in each.name]
+# Nobody waits for the wrong thing: the values are others, which the comparison with a plain product finds.
+VALUE_MISTAKES = (
+    "scales of A over those of B",
+    "every instruction begins with the first word",
+    "scales of another row of A",
+    "no global scale",
+)
 
 
 def mutants():
     """(program, mutation) for every mutation that changes the program."""
-    for name in MUTATED:
+    for name in (*MUTATED, *SCALED_MUTATED):
         source = device_half(ts.emit(PROGRAMS[name].plan(), "cuda"))
         for mutation in MUTATIONS:
-            if re.search(mutation.pattern, source):
+            of_scales = mutation.name in SCALED_MUTATIONS
+            if of_scales == (name in SCALED_MUTATED) and re.search(mutation.pattern, source):
                 yield name, mutation.name
 
 

@@ -1,7 +1,7 @@
 """Of mutants of emitted Blackwell programs, one thing wrong in each, the machine or the proof finds all but the equivalent ones."""
 
 import pytest
-from blackwell_mutants import MUTATED, judge, mutants
+from blackwell_mutants import MUTATED, VALUE_MISTAKES, judge, mutants
 
 # fence.mbarrier_init is for other blocks: in one block __syncthreads orders mbarrier.init before every use.
 EQUIVALENT = {(name, "no fence of mbarrier.init") for name in MUTATED if "cta_group=1" in name}
@@ -20,5 +20,7 @@ def test_the_machine_or_the_proof_finds_the_mutant(name, mutation):
     verdict = judge(name, mutation)
     if (name, mutation) in EQUIVALENT:
         assert verdict == ""
+    elif mutation in VALUE_MISTAKES:
+        assert verdict == "wrong"
     else:
         assert verdict in ("found", "disproved")

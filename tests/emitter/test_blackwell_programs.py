@@ -112,6 +112,15 @@ def test_running_blocks_take_over_tiles_by_cluster_launch_control():
 
 
 @pytest.mark.slow
+def test_a_warp_whose_lanes_come_to_the_next_cluster_barrier_one_by_one_is_described():
+    """Many pairs run, and the thread that initialised the barriers is a whole barrier ahead of its warp."""
+    name = "sm_103-1032x136x1280-nvfp4-tile=(256,128,256)-cta_group=2-dynamic=True"
+    run = launch_of(PROGRAMS[name]).run(1)
+    assert run.blocks_run > 2
+    assert ts.simulate(run.pipeline()).verdict == "proven"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"cta_group": 1}, {"output_type": "f32"}], ids=str)
 def test_a_plan_for_a_b200_runs_on_a_corner_of_its_matrix(options):
     """The tile, the stages and the tensor memory of a large product, by few blocks."""

@@ -119,3 +119,16 @@ def test_ids_that_do_not_exist_are_a_fault():
     opcode = "kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
     with pytest.raises(AssertionError, match="fault"):
         multiplied(opcode, a, b, c, ("e2m1", "e2m1"), np.zeros((2, 32), np.uint32), ", %r10, {1, 0}, %r11, {0, 0}")
+
+
+def test_scale_registers_may_stand_in_braces():
+    """CUTLASS writes {%r10}, {0, 0}."""
+    a, b, c = operands(("e2m1", "e2m1"), 64)
+    opcode = "kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3"
+    scales = np.full((2, 32), 0x38404038, np.uint32)
+    plain, braced = (
+        multiplied(opcode, a, b, c, ("e2m1", "e2m1"), scales, written)
+        for written in (", %r10, {0, 0}, %r11, {0, 0}", ", {%r10}, {0, 0}, {%r11}, {0, 0}")
+    )
+    assert np.array_equal(plain, braced)
+    assert plain.any()
