@@ -8,7 +8,6 @@ Findings are about one mistake if the same tested fix removes them. Where no fix
     two accesses          that nothing orders, whichever of the two came first: a copy that is read early is also a slot refilled early
     unwritten bytes       read at a line that races with the write, or with the copy
     a pending copy        at the end of a block, at a line that nobody waits for
-    a race                behind a barrier in divergent code, which orders nothing
     a shuffled value      of a lane that the mask names, and that does not take part
     all waits of a hang   behind the one that comes first, or behind an mbarrier with wrong bytes
     wrong bytes           of an mbarrier, and the copies of it that overwrite one another
@@ -24,7 +23,7 @@ from dataclasses import replace
 from tilescope.errors import Violation
 from tilescope.machine.report.hang import HANG
 from tilescope.machine.report.races.async_rules import BLOCK_END, COPY_WAIT, CP_ASYNC, REFILL, STORE_SOURCE
-from tilescope.machine.report.races.convergence_report import CONVERGENCE, UNDEFINED_LANE, WARP_MASK
+from tilescope.machine.report.races.convergence_report import UNDEFINED_LANE, WARP_MASK
 from tilescope.machine.report.races.mbarrier_rules import EXPECTED_BYTES
 from tilescope.machine.report.races.race_rules import RACE, UNWRITTEN
 
@@ -52,7 +51,7 @@ def merge_findings(findings: Sequence[Violation]) -> list[Violation]:
 
 def _rank(finding: Violation) -> tuple[bool, int]:
     """Errors come before warnings, and causes before consequences; wrong bytes, or a wait that another number fixes, are causes."""
-    if finding.rule in (EXPECTED_BYTES.name, CONVERGENCE.name):
+    if finding.rule == EXPECTED_BYTES.name:
         order = 0
     elif finding.rule == HANG.name and finding.change is not None and "replace_ptx" in finding.change:
         order = 1
@@ -73,8 +72,6 @@ def _explains(cause: Violation, other: Violation) -> bool:
         return other.rule in _OF_WRONG_BYTES and _lines(other) <= _lines(cause)
     if other.rule == UNDEFINED_LANE.name:
         return cause.rule == WARP_MASK.name and cause.argument == other.argument
-    if cause.rule == CONVERGENCE.name:
-        return other.rule in _UNORDERED
     if cause.rule in _UNORDERED and other.rule in _AT_LINES_OF_UNORDERED:
         return _lines(other) <= _lines(cause)
     return False
