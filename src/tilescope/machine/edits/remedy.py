@@ -14,7 +14,7 @@ If no block waits for another one, the block of the conflict is run alone at fir
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -71,6 +71,7 @@ def try_remedies(text: KernelText, launch: Launch, result: GridRun, initial: Ini
             remedies.append(remedy)
         for conflict in group:
             conflict.is_untried = remedy is None and trials.budget.is_exhausted
+    remedies += [*trials.join_remedies(remedies, tried)]
     _assign_remedies(groups, tried, remedies)
     if stuck is not None:
         result.remedy = correction or next((error.remedy for error in errors if error.remedy is not None), None)
@@ -210,6 +211,34 @@ class _Trials:
         if fix not in self._passing:
             self._passing.append(fix)
         return remedies[fix]
+
+    def join_remedies(self, remedies: Sequence[Remedy], groups: Sequence[ConflictGroup]) -> Iterator[Remedy]:
+        """Remedies that pass together, and insert the same instruction at the same source lines: one mistake needs both places.
+
+        The last copy of an unrolled loop lacks the store of the next tile: a barrier before the loads leaves the stores unordered, and
+        a barrier before the stores leaves the last load.
+        """
+        for first, second in itertools.combinations(remedies, 2):
+            texts = {insertion.text for insertion in (*first.insertions, *second.insertions)}
+            fixed = [[group for group in groups if _fixes(remedy, group)] for remedy in (first, second)]
+            lines = [frozenset(itertools.chain.from_iterable(map(self._lines, own))) for own in fixed]
+            is_insertion = not (first.corrections or second.corrections) and len(texts) == 1
+            if not is_insertion or not all(fixed) or not (lines[0] <= lines[1] or lines[1] <= lines[0]):
+                continue
+            both = [*fixed[0], *fixed[1]]
+            targets = frozenset(
+                _conflict_offsets(self._launch.program, conflict) for group in both for conflict in group
+            )
+            insertions = sorted({*first.insertions, *second.insertions}, key=lambda insertion: insertion.pc)
+            remedy = self._test(Candidate(tuple(insertions)), both[0][0], targets)
+            if remedy is not None:
+                yield remedy
+
+    def _lines(self, group: ConflictGroup) -> frozenset[object]:
+        """The source lines of the accesses of conflicts, or their instructions in a text without source lines."""
+        pcs = [pc for conflict in group for pc in conflict.pcs if pc is not None]
+        instructions = {pc: self._launch.program.instructions[pc] for pc in pcs}
+        return frozenset(pc if one is None or one.source is None else one.source for pc, one in instructions.items())
 
     def _test(self, candidate: Candidate, conflict: Conflict, targets: frozenset[Offsets]) -> Remedy | None:
         """The remedy that a candidate makes, if runs finish in which a conflict does not remain and no new one appears."""

@@ -24,15 +24,13 @@ class Collective:
     """An instruction that its warp (or warpgroup) executes together: it waits for lanes that are on their way.
 
     `mask` is the register with the lanes that take part; without it all that live do. `meets_elsewhere`: lanes may come
-    to another instruction of the kind, as to two __syncwarp() in two branches. `converging_lanes`: the lanes that know of each
-    other afterwards, if they are fewer than the group; setmaxnreg needs the four warps of a warpgroup, and joins only each warp.
+    to another instruction of the kind, as to two __syncwarp() in two branches.
     """
 
     step: Step
     mask: int | None = None
     group_lanes: int = WARP_LANES
     meets_elsewhere: bool = False
-    converging_lanes: int | None = None
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Run for the groups that are complete; the others wait."""
@@ -72,9 +70,8 @@ class Collective:
         pc = front.pc
         if cluster.bus.is_heard:
             masks = None if self.mask is None else cluster.registers[self.mask]
-            joined_lanes = self.converging_lanes or self.group_lanes
-            group_of_lane = cluster.grouping(joined_lanes).of_lane
-            cluster.emit(Converge(pc, front.lanes, joined_lanes, group_of_lane, masks))
+            group_of_lane = cluster.grouping(self.group_lanes).of_lane
+            cluster.emit(Converge(pc, front.lanes, self.group_lanes, group_of_lane, masks))
         if cluster.undefined is not None and self.mask is None:
             cluster.undefined.combine(front.lanes)
         self.step(cluster, front.at(cluster))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster, Front
 from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.fault import LAUNCH_FAILURE, KernelFaultError
@@ -20,7 +19,7 @@ from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
 from tilescope.sentence import counted
-from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers, Lanes
+from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import BranchTaken
 
 
@@ -175,12 +174,15 @@ def _trap(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 def _setmaxnreg(assembler: Assembler, instruction: Instruction) -> Turn:
-    """setmaxnreg.sync.aligned: registers are not counted, but all warps of the warpgroup execute it."""
+    """setmaxnreg.sync.aligned: registers are not counted, but the warp executes it together.
+
+    The PTX ISA asks for all warps of a warpgroup. Triton lets warps of one group execute it at different places, and leave it out.
+    """
 
     def do_nothing(cluster: Cluster, at: Lanes) -> None:
         pass
 
-    return Collective(do_nothing, group_lanes=WARPGROUP_LANES, converging_lanes=WARP_LANES)
+    return Collective(do_nothing)
 
 
 def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:

@@ -209,7 +209,9 @@ def collect_findings(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     )
     if result.outcome == "finished":
         findings = tuple(sorted(findings, key=lambda finding: finding.rule != CONVERGENCE.name))
-    return tuple(sorted(merge_findings(findings), key=lambda finding: _SEVERITIES.index(finding.severity)))
+    if len(findings) > 1:
+        findings = tuple(merge_findings(findings))
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _report_map_edits(launch: Launch) -> Iterator[Violation]:

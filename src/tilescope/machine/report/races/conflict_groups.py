@@ -84,15 +84,32 @@ def is_lost_update(program: Program, conflict: Conflict) -> bool:
         add.u32       x, x, 1;        two threads load 7, both store 8
         st.shared.u32 [bin], x;
 
-    A barrier would order the accesses, and still lose an update.
+    A barrier would order the accesses, and still lose an update. Of a loop that is unrolled, the load of one copy and the store of
+    another one belong to the same update of the source.
     """
     before = conflict.before
     if before is None or conflict.space == "registers" or "has_equal_stores" in conflict.facts:
         return False
-    first, store = sorted((before.pc, conflict.now.pc))
-    if first < store:
-        return _is_update(program, first, store)
-    return any(_is_update(program, load, store) for load in range(store))
+    first, second = sorted((before.pc, conflict.now.pc))
+    if _is_update(program, first, second):
+        return True
+    if first != second and not _is_one_line(program, first, second):
+        return False
+    stores = [pc for pc in {first, second} if _has_name(program, pc, "st")]
+    return any(_is_update(program, load, store) for store in stores for load in range(store))
+
+
+def _is_one_line(program: Program, first: int, second: int) -> bool:
+    """Whether a compiler made two instructions of the same source line."""
+    sources = [
+        None if one is None else one.source for one in (program.instructions[first], program.instructions[second])
+    ]
+    return sources[0] is not None and sources[0] == sources[1]
+
+
+def _has_name(program: Program, pc: int, name: str) -> bool:
+    instruction = program.instructions[pc]
+    return instruction is not None and instruction.name == name
 
 
 def _is_update(program: Program, load: int, store: int) -> bool:
