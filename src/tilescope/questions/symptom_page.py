@@ -59,14 +59,14 @@ _TILE_WORD = re.compile("[0-9]+x[0-9]+")
 def answer(asked: Asked) -> Answer:
     """What `explain` finds; where it finds nothing, the diagnosis, which leads to the nearest symptoms."""
     (seen,) = asked["topic"]
+    call: Call[Diagnosis | Topic | Rule]
     try:
         found = find(seen)
+        name = "diagnosis" if isinstance(found, Diagnosis) else "topic"
+        call = Call(find, (seen,), name=name, module="tilescope.questions.topic_questions")
     except RuleError:
         found = diagnose(seen)
-    if isinstance(found, Diagnosis):
-        call: Call[Diagnosis | Topic | Rule] = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
-    else:
-        call = Call(find, (seen,), name="topic", module="tilescope.questions.topic_questions")
+        call = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
     return Answer(found, call, first=summarize_topic(found))
 
 

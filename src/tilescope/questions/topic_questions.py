@@ -121,7 +121,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
 
 def _finders(name: str) -> Iterator[tuple[Finder, str]]:
     """What finds the topic that words name, and the words; tables that take long to import come late."""
-    yield from ((find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written))
+    yield from (
+        (find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written, _symptom_as_listed)
+    )
     if may_name_a_row(name):
         yield from ((group.find, name) for group in row_groups())
     asking = ASKING.match(name)
@@ -221,6 +223,11 @@ def _symptom(name: str) -> Diagnosis | None:
     """What the words describe, if it is something seen."""
     diagnosis = known_diagnosis(name)
     return diagnosis if diagnosis.symptoms else None
+
+
+def _symptom_as_listed(name: str) -> Diagnosis | None:
+    """The symptom of that very name, though it is a question that a command answers too."""
+    return _symptom(name) if name.strip() in SEEN else None
 
 
 def _cause(name: str) -> Topic | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
-from tilescope.sentence import shortened
+from tilescope.sentence import first_sentence, shortened
 from tilescope.symptoms import Diagnosis
 from tilescope.symptoms.choice import is_sure
 from tilescope.symptoms.own_data import command_for
@@ -24,6 +24,7 @@ _SEVERITY = {
 }
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
 _ALSO_SHOWN = 3
+_CAUSES_IN_FULL = 4  # of something seen; the others follow as a list
 _NEAREST_SHOWN = 5
 
 
@@ -108,7 +109,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     note = diagnosis.symptoms[0].note if diagnosis.symptoms else ""
     advice = diagnosis.symptoms[0].advice if diagnosis.symptoms else ""
     causes: dict[str, Part] = {}
-    for number, cause in enumerate(diagnosis.causes, 1):
+    for number, cause in enumerate(diagnosis.causes[:_CAUSES_IN_FULL], 1):
         facts = {
             "what": cause.mechanism,
             "how to tell": cause.tell,
@@ -119,6 +120,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "the word": f'`tilescope explain "{cause.term}"`' if cause.term and not diagnosis.symptoms else "",
         }
         causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
+    more = [(cause.name, first_sentence(cause.tell)) for cause in diagnosis.causes[_CAUSES_IN_FULL:]]
+    if more:
+        causes["more causes"] = list_candidates(more, "Then, by what tells them")
     is_unsure = not is_sure(diagnosis.strength)
     others = [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]
     tested = diagnosis.causes[0].name if diagnosis.causes else title
