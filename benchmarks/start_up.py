@@ -18,8 +18,9 @@ def main():
         Work('python -c "pass"', started("-c", "pass")),
         Work('python -c "import tilescope"', started("-c", "import tilescope")),
         Work('python -c "from tilescope import Swizzle"', started("-c", "from tilescope import Swizzle")),
+        Work('python -c "from tilescope import Kernel"', started("-c", "from tilescope import Kernel")),
         Work("tilescope --help", started("-m", "tilescope", "--help")),
-        Work("tilescope swizzle 128B", started("-m", "tilescope", "swizzle", "128B"), goal=3),
+        Work("tilescope swizzle 128B", started("-m", "tilescope", "swizzle", "128B"), goal=1.6),
         Work("tilescope swizzle 128B --json", started("-m", "tilescope", "swizzle", "128B", "--json")),
         rounds=9,
     )

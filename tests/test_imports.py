@@ -297,6 +297,19 @@ def test_the_walk_sees_each_form_of_import(tmp_path, path, source, seen):
     assert bool(list(against_the_order(package))) == seen
 
 
+def test_a_table_of_chunks_needs_no_numpy():
+    command = [sys.executable, "-X", "importtime", "-m", "tilescope", "swizzle", "128B"]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    assert "tilescope.swizzle.mode" in loaded
+    assert "numpy" not in loaded
+
+
+def test_the_name_of_a_kernel_loads_no_machine():
+    names = ["numpy", "tilescope.ptx", "tilescope.sync", "tilescope.machine.program", "tilescope.machine.report"]
+    loaded = f"import sys, tilescope; tilescope.Kernel; print([name for name in {names} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "[]\n"
+
+
 def test_starting_up_loads_neither_drawing_nor_extras():
     names = ["rich", "click", "starlette", "uvicorn", "jinja2", "cuda", "numba", "tilescope.view", "tilescope.cli"]
     names += ["tilescope.ptx", "tilescope.machine"]

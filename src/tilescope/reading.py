@@ -15,17 +15,18 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Collection, Container, Mapping, Set
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import counted
 
-Array = npt.NDArray[Any]  # of any type: what users pass
-Bytes = npt.NDArray[np.uint8]
+if TYPE_CHECKING:  # commands that read no array do not wait for numpy
+    import numpy as np
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"  # of any type: what users pass
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 IntegerArray: TypeAlias = "npt.NDArray[np.integer[Any]]"
 Name = TypeVar("Name", bound=str)
 Read = TypeVar("Read")
@@ -61,6 +62,7 @@ READ_ONLY_ARRAY = ARGUMENT_TYPE.worded(
 def plain_int(value: object) -> int | None:
     """The int that `value` stands for, numpy's integers included; None for anything else, and for a bool.
 
+    >>> import numpy as np
     >>> plain_int(np.uint8(7)), plain_int(7.0), plain_int(True)
     (7, None, None)
     """
@@ -94,6 +96,8 @@ def integer_array(value: object) -> IntegerArray | None:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return None
+    import numpy as np
+
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
@@ -106,6 +110,7 @@ def integer_array(value: object) -> IntegerArray | None:
 def is_one_of(value: object, known: Container[object]) -> bool:
     """Whether `value` is one of these names or integers; whatever else it is, it is not compared with them.
 
+    >>> import numpy as np
     >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
     (True, True, False)
     """
@@ -116,6 +121,7 @@ def is_one_of(value: object, known: Container[object]) -> bool:
 def integer(argument: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """One integer, numpy's included, from `least` to `most`.
 
+    >>> import numpy as np
     >>> integer("stages", np.int64(4), least=1)
     4
     """
@@ -155,6 +161,7 @@ def _range(least: int | None, most: int | None) -> str:
 def one_of(argument: str, value: object, known: Collection[int]) -> int:
     """One of a few integers; of those, the nearest is the fix.
 
+    >>> import numpy as np
     >>> one_of("element_bits", np.int64(16), (8, 16, 32))
     16
     """
@@ -171,6 +178,7 @@ def integers(
 ) -> tuple[int, ...]:
     """A sequence of integers as a tuple; `count` of them, every one from `least` to `most`.
 
+    >>> import numpy as np
     >>> integers("dims", [64, np.int64(8)])
     (64, 8)
     """
@@ -249,10 +257,15 @@ def known_row(
 def flag(argument: str, value: object) -> bool:
     """True or False, numpy's included.
 
+    >>> import numpy as np
     >>> flag("transpose", np.True_)
     True
     """
-    if not isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
+        return value
+    import numpy as np
+
+    if not isinstance(value, np.bool_):
         raise RuleError([argument_type(argument, value, "True or False", "Use True or False.")])
     return bool(value)
 
@@ -278,9 +291,12 @@ def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., 
 def readable(argument: str, value: object) -> Bytes:
     """The bytes of a C-contiguous array or a buffer, in place.
 
+    >>> import numpy as np
     >>> readable("memory", np.array([1, 256], np.uint16)).tolist()
     [1, 0, 0, 1]
     """
+    import numpy as np
+
     if not isinstance(value, np.ndarray):
         try:
             content: Bytes = np.frombuffer(value, np.uint8)  # type: ignore[call-overload]  # what is no buffer raises
@@ -304,6 +320,8 @@ def writeable(argument: str, value: object) -> Bytes:
 
 def as_array(argument: str, value: npt.ArrayLike) -> Array:
     """The value as an array; rows of different lengths are refused."""
+    import numpy as np
+
     try:
         return np.asarray(value)
     except ValueError:

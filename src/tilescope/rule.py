@@ -54,6 +54,7 @@ _EXAMPLE_FOLDER = Path(__file__).parent / "rule_examples"
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
+    "swizzle.permutation",
     "tma",
     "tensor_map.text.log_difference",
     "tensor_map.text.pasted",

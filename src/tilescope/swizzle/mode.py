@@ -21,18 +21,18 @@ Every mode is its own inverse, and no mode moves data out of its line.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, overload
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from tilescope.arch import Basis, architectures_with
 from tilescope.errors import RuleError, argument_range, argument_type, unknown_name
 from tilescope.reading import integer, integer_array, plain_int
 from tilescope.rule import rule
-from tilescope.swizzle.permutation import permuted
 from tilescope.swizzle.spelling import XOR_BEYOND_ADDRESS, XOR_SWIZZLE, ptx_pair, written_triple
 from tilescope.value import Row
+
+if TYPE_CHECKING:  # a table of chunks needs no numpy
+    import numpy as np
+    import numpy.typing as npt
 
 SwizzleName = Literal["none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"]
 SMEM_LINE_BYTES = 128  # 32 banks of 4 bytes
@@ -40,8 +40,8 @@ CHUNK_BYTES = 16  # what ldmatrix reads of a row, and the smallest piece TMA mov
 CHUNKS_PER_LINE = SMEM_LINE_BYTES // CHUNK_BYTES
 _ADDRESS_BITS = 32  # widest XOR swizzle worth describing
 
-Addresses = npt.NDArray[np.integer[Any]]
-AddressOrArray = TypeVar("AddressOrArray", int, Addresses)
+Addresses: TypeAlias = "npt.NDArray[np.integer[Any]]"
+AddressOrArray = TypeVar("AddressOrArray", int, "Addresses")
 
 SWIZZLE_CHUNKS = rule(
     "swizzle-chunks",
@@ -253,6 +253,7 @@ class Swizzle(Row):
 
         Its own inverse: the line picks the XOR, and the XOR leaves the line alone.
 
+        >>> import numpy as np
         >>> Swizzle.named("64B").apply(np.array([0, 128, 384]))
         array([  0, 144, 432])
         """
@@ -260,6 +261,8 @@ class Swizzle(Row):
             if address < 0:
                 raise _not_an_address(address)
             return address ^ self._change(address)
+        import numpy as np
+
         array = integer_array(address)
         if array is None or (array.dtype.kind == "i" and array.size and array.min() < 0):
             raise _not_an_address(address)
@@ -344,6 +347,8 @@ class Swizzle(Row):
         >>> Swizzle.named("32B").swizzle(bytes(range(256)))[128:160:16]
         b'\x90\x80'
         """
+        from tilescope.swizzle.permutation import permuted
+
         return permuted(self, data, address, out=out, threads=threads)
 
     def unswizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
@@ -353,6 +358,8 @@ class Swizzle(Row):
         >>> mode.unswizzle(mode.swizzle(b"0123456789abcdef" * 64)) == b"0123456789abcdef" * 64
         True
         """
+        from tilescope.swizzle.permutation import permuted
+
         return permuted(self, data, address, out=out, threads=threads)
 
     def _require_whole_chunks(self) -> None:
