@@ -1,10 +1,10 @@
 """Lines of public threads that nobody fits explain to.
 
 lines_asked_once.tsv was drawn and labelled by somebody who did not write the tables, from threads that no other set has, and asked
-once when explain was finished. lines_held_out.tsv was drawn in the same way for an earlier ranking. No phrase is written for one of their
-lines and no weight fitted to it; their words are not in line_words.json. The test prints the numbers (pytest -s) and checks only that
-they do not fall. lines_measured.tsv was asked while the ranking was made: nothing was fitted to it either, but the ranking was chosen by
-its numbers.
+once when explain was finished. lines_held_out.tsv was drawn in the same way for an earlier ranking; a threshold was chosen when its
+totals had been seen, never its lines. No phrase is written for a line of either and no weight fitted to it; their words are not in
+line_words.json. The test prints the numbers (pytest -s) and checks only that they do not fall. lines_measured.tsv was asked while the
+ranking was made: nothing was fitted to it either, but the ranking was chosen by its numbers.
 """
 
 import pytest
