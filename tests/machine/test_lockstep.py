@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_recording import kernel as recorded_kernel
 from kernel_recording import recording
+from ptx_texts import kernel
 
 import tilescope as ts
+from tilescope.machine.decoding.independent_blocks import are_blocks_independent
 from tilescope.machine.execution import launch_grid, lockstep
 
 BLOCKS = 5
@@ -204,3 +206,20 @@ def test_a_grid_needs_little_memory_in_lockstep():
     run = launch.run(4096, THREADS, [source, out, np.zeros(2, np.uint32)])
     assert run.outcome == "finished"
     assert run.findings == ()
+
+
+TAKES_LOCK = """
+    ld.param.u64 %d1, [out];
+AGAIN:
+    atom.global.acq_rel.gpu.cas.b32 %r1, [%d1], 0, 1;
+    bar.sync 0;
+    setp.ne.u32 %p1, %r1, 0;
+    LOOP
+"""
+
+
+@pytest.mark.parametrize(("loop", "is_independent"), [("@%p1 bra AGAIN;", False), ("", True)])
+def test_blocks_that_take_a_lock_together_run_one_after_another(loop, is_independent):
+    """In lockstep they would go round the loop, while the block that holds the lock waits for its turn."""
+    program = kernel(TAKES_LOCK.replace("LOOP", loop), ".param .u64 out").program
+    assert are_blocks_independent(program) == is_independent

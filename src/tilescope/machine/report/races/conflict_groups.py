@@ -95,8 +95,14 @@ def is_lost_update(program: Program, conflict: Conflict) -> bool:
         return True
     if first != second and not _is_one_line(program, first, second):
         return False
-    stores = [pc for pc in {first, second} if _has_name(program, pc, "st")]
-    return any(_is_update(program, load, store) for store in stores for load in range(store))
+    return all(_belongs_to_update(program, pc) for pc in {first, second})
+
+
+def _belongs_to_update(program: Program, pc: int) -> bool:
+    """Whether an instruction is the load or the store of an update."""
+    if _has_name(program, pc, "st"):
+        return any(_is_update(program, load, pc) for load in range(pc))
+    return any(_is_update(program, pc, store) for store in range(pc + 1, len(program.instructions)))
 
 
 def _is_one_line(program: Program, first: int, second: int) -> bool:
