@@ -73,6 +73,7 @@ _ROW_MODULES = (
     "ptx",
     "machine.approx_function",
     "machine.kernel_launch",
+    "machine.launch.entry_choice",
     "machine.launch.described_launch",
     "machine.launch.triton_compiler",
     "machine.launch.cuda_compiler",
