@@ -18,6 +18,8 @@ MAP = ts.TensorMap("f16", (256, 64), (512,), (64, 16), swizzle="128B")
 def in_view(page, place):
     """Whether an element stands within the window, below the bar."""
     area = page.locator(place).first.bounding_box()
+    if area is None:  # the page is being replaced
+        return False
     bar = page.locator(".bar").bounding_box()
     return bar["y"] + bar["height"] <= area["y"] and area["y"] + area["height"] <= page.viewport_size["height"]
 

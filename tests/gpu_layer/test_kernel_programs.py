@@ -151,6 +151,7 @@ def program_of(*steps, kept=()):
         ("abs.s32 %r1, %r0;", "rem.s32 %r2, %r1, %r0;"),
         ("cvt.rm.bf16.f16 %r1, %r0;", "cvt.rzi.sat.s32.f16 %r2, %r1;"),
         ("lop3.b32 %r1, %r0, %r0, %r0, 72;", "or.b32 %r2, %r0, %r1;"),
+        ("copysign.f32 %r1, %r0, %r0;", "xor.b32 %r2, %r1, 0x80000000;"),
         ("cvt.f16.f16 %r1, %r0;", "cvt.rzi.sat.u64.f16 %r2, %r1;"),
         ("cvt.f16.bf16 %r1, %r0;", "cvt.rzi.sat.u64.f16 %r2, %r1;"),
         ("mul.f32 %r1, %r0, %r0;", "slct.u32.f32 %r2, %r0, %r0, %r1;"),

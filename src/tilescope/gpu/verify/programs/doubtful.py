@@ -15,6 +15,7 @@ Seen with the compiler of driver 580.159.04 (CUDA 13.0) on an H200. Programs wit
     mul.f32                 fp8 mma.sync, as C           adds the product unrounded: this mma ends in additions of f32
     mul of f16 or bf16      add or sub, and others do    adds the product unrounded, though the rounded one is needed too
     lop3                    and, or, xor, lop3           makes one of both: for lop3 a, b, b, 72 and or with a it takes a alone
+    copysign                and, or, xor, lop3           makes one of both: for copysign a, a and a changed sign it takes -|a|
     cvt to two fp8          mov.b32 {it, other}          packs into the register of `other`, which is still needed
     mov.b64 {lo, hi}, it    atom of two halves, by lo    takes the low halves of lo and hi for the two halves of lo
 """
@@ -144,6 +145,10 @@ def _combines_bits(opcode: Opcode) -> bool:
     return opcode.name in ("and", "or", "xor", "lop3")
 
 
+def _copies_sign(opcode: Opcode) -> bool:
+    return opcode.name == "copysign"
+
+
 def _converts_to_fp8_pair(opcode: Opcode) -> bool:
     return opcode.name == "cvt" and not {"e4m3x2", "e5m2x2"}.isdisjoint(opcode.modifiers)
 
@@ -172,6 +177,7 @@ _PAIRS: tuple[tuple[_Test, _Test], ...] = (
     (_makes_truth, _adds_half_pairs_in_memory),
     (_makes_single_product, _multiplies_fp8),
     (_chooses_by_table, _combines_bits),
+    (_copies_sign, _combines_bits),
     (_converts_to_fp8_pair, _moves_32_bits),
     (_moves_64_bits, _adds_half_pairs_in_memory),
 )
