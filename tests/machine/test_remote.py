@@ -91,8 +91,10 @@ def test_reductions_of_all_lanes_meet_at_one_word(form, expected, seed):
 def test_bytes_that_nobody_sends_are_a_hang():
     run, _ = received(f"{STORE}.u32 [%r7], %r20, [%r6];", 4 * 32 + 4)
     assert run.outcome == "hang"
-    states = [finding.values.get("state", "") for finding in run.findings if finding.rule == "run-hang"]
-    assert any("0 of 1 arrival" in state and "4 bytes" in state for state in states)
+    (finding,) = (each for each in run.findings if each.severity == "error")
+    assert (finding.rule, finding.values["expected"]) == ("run-expected-bytes", 4 * 32 + 4)
+    waits = [each["found"] for each in finding.values["also"] if each["rule"] == "run-hang"]
+    assert any("0 of 1 arrival" in wait and "4 bytes" in wait for wait in waits)
 
 
 def test_a_block_that_is_not_in_the_cluster_is_fault_715():

@@ -58,7 +58,7 @@ def test_both_states_are_shown_and_their_difference_is_said(client, markup_probl
 @pytest.mark.parametrize(("left", "right", "difference"), PAIRS)
 def test_the_link_holds_both_states_and_each_side_has_its_command(client, left, right, difference):
     page = client.get(beside(left, right)).text
-    link = html.unescape(re.search(r'<code id="link">(.*?)</code>', page)[1])
+    link = html.unescape(re.search(r'<span id="link">(.*?)</span>', page)[1])
     assert client.get(link).text == page
     for name, state in (("command", right), ("left-command", left)):
         said = html.unescape(re.search(rf'<code id="{name}">(.*?)</code>', page)[1])

@@ -129,7 +129,7 @@ def drawn(client):
 
 def shown(page, name):
     """What stands in the element with this id."""
-    return html.unescape(re.search(rf'<code id="{name}">(.*?)</code>', page, re.DOTALL)[1])
+    return html.unescape(re.search(rf'<(code|span) id="{name}">(.*?)</\1>', page, re.DOTALL)[2])
 
 
 def saved(client, state, ending):
