@@ -171,6 +171,7 @@ REMOTE_ARRIVALS = Suite(
     lambda _: [],
     _run_remote_arrivals,
     kernels=("barriers",),
+    feature="tcgen05",  # an H200 was asked by hand: nothing stale
     together=1,
     seconds_at_most=30.0,
     judge=_judge_remote_arrival,
@@ -195,6 +196,7 @@ RATES = Suite(
     _draw_program,
     lambda _: [],
     _run_rates,
+    feature="tcgen05",  # an H200 has `tilescope bench`
     count=12,
     together=1,
     judge=_judge_rate,
