@@ -45,7 +45,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
         raise ROWS_OF_TMEM.error(tile=gemm.tile, rows=sums_rows, known=known_rows, nearest=nearest)
     kind = gemm.product.kind
 
-    def described(scale_id: int) -> InstructionDescriptor:
+    def describe(scale_id: int) -> InstructionDescriptor:
         return InstructionDescriptor(
             kind.name,
             rows.block_mn * group,
@@ -58,7 +58,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
             b_scale_id=scale_id,
         )
 
-    descriptor = described(0)
+    descriptor = describe(0)
     scale_steps = gemm.scale_plans[0].steps if gemm.scale_plans else ()
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
     stored = _slice_columns(gemm)
@@ -76,7 +76,7 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
         rows_operand=operands[names[0]],
         columns_operand=operands[names[1]],
         tmem_load=_tmem_load(sums_rows, stored, gemm.output_type.bits),
-        scales=scale_facts(gemm, [described(step.scale_id).encode() for step in scale_steps]),
+        scales=scale_facts(gemm, [describe(step.scale_id).encode() for step in scale_steps]),
     )
 
 

@@ -167,7 +167,7 @@ class Cluster:
         """The same lane of the blocks that follow a leader."""
         return _NO_LANES
 
-    def announced(self, lanes: LaneNumbers) -> LaneNumbers:
+    def select_heard_lanes(self, lanes: LaneNumbers) -> LaneNumbers:
         """Those lanes whose events observers want; of a batch the leader's."""
         return lanes
 

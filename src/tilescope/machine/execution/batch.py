@@ -84,7 +84,7 @@ class Batch(Cluster):
             self._spread_lanes = (at, (starts + at).ravel())
         return self._spread_lanes[1]
 
-    def announced(self, lanes: LaneNumbers) -> LaneNumbers:
+    def select_heard_lanes(self, lanes: LaneNumbers) -> LaneNumbers:
         """The lanes of the first block, which leads the others."""
         return lanes[lanes < self.block_lanes]
 

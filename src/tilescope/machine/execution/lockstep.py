@@ -99,7 +99,7 @@ class _Lockstep:
         """Run batch after batch. None: they were undone."""
         launch = self._launch
         steps, steps_left = launch.steps, launch.steps_left
-        float_adds = None if launch.float_adds is None else launch.float_adds.copied()
+        float_adds = None if launch.float_adds is None else launch.float_adds.copy()
         inexact = set(launch.inexact)
         copies, phases, maps = len(launch.copies), len(launch.phases), len(launch.maps)
         launch.memory.keep_for_undo(_MOST_UNDO_BYTES)

@@ -61,7 +61,7 @@ class FloatAdds:
         self._inexact = inexact  # opcodes: gets those whose sums depend on the order of threads
         self._by_array: dict[tuple[int, int], Adders] = {}  # (address, bytes of a word)
 
-    def copied(self) -> FloatAdds:
+    def copy(self) -> FloatAdds:
         """The same, to go on with if what follows is undone."""
         copy = FloatAdds(self._memory, self._grid, self._program, self._inexact)
         copy._by_array = {key: adders.copy() for key, adders in self._by_array.items()}

@@ -107,13 +107,13 @@ def _judge_pair_exit(case: Case, outcome: Outcome) -> str:
 def _run_rates(_device: Device, cases: list[Case]) -> Iterable[Result]:
     for case in cases:
         m, n, k = case["shape"]
-        printed = _printed(emit(plan_gemm(m, n, k, case["data_type"], arch=case["arch"]), "python"))
+        printed = _run_program(emit(plan_gemm(m, n, k, case["data_type"], arch=case["arch"]), "python"))
         timed = re.search(r"ours ([\d.]+) us", printed)
         wrong = re.search(r"(\d+) wrong", printed)
         yield [np.array([float(timed[1]) if timed else -1, float(wrong[1]) if wrong else -1], "<f8")]
 
 
-def _printed(program: str) -> str:
+def _run_program(program: str) -> str:
     """What an emitted program prints with --time."""
     before = sys.argv
     sys.argv = ["gemm.py", "--time"]

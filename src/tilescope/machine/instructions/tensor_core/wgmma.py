@@ -96,7 +96,7 @@ class SmemRead(NamedTuple):
         """The codes that one descriptor reads, in the block of each warpgroup."""
         ranks = first_lanes // cluster.block_lanes
         places, base = self._reach(cluster, int(first_lanes[0]), word)
-        for lane in cluster.announced(first_lanes).tolist() if cluster.bus.is_heard else ():
+        for lane in cluster.select_heard_lanes(first_lanes).tolist() if cluster.bus.is_heard else ():
             self._announce(cluster, lane, word)
         stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
         units = places.units + base // self.stored_bytes
@@ -104,9 +104,9 @@ class SmemRead(NamedTuple):
             codes: Elements = stored[: len(ranks)].take(units.ravel(), axis=1).reshape(len(ranks), *units.shape)
         else:
             codes = stored[ranks[:, None, None], units]
-        return self._signed(codes)
+        return self._apply_signs(codes)
 
-    def _signed(self, codes: Elements) -> Elements:
+    def _apply_signs(self, codes: Elements) -> Elements:
         """Codes as registers hold them, negated where the instruction says so."""
         if self.element_bits == 1:
             codes = codes.view(np.uint32)
