@@ -142,13 +142,14 @@ class Multiplied:
         """The register of a sum in inline assembly."""
         return "f" if self.accumulator == "f32" else "r"
 
-    def wgmma(self, n: int, k_step: int, a_major: str, b_major: str) -> WgmmaText:
-        """The instruction for n columns, with the majorness of A and B."""
+    def wgmma(self, n: int, k_step: int, a_major: str | None, b_major: str) -> WgmmaText:
+        """The instruction for n columns, with the majorness of A and B; A of None is in registers."""
         flags = ""
         if self.exponent_bits:
             flags = ", 1, 1"  # scales of the operands
         if self.name in ("bf16", "f16"):
-            flags += f", {int(a_major == 'MN')}, {int(b_major == 'MN')}"
+            by_descriptor = [b_major] if a_major is None else [a_major, b_major]
+            flags += "".join(f", {int(major == 'MN')}" for major in by_descriptor)
         return WgmmaText(
             wgmma=f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
             wgmma_registers=n // 2,

@@ -1,0 +1,183 @@
+"""Attention forward as a whole program for Hopper: the arithmetic that fills the gaps of a kernel's plan.
+
+A producer warp loads Q, K and V; two or three warpgroups have 64 queries each. The plan decides where tiles and barriers lie, how
+many stages K and V have, and how many registers a role gets; the template says what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilescope.emitter.source_template import TYPE_NOT_MULTIPLIED, Facts, WgmmaText, multiplied, told
+from tilescope.emitter.tile_program import AddressTerms, TileFacts, map_facts
+from tilescope.emitter.tile_reader import DescriptorFacts
+from tilescope.planner.plans import Plan
+from tilescope.sentence import by
+
+GROUP_QUERIES = 64  # rows of one wgmma
+TEST_SHAPE = (2, 4, 2, 1000, 1000)  # batches, heads, heads of K and V, queries and keys: groups of heads and odd edges
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """A tile in shared memory, and the plan of its path."""
+
+    offset: int  # of its first stage, in bytes
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionBarrier:
+    """An mbarrier, or a ring of them."""
+
+    name: str  # q_full, k_empty, …
+    offset: int
+    stages: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionKernel:
+    """What a kernel's plan decides of the program."""
+
+    causal: bool
+    groups: int  # warpgroups that multiply
+    tiles: Mapping[str, AttentionTile]  # q, k, v and o; o is that of one warpgroup
+    barriers: Sequence[AttentionBarrier]
+    producer_registers: int
+    consumer_registers: int
+    smem_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A TMA copy of a tile: what is added to its shared address, and its first column."""
+
+    offset: str
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class _TileText:
+    """A tile as the template reads it."""
+
+    name: str
+    offset: int
+    bytes: int
+    shape: str
+    swizzle: str
+    comment: str
+    copies: tuple[_Copy, ...]
+    terms: AddressTerms
+    descriptors: list[list[str]]  # by block of mn and K step; none of a tile that is stored
+    descriptor_fields: str
+    group_step: int  # between the descriptors of two warpgroups
+
+
+_COMMENTS = {
+    "q": "",
+    "k": "; of a stage",
+    "v": "; of a stage, the head dimension is contiguous",
+    "o": "; of a warpgroup",
+}
+_ARRIVALS = {  # who arrives, by the end of a barrier's name
+    "full": "the producer's arrive.expect_tx",
+    "empty": "one arrival of each warpgroup",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionFacts:
+    """The names that the template uses."""
+
+    head_dim: int
+    data_type: str
+    causal: bool
+    groups: int
+    queries: int
+    keys: int
+    stages: int
+    tiles: tuple[_TileText, ...]
+    q: _TileText
+    k: _TileText
+    v: _TileText
+    o: _TileText
+    barriers: tuple[Facts, ...]
+    smem_bytes: int
+    producer_registers: int
+    consumer_registers: int
+    scores: WgmmaText  # Q K^T
+    values: WgmmaText  # P V
+    box_columns: int
+    map_swizzle: str
+    shape: tuple[int, ...]
+    rank: int = 4  # batches x heads x rows x head dimension
+    destination: str = "shared::cluster"
+    stmatrix_count: int = 4
+    transposed: bool = False
+    encoded_maps: tuple[()] = ()
+    is_timed: bool = True
+
+
+def attention_facts(kernel: AttentionKernel) -> Facts:
+    """What the template of a kernel is told."""
+    q, k, v, o = (_tile_text(name, kernel.tiles[name]) for name in ("q", "k", "v", "o"))
+    problem = kernel.tiles["q"].plan.problem
+    row = multiplied(problem.data_type, "attention", TYPE_NOT_MULTIPLIED)
+    head_dim = problem.tile[1]
+    keys = kernel.tiles["k"].plan.problem.tile[0]
+    k_step = head_dim // len(q.descriptors[0])
+    stored = kernel.tiles["o"].plan
+    return told(
+        AttentionFacts(
+            head_dim=head_dim,
+            data_type=problem.data_type.ptx,
+            causal=kernel.causal,
+            groups=kernel.groups,
+            queries=problem.tile[0],
+            keys=keys,
+            stages=kernel.tiles["k"].plan.problem.stages,
+            tiles=(q, k, v, o),
+            q=q,
+            k=k,
+            v=v,
+            o=o,
+            barriers=tuple(told(barrier) | {"comment": _ARRIVALS[barrier.name[2:]]} for barrier in kernel.barriers),
+            smem_bytes=kernel.smem_bytes,
+            producer_registers=kernel.producer_registers,
+            consumer_registers=kernel.consumer_registers,
+            scores=row.wgmma(keys, k_step, "K", "K"),
+            values=row.wgmma(head_dim, k_step, None, "MN"),
+            box_columns=stored.tensor_map(0, stored.problem.tile).box[0],
+            map_swizzle=str(map_facts(stored.tensor_map(0, stored.problem.tile))["swizzle"]),
+            shape=TEST_SHAPE,
+        )
+    )
+
+
+def _tile_text(name: str, tile: AttentionTile) -> _TileText:
+    plan = tile.plan
+    is_loaded = plan.problem.direction == "load"
+    described = DescriptorFacts.of(plan) if is_loaded else None
+    descriptors = [] if described is None else described.descriptors
+    group_step = 0
+    if len(descriptors) > 1:
+        first, second = (int(block[0], 0) for block in descriptors[:2])
+        group_step = second - first
+    facts = TileFacts.of(plan)
+    return _TileText(
+        name=name,
+        offset=tile.offset,
+        bytes=plan.stage_bytes,
+        shape=by(plan.problem.tile),
+        swizzle=plan.swizzle.name,
+        comment=_COMMENTS[name],
+        copies=tuple(
+            _Copy(f" + {copy.smem_offset_bytes}" if copy.smem_offset_bytes else "", copy.coords[0]) for copy in plan.copies
+        ),
+        terms=facts.terms,
+        descriptors=descriptors,
+        descriptor_fields="" if described is None else described.descriptor_fields,
+        group_step=group_step,
+    )
