@@ -31,8 +31,17 @@ extern "C" __global__ void sequences(const int* ops, const u32* arguments, int l
   }
 }
 
-// The odd block of a cluster writes global memory and arrives at the even block's mbarrier, with the default scope (0) or
-// .release.cluster (1); the even block waits, and counts how often it reads what was written in the round before.
+// A wait that acquires what other blocks of the cluster released: with less, a read may find an old line in the L1.
+__device__ __forceinline__ int passes_cluster(u32 barrier, u32 parity) {
+  int passes;
+  asm volatile(
+      "{.reg .pred p; mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.s32 %0, 1, 0, p;}"
+      : "=r"(passes) : "r"(barrier), "r"(parity) : "memory");
+  return passes;
+}
+
+// The odd block of a cluster writes global memory and arrives at the even block's mbarrier, both with the default scope (0) or
+// with .cluster (1); the even block waits, and counts how often it reads what was written in the round before.
 extern "C" __global__ void __launch_bounds__(32) __cluster_dims__(2, 1, 1)
     remote_arrivals(int has_scope, int rounds, u32* written, u32* stale) {
   __shared__ __align__(8) u64 full, empty;
@@ -57,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(32) __cluster_dims__(2, 1, 1)
         while (!barrier_passes(own_empty, parity)) {
         }
       } else {
-        while (!barrier_passes(own_full, parity)) {
+        while (!(has_scope ? passes_cluster(own_full, parity) : barrier_passes(own_full, parity))) {
         }
         asm volatile("ld.global.u32 %0, [%1];" : "=r"(seen) : "l"(written) : "memory");
         count += seen != round + 1;

@@ -1,7 +1,7 @@
 """What documents leave open, asked of the card: shifts, remote_arrivals, pair_exits, and how long emitted GEMMs take (rates).
 
 shifts            tcgen05.shift.down: lane l + 1 goes to lane l, or the other way round
-remote_arrivals   mbarrier.arrive at another block's mbarrier without a scope: whether what was written before is seen behind it
+remote_arrivals   mbarrier.arrive and waits across blocks without a scope: whether what was written before is seen behind them
 pair_exits        a block of a pair that leaves before the other's commit arrives at it: nothing, a fault, or a hang
 rates             microseconds of emitted GEMMs, by which plans of this architecture can be weighed
 
@@ -171,7 +171,6 @@ REMOTE_ARRIVALS = Suite(
     lambda _: [],
     _run_remote_arrivals,
     kernels=("barriers",),
-    feature="tcgen05",  # an H200 was asked by hand: nothing stale
     together=1,
     seconds_at_most=30.0,
     judge=_judge_remote_arrival,
