@@ -18,6 +18,7 @@ import click
 
 import tilescope as ts
 import tilescope.cli
+from tilescope import types
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -111,7 +112,18 @@ def python_page():
     ]
     for name in sorted(ts.__all__, key=str.lower):
         lines += name_lines(name, getattr(ts, name))
+    lines += result_type_lines()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def result_type_lines():
+    """The types of results, which functions make and programs annotate."""
+    yield "## Types of results\n"
+    yield "`tilescope.types` has the types that functions return, and those that such results hold, for annotations:\n"
+    yield "```python\nfrom tilescope.types import KernelRun\n\n\ndef count_copies(run: KernelRun) -> int:"
+    yield "    return len(run.copies)\n```\n"
+    yield "Their names and fields are promised; their constructors are not. The module loads a type's own module on first use.\n"
+    yield table(("type", "what it is"), [(f"`{name}`", described(getattr(types, name))) for name in types.__all__])
 
 
 def table(headings, rows):
