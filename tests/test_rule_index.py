@@ -35,3 +35,11 @@ def test_names_and_one_rule_load_little():
     loaded = loaded_by("ts.RULES['swizzle-span'].demand")
     assert "tilescope.tensor_map.rules.box_rules" in loaded
     assert not {"tilescope.machine", "tilescope.planner", "tilescope.view", "tilescope.cli"} & loaded
+
+
+def test_an_example_loads_the_modules_it_names():
+    program = (
+        "from tilescope.rule import Rule; from tilescope.tensor_map.demonstration import demonstrated; "
+        "row = Rule.named('one-map'); print(len(demonstrated(row, row.failing)), demonstrated(row, row.passing))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "1 ()\n"
