@@ -68,15 +68,15 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--thinned", action="store_true", help=f"every fourth case of tests with {MANY_CASES} and more")
+    parser.addoption("--thinned", action="store_true", help=f"every eighth case of tests with {MANY_CASES} and more")
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
-# Under --thinned a test with so many cases runs with every fourth of them; recordings of the card are always whole.
+# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole.
 MANY_CASES = 16
-THINNED_TO = 4
+THINNED_TO = 8
 
 
 def is_sampled_out(config, item, slow_number):
