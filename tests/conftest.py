@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis draws, which tests are quick, `require`, `wording`, and a folder for `cards`."""
+"""What all tests share: how hypothesis draws, which cases run, `require`, `wording`, and a folder for `cards`."""
 
 import collections
 import difflib
@@ -21,7 +21,6 @@ FIXED = settings(
     derandomize=True, deadline=None, database=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("fixed", FIXED)
-settings.register_profile("quick", FIXED, max_examples=20)
 settings.register_profile("thorough", FIXED, max_examples=200)
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
@@ -29,22 +28,6 @@ settings.register_profile(
 settings.load_profile("fixed")
 
 FUZZ_UNTIL = "TILESCOPE_FUZZ_UNTIL"  # set by fuzz.py
-
-# What --quick leaves out: tests that start browsers, compilers, servers and other processes, or go through whole pages.
-NOT_QUICK = {
-    "browser",
-    "emitter",
-    "gpu",
-    "gpu_layer",
-    "package",
-    "watch",
-    "web",
-    "test_benchmarks.py",
-    "test_documentation.py",
-    "test_documentation_site.py",
-    "test_drawing_of_cases.py",
-    "test_launchers.py",
-}
 
 # What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
@@ -67,8 +50,6 @@ OWN_STDERR = pytest.StashKey[int]()  # the run's own, which pytest keeps while a
 
 def pytest_configure(config):
     config.stash[OWN_STDERR] = os.dup(sys.__stderr__.fileno())
-    if config.getoption("--quick"):
-        settings.load_profile("quick")
     if config.getoption("--thorough"):
         settings.load_profile("thorough")
     if unknown := REQUIRED - PIECES.keys():
@@ -87,21 +68,15 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
-    parser.addoption("--thinned", action="store_true", help=f"every fourth case of tests with {MANY_CASES} and more")
+    parser.addoption("--thinned", action="store_true", help=f"every eighth case of tests with {MANY_CASES} and more")
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
-def pytest_ignore_collect(collection_path, config):
-    is_left_out = config.getoption("--quick") and collection_path.name in NOT_QUICK
-    return True if is_left_out and collection_path.parent == Path(__file__).parent else None
-
-
-# Under --thinned a test with so many cases runs with every fourth of them; recordings of the card are always whole.
+# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole.
 MANY_CASES = 16
-THINNED_TO = 4
+THINNED_TO = 8
 
 
 def is_sampled_out(config, item, slow_number):
@@ -113,8 +88,6 @@ def is_sampled_out(config, item, slow_number):
 
 def is_left_out(config, item, number, count):
     """Whether case `number` of the `count` cases of a test is not run."""
-    if config.getoption("--quick"):
-        return number > 0
     is_recording = "recordings" in item.path.name
     return config.getoption("--thinned") and count >= MANY_CASES and number % THINNED_TO and not is_recording
 

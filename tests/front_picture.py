@@ -46,6 +46,7 @@ BOX_CHOSEN = 8
 FIRST_ROW_LEAVES, ROW_AFTER_ROW, ROW_TRAVELS = 13, 2.5, 9
 FIRST_STEP, STEP_LASTS = 50, 11
 TURN_ENDS = 97
+FIRST_FRAME = 55  # the box is in shared memory, and the first K step is read: no reader sees an empty picture
 
 
 class Chunk(NamedTuple):
@@ -254,7 +255,7 @@ def motion():
     moves = ".chosen,.box,.lead,.copied,.step,.sum,.told,.still"
     return (
         f"@media (prefers-reduced-motion:no-preference){{{''.join(keyframes)}"
-        f"{moves}{{animation-duration:{SECONDS}s;animation-iteration-count:infinite}}"
+        f"{moves}{{animation-duration:{SECONDS}s;animation-delay:-{FIRST_FRAME * SECONDS / 100}s;animation-iteration-count:infinite}}"
         f".copied{{animation-timing-function:ease-in-out}}{''.join(followers)}}}"
     )
 

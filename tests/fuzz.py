@@ -1,13 +1,13 @@
-"""Property tests on random cases, round after round: ./test --fuzz [SECONDS] [--seed N] [ARGUMENT…]
+"""Property tests on random cases, round after round: python tests/fuzz.py [SECONDS] [--seed N] [ARGUMENT…]
 
-./test draws the same cases every time. Here a round runs all property tests once, with the seed that it prints; the
-next round has the seed after it. That goes on for about SECONDS, or until a round fails, which gives exit status 1:
+./test draws the same cases every time. Here, each round runs all property tests once with the seed that it prints, and
+the next round increments the seed. Rounds continue for about SECONDS, or until one fails, which gives exit status 1:
 
-    ./test --fuzz                  two minutes, from a random seed on
-    ./test --fuzz 600 tests/tma    ten minutes of the tests in tests/tma
-    ./test --fuzz --seed 4711      the round of that seed, whole: what failed there fails again
+    .venv/bin/python tests/fuzz.py                  two minutes, from a random seed on
+    .venv/bin/python tests/fuzz.py 600 tests/tma    ten minutes of the tests in tests/tma
+    .venv/bin/python tests/fuzz.py --seed 4711      the whole round of that seed: a failure is reproduced
 
-Further arguments are pytest's. A case that failed is worth an `@example` above its test.
+Further arguments are pytest's. Pin a failing case as an `@example` above its test.
 """
 
 import os
@@ -47,7 +47,9 @@ def fuzz(seconds, seed, arguments):
     while True:
         say(f"== seed {seed}")
         if status := one_round(seed, arguments, until):
-            say(f"Seed {seed} failed. To see it again: {' '.join(['./test --fuzz --seed', str(seed), *arguments])}")
+            say(
+                f"Seed {seed} failed. To see it again: {' '.join(['.venv/bin/python tests/fuzz.py --seed', str(seed), *arguments])}"
+            )
             return status
         if until is None or time.time() >= until:
             return 0
@@ -66,7 +68,7 @@ def main(arguments):
         seconds = int(seconds)
     if arguments[:1] == ["--seed"]:
         if len(arguments) < 2 or not re.fullmatch(r"\d+", arguments[1]):
-            return "--seed takes a number, which an earlier run has printed: ./test --fuzz --seed 4711"
+            return "--seed takes a number, which an earlier run has printed: tests/fuzz.py --seed 4711"
         seed, arguments = int(arguments[1]), arguments[2:]
     if seed is None:
         seed, seconds = random.randrange(10**6), SECONDS if seconds is None else seconds

@@ -18,6 +18,8 @@ import click
 
 import tilescope as ts
 import tilescope.cli
+from tilescope import types
+from tilescope.symptoms.tables import CAUSE, TERMS
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
@@ -111,7 +113,18 @@ def python_page():
     ]
     for name in sorted(ts.__all__, key=str.lower):
         lines += name_lines(name, getattr(ts, name))
+    lines += result_type_lines()
     return "\n".join(lines).rstrip() + "\n"
+
+
+def result_type_lines():
+    """The types of results, which functions make and programs annotate."""
+    yield "## Types of results\n"
+    yield "`tilescope.types` has the types that functions return, and those that such results hold, for annotations:\n"
+    yield "```python\nfrom tilescope.types import KernelRun\n\n\ndef count_copies(run: KernelRun) -> int:"
+    yield "    return len(run.copies)\n```\n"
+    yield "Their names and fields are promised; their constructors are not. The module loads a type's own module on first use.\n"
+    yield table(("type", "what it is"), [(f"`{name}`", described(getattr(types, name))) for name in types.__all__])
 
 
 def table(headings, rows):
@@ -249,7 +262,45 @@ def commands_page():
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {DOCS / "python.md": python_page, DOCS / "tables.md": tables_page, DOCS / "commands.md": commands_page}
+def term_lines(term):
+    """A term of the glossary: its meaning, other spellings, and what to read next."""
+    known = {other.name for other in TERMS}
+    yield f"### {plain(term.name)}\n"
+    yield f"{plain(term.meaning)}\n"
+    if term.aliases:
+        yield f"Also: {plain(', '.join(term.aliases))}.\n"
+    see = [f"[{plain(name)}](#{anchor(name)})" for name in term.see if name in known]
+    see += [f"[{plain(name)}](rules.md#{name})" for name in term.see if name in ts.RULES]
+    see += [f"[{plain(name)}](symptoms.md#{name})" for name in term.see if name in CAUSE]
+    if see:
+        yield f"See {', '.join(see)}.\n"
+
+
+def anchor(heading):
+    """The anchor of a heading, as the site and forges make it."""
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+
+
+def glossary_page():
+    """Every term of the glossary that `tilescope explain` reads."""
+    lines = [
+        "# Glossary",
+        "",
+        "The terms of the field as these pages use them. `tilescope explain TERM` prints the same text. On the site, the first use of",
+        "a term on a page links here. This page is made by `python tests/reference_pages.py`.",
+        "",
+    ]
+    for term in sorted(TERMS, key=lambda term: term.name.lower()):
+        lines += term_lines(term)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {
+    DOCS / "python.md": python_page,
+    DOCS / "tables.md": tables_page,
+    DOCS / "commands.md": commands_page,
+    DOCS / "glossary.md": glossary_page,
+}
 
 if __name__ == "__main__":
     for path, page in PAGES.items():

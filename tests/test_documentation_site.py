@@ -44,7 +44,7 @@ def test_the_page_of_rules_is_what_the_rule_book_says():
     assert made.PAGE.read_text("utf-8") == made.page(), "docs/rules.md is stale: python tests/rules_page.py"
 
 
-@pytest.mark.parametrize("name", ["python.md", "tables.md", "commands.md"])
+@pytest.mark.parametrize("name", ["python.md", "tables.md", "commands.md", "glossary.md"])
 def test_the_reference_is_what_docstrings_and_tables_say(name):
     made = script("reference_pages")
     path = DOCS / name
@@ -148,3 +148,25 @@ def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path, require):
         if done.returncode:
             refused[page] = done.stderr[:300]
     assert refused == {}
+
+
+def site_hooks():
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("An mbarrier, an mbarrier.", "An [mbarrier](../glossary.md#mbarrier), an mbarrier."),
+        ("`mbarrier` and [mbarrier](x.md)", "`mbarrier` and [mbarrier](x.md)"),
+        ("# mbarrier\n\n| mbarrier |", "# mbarrier\n\n| mbarrier |"),
+        ("A TMA store.", "A [TMA store](../glossary.md#tma-store)."),
+        ("A line of a box.", "A line of a box."),
+        ("```\nmbarrier\n```", "```\nmbarrier\n```"),
+    ],
+)
+def test_the_first_use_of_a_term_links_to_the_glossary(text, wanted):
+    assert site_hooks().link_terms(text, "how-to/a-hang.md") == wanted

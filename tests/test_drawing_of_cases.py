@@ -62,30 +62,21 @@ def drawn(path):
 def test_the_same_cases_are_drawn_every_time(law):
     path = law(10**10)
     rounds = []
-    for options in ((), (), ("--quick",)):
+    for options in ((), (), ("--thorough",)):
         assert ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, *options).returncode == 0
         rounds.append(drawn(path).split())
     assert rounds[0] == rounds[1]
-    assert len(rounds[2]) < len(rounds[0])  # --quick draws fewer
+    assert len(rounds[2]) > len(rounds[0])  # --thorough draws more
 
 
-def test_quick_takes_the_first_case_of_every_test(law):
-    path = law(10**10).with_name("test_cases.py")
-    path.write_text(
-        "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test(n): assert n == 0\ndef test_b(): pass\n"
-    )
-    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, "--quick")
-    assert "2 passed, 2 deselected" in found.stdout
-
-
-def test_thinned_takes_every_fourth_of_many_cases_but_all_of_recordings(law):
+def test_thinned_takes_every_eighth_of_many_cases_but_all_of_recordings(law):
     path = law(10**10).with_name("test_cases.py")
     cases = "import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test(n): assert {claim}\n"
-    path.write_text(cases.format(count=16, claim="n % 4 == 0"))
+    path.write_text(cases.format(count=16, claim="n % 8 == 0"))
     path.with_name("test_few.py").write_text(cases.format(count=15, claim="True"))
     path.with_name("test_recordings.py").write_text(cases.format(count=16, claim="True"))
     found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path.parent, "--thinned")
-    assert re.search(rf"{1 + 4 + 15 + 16} passed, 12 deselected", found.stdout)
+    assert re.search(rf"{1 + 2 + 15 + 16} passed, 14 deselected", found.stdout)
 
 
 def test_sampled_takes_every_nth_of_the_slow_cases(law):
@@ -115,7 +106,7 @@ def test_what_a_seed_found_is_found_again(law):
     first = ran(HERE / "fuzz.py", "600", "--seed", "4711", path, *options)
     assert first.returncode == 1
     assert first.stdout.startswith("== seed 4711\n")
-    assert f"./test --fuzz --seed 4711 {path}" in first.stdout
+    assert f"tests/fuzz.py --seed 4711 {path}" in first.stdout
     numbers = drawn(path)
     again = ran(HERE / "fuzz.py", "--seed", "4711", path, *options)
     assert again.returncode == 1

@@ -40,7 +40,7 @@ def by_hand(folder):
 
 
 def test_every_rule_is_a_constant_that_a_search_finds():
-    assert len(RULES) > 250  # which loads every module that holds one
+    assert len(list(RULES.values())) > 250  # which loads every module that holds one
     modules = [module for name, module in sys.modules.items() if name.startswith("tilescope.")]
     named = {
         held.name

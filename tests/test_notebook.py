@@ -134,7 +134,7 @@ def test_what_is_no_value_says_what_it_is():
     memory = ts.Memory()
     memory.place(np.zeros(100, np.float32))
     assert repr(memory) == "<Memory: 1 array, 400 bytes>"
-    assert repr(ts.RULES) == "<the rule book: every rule by its name>"
+    assert repr(ts.RULES) == f"<the rule book: {len(ts.RULES)} rules by name>"
 
 
 def test_lists_are_shown_as_tables_where_ipython_runs(monkeypatch):

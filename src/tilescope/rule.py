@@ -16,8 +16,8 @@ A row is defined beside the check that refuses by it, in whatever module that is
 
 The four texts are templates (`sentence` has their language); a special case with other texts is `BOX_RANGE.worded(fix=…)`.
 
-`RULES` holds all of them. It loads the modules that hold rows when it is asked for a name that it does not know yet, or
-for all of them: errors, `tilescope explain`, the documentation and the tests read the same table.
+`RULES` holds all of them. Its names come from `rule_index`, so that listing them imports nothing, and looking one up imports
+the module that defines it. Errors, `tilescope explain`, the documentation and the tests read the same table.
 
 An example is a mapping of the arguments of a tensor map (`tensor_map.rules` says what else it may hold), or an
 expression such as 'ts.Swizzle.xor(3, 4, 3)' that raises the violation or gives a sequence of violations. An example with
@@ -45,51 +45,13 @@ from tilescope.errors import (
     Wording,
     unknown_name,
 )
+from tilescope.rule_index import MODULE_OF_RULE
 from tilescope.value import Row
 
 Basis = Literal["measured", "documented"]
 Example = Mapping[str, Any] | str
 
 _EXAMPLE_FOLDER = Path(__file__).parent / "rule_examples"
-
-# The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
-_ROW_MODULES = (
-    "swizzle.permutation",
-    "tma",
-    "tensor_map.text.log_difference",
-    "tensor_map.text.pasted",
-    "tensor_map.text.pasted_source",
-    "mma.readings",
-    "mma.agreement",
-    "mma.compression",
-    "mma.emulation",
-    "smem.layout_search",
-    "notation",
-    "planner",
-    "tma.bulk_copy",
-    "tma.array_file",
-    "sync.mbarrier",
-    "pipeline.simulation",
-    "ptx",
-    "machine.approx_function",
-    "machine.kernel_launch",
-    "machine.launch.entry_choice",
-    "machine.launch.described_launch",
-    "machine.launch.triton_compiler",
-    "machine.launch.cuda_compiler",
-    "machine.launch.packing",
-    "machine.launch.launch_file",
-    "planner.barrier_roles",
-    "emitter.source_template",
-    "view",
-    "layout.layout_comparison",
-    "gpu.verify.verification",
-    "gpu.bench.benchmark",
-    "gpu.watch.watch_call",
-    "web.pages",
-    "cli.map_source",
-    "cli.serve_command",
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +137,7 @@ _WORDING_OF_RULE: dict[str, Wording] = {}  # a report of many violations asks fo
 
 
 class _RuleBook(Mapping[str, Rule]):
-    """All rules by name; the modules that hold rows are loaded once somebody asks for more than what is there."""
+    """All rules by name. A row is loaded with the module that defines it, when it is first looked up."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Rule] = {}
@@ -187,21 +149,21 @@ class _RuleBook(Mapping[str, Rule]):
         return row
 
     def __getitem__(self, name: str) -> Rule:
-        return self._rows[name] if name in self._rows else self._all()[name]
+        if name not in self._rows:
+            import_module(f"tilescope.{MODULE_OF_RULE[name]}")
+        return self._rows[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODULE_OF_RULE
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._all()))  # whichever module came first
+        return iter(MODULE_OF_RULE)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(MODULE_OF_RULE)
 
     def __repr__(self) -> str:
-        return "<the rule book: every rule by its name>"  # how many there are is known when all modules are loaded
-
-    def _all(self) -> dict[str, Rule]:
-        for module in _ROW_MODULES:
-            import_module(f"tilescope.{module}")
-        return self._rows
+        return f"<the rule book: {len(self)} rules by name>"
 
 
 RULES = _RuleBook()

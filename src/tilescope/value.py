@@ -44,6 +44,7 @@ _DEFINING_MODULES = (
     "tensor_map.text.log_difference",
     "tma",
     "tma.place",
+    "mma.consumer",
     "mma.agreement",
     "mma.readings",
     "mma.pair_shares",

@@ -81,6 +81,7 @@ def test_of_several_kernels_one_has_to_be_named(require, capsys, tmp_path):
     assert "add, sub." in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_a_cu_file_is_compiled_without_being_asked_to_and_has_the_names_of_its_source(capsys, tmp_path):
     (tmp_path / "scale.cu").write_text(SCALE.replace('extern "C" ', ""))
@@ -177,6 +178,7 @@ def test_a_file_of_cuda_is_compiled_and_run(capsys):
     assert "if (i < params.n)" in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_a_template_of_a_compiled_kernel_names_no_ptx(capsys):
     status, out, _ = printed(capsys, "--cuda", "scale.cu", "--template")
@@ -201,6 +203,7 @@ def test_errors_of_the_cuda_compiler_are_shown(capsys, tmp_path):
     assert 'identifier "x" is undefined' in err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_the_target_of_the_compiler_is_the_architecture(capsys):
     words = ("--cuda", "scale.cu", "--grid", "1", "--block", "32", "--arg", f"bytes:{'00' * 16}", "--arch", "sm_80")

@@ -59,7 +59,9 @@ GEMMS = {
 
 
 @pytest.mark.usefixtures("nvcc")
-@pytest.mark.parametrize("name", GEMMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "sm_80" else [pytest.mark.slow]) for name in GEMMS]
+)
 def test_an_emitted_gemm_runs_and_is_right(name, tmp_path, capsys):
     before, after, told = emit_and_run(tmp_path, capsys, 2, "gemm", *GEMMS[name])
     assert told["outcome"] == "finished"
@@ -72,6 +74,7 @@ def test_an_emitted_gemm_runs_and_is_right(name, tmp_path, capsys):
     np.testing.assert_allclose(found, expected, rtol=2**-7, atol=2**-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_an_emitted_load_runs_and_gives_the_tiles(tmp_path, capsys):
     words = ("plan", "64x64", "bf16", "--stages", "2", "--global-shape", "100x136")
@@ -84,6 +87,7 @@ def test_an_emitted_load_runs_and_gives_the_tiles(tmp_path, capsys):
     assert not after[:, 136:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_arguments_of_the_command_replace_the_launch_file(capsys):
     assert run(["plan", "64x64", "bf16", "--emit", "cuda", "-o", "tile.cu"]) == 0
@@ -92,6 +96,7 @@ def test_arguments_of_the_command_replace_the_launch_file(capsys):
     assert "3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
 def test_without_the_launch_file_the_command_names_what_is_missing(tmp_path, capsys):
     assert run(["plan", "64x64", "bf16", "--emit", "cuda", "-o", "tile.cu"]) == 0

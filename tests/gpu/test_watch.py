@@ -13,7 +13,6 @@ import pytest
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("card")]
 PROGRAMS = Path(__file__).parent / "watched"
-MAX_MICROSECONDS = 5  # that a call may cost on top
 
 
 @pytest.fixture
@@ -105,13 +104,3 @@ def test_what_a_killed_program_did_is_told_and_so_is_its_end(watch):
     assert done.returncode == -signal.SIGKILL
     assert states(maps) == ["accepted", "refused"]
     assert "101 calls in 1 process, 1 refused" in done.stderr
-
-
-def test_a_call_costs_little(watch, maps_program):
-    def microseconds(text):
-        return [float(line.split(": ")[1].split(" us")[0]) for line in text.splitlines()]
-
-    alone = microseconds(subprocess.check_output([maps_program, "10000"], text=True))
-    done, _ = watch(maps_program, "10000")
-    on_top = [watched - plain for watched, plain in zip(microseconds(done.stdout), alone, strict=True)]
-    assert max(on_top) < MAX_MICROSECONDS

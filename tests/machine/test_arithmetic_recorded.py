@@ -132,6 +132,7 @@ def test_equals_the_card(name):
     assert list(filter(None, differences)) == []
 
 
+@pytest.mark.slow
 def test_results_have_the_dtype_of_their_type():
     for form in recorded_forms():
         if form.name != "crossed":

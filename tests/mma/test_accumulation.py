@@ -290,8 +290,7 @@ def test_block_scaled_products_are_close_to_the_exact_sum(kind):
     low, high = (120, 135) if kind == "mxfp8" else (0x01, 0x7E)
     a_scales = random.integers(low, high, (128, blocks)).astype(np.uint8)
     b_scales = random.integers(low, high, (32, blocks)).astype(np.uint8)
-    options = {"data_type": data_type, "consumer": "tcgen05", "scale_kind": kind}
-    options |= {"a_scales": a_scales, "b_scales": b_scales}
+    options = {"data_type": data_type, "consumer": "tcgen05", "scales": (kind, a_scales, b_scales)}
     exact = ts.emulate_mma(a, b, exact_sum=True, **options)
     found = ts.emulate_mma(a, b, **options)
     assert (found != exact).any()

@@ -86,6 +86,7 @@ def test_addresses_are_where_the_emulator_puts_the_elements(case):
     assert (found % 4 == byte % 4).all()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_plans_agree_with_their_own_descriptors(data):
     consumer = data.draw(st.sampled_from(["wgmma", "tcgen05"]))
@@ -170,6 +171,7 @@ def test_leading_and_stride_exchanged_is_named(case):
     assert found.correction == right
 
 
+@pytest.mark.slow
 def test_most_tiles_notice_the_exchange():
     def exchanged(right):
         return {"leading_bytes": right.stride_bytes, "stride_bytes": right.leading_bytes}

@@ -77,10 +77,8 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
         consumer="tcgen05",
         swizzle="128B",
         cta_group=group,
-        scale_kind=kind,
+        scales=(kind, a_scales, b_scales),
         exact_sum=True,
-        a_scales=a_scales,
-        b_scales=b_scales,
     )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
     assert (d == wanted.astype(np.float32)).all()
@@ -102,10 +100,8 @@ def test_products_of_k_96_are_right(kind, group, m, n):
         data_type="e2m1",
         consumer="tcgen05",
         cta_group=group,
-        scale_kind=kind,
+        scales=(kind, a_scales, b_scales),
         exact_sum=True,
-        a_scales=a_scales,
-        b_scales=b_scales,
         instruction_k=96,
     )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
@@ -145,10 +141,8 @@ def test_sparse_scaled_products_are_right(kind, data_type, group, m):
         data_type=data_type,
         consumer="tcgen05",
         cta_group=group,
-        scale_kind=kind,
+        scales=(kind, a_scales, b_scales),
         exact_sum=True,
-        a_scales=a_scales,
-        b_scales=b_scales,
         sparse=True,
     )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
@@ -210,9 +204,7 @@ def test_scaled_products_with_a_in_tensor_memory_are_right(group):
         consumer="tcgen05",
         cta_group=group,
         a_in_tensor_memory=True,
-        scale_kind="nvfp4",
-        a_scales=scales[0],
-        b_scales=scales[1],
+        scales=("nvfp4", scales[0], scales[1]),
         exact_sum=True,
     )
     assert (d == plainly_scaled(*(each.astype(np.float64) for each in (a, b, *scales))).astype(np.float32)).all()
@@ -237,9 +229,7 @@ def test_products_of_a_cluster_with_multicast_are_right(cluster, m):
             consumer="tcgen05",
             cta_group=2,
             cluster=cluster,
-            scale_kind="mxfp8",
-            a_scales=scales[0],
-            b_scales=scales[1],
+            scales=("mxfp8", scales[0], scales[1]),
             exact_sum=True,
         )
         wanted = plainly_scaled(*(each.astype(np.float64) for each in (one, other, *scales)))
@@ -272,9 +262,7 @@ def test_every_scale_reaches_its_own_row_and_block(operand, group):
             consumer="tcgen05",
             swizzle="64B",
             cta_group=group,
-            scale_kind="nvfp4",
-            a_scales=scales["A"].astype(ml_dtypes.float8_e4m3fn),
-            b_scales=scales["B"].astype(ml_dtypes.float8_e4m3fn),
+            scales=("nvfp4", scales["A"].astype(ml_dtypes.float8_e4m3fn), scales["B"].astype(ml_dtypes.float8_e4m3fn)),
         )
         wanted = np.full((m, n), float(k))
         line = (row, slice(None)) if operand == "A" else (slice(None), row)
@@ -316,7 +304,7 @@ def test_a_pair_shares_rows_and_columns_out():
     [
         ({"disable_output_lane": (1, 2)}, "Use disable_output_lane=(1, 2, 0, 0)."),
         ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group = 2"),
-        ({"consumer": "wgmma", "scale_kind": "mxfp8"}, "only tcgen05"),
+        ({"consumer": "wgmma", "scales": ("mxfp8", 1, 1)}, "only tcgen05"),
     ],
 )
 def test_a_refusal_names_what_was_asked_for(options, sentence):
@@ -331,12 +319,10 @@ def test_a_refusal_names_what_was_asked_for(options, sentence):
     [
         ({"cta_group": 3}, "mma-group"),
         ({"cta_group": 2, "consumer": "wgmma"}, "mma-group"),
-        ({"scale_kind": "nvfp4"}, "mma-scales"),
-        ({"scale_kind": "mxfp9", "a_scales": 1, "b_scales": 1}, "unknown-name"),
-        (
-            {"scale_kind": "mxfp8", "a_scales": np.ones((128, 3), np.uint8), "b_scales": np.ones((64, 2), np.uint8)},
-            "mma-scales",
-        ),
+        ({"scales": "nvfp4"}, "mma-scales"),
+        ({"scales": ("nvfp4", None, None)}, "mma-scales"),
+        ({"scales": ("mxfp9", 1, 1)}, "unknown-name"),
+        ({"scales": ("mxfp8", np.ones((128, 3), np.uint8), np.ones((64, 2), np.uint8))}, "mma-scales"),
         ({"disable_output_lane": (1, 2)}, "mma-lanes"),
         ({"disable_output_lane": (1 << 32, 0, 0, 0)}, "mma-lanes"),
         ({"c": np.zeros((3, 3))}, "argument-range"),
@@ -371,7 +357,19 @@ def test_scales_with_a_sign_are_refused():
             data_type="e2m1",
             consumer="tcgen05",
             swizzle="32B",
-            scale_kind="nvfp4",
-            a_scales=scales,
-            b_scales=scales,
+            scales=("nvfp4", scales, scales),
         )
+
+
+def test_the_former_arguments_of_scales_work_and_warn():
+    a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5
+    ones = np.full((128, 4), 127, np.uint8)
+    options = {"data_type": "e4m3", "consumer": "tcgen05"}
+    with pytest.warns(DeprecationWarning, match=r"use scales=\(kind, a_scales, b_scales\)") as warned:
+        d = emulate_mma(a, b, scale_kind="mxfp8", a_scales=ones + 1, b_scales=ones[:64], **options)
+    assert warned[0].filename == __file__
+    assert (d == emulate_mma(a, b, scales=("mxfp8", ones + 1, ones[:64]), **options)).all()
+    with pytest.warns(DeprecationWarning, match="use scales"), pytest.raises(RuleError, match="scale_kind"):
+        emulate_mma(a, b, scale_kind="mxfp8", **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
+        emulate_mma(a, b, scale="mxfp8", **options)

@@ -1,4 +1,4 @@
-"""The wheel and the sdist: what they hold, how large they are, and that the wheel starts in an empty environment."""
+"""The wheel and the sdist: what they hold, and that the wheel starts in an empty environment."""
 
 import importlib.util
 import os

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tilescope as ts
+from tilescope.types import GemmPlan, KernelRun, PlanReport, Simulation
 
 PTX = """
 .version 8.0 .target sm_90 .address_size 64
@@ -167,14 +168,15 @@ def tensor_cores() -> list[str]:
 
 def plans() -> list[str]:
     """Plans, what they cost, and the code of one."""
-    report = ts.plan((128, 64), "bf16")
+    report: PlanReport = ts.plan((128, 64), "bf16")
     best = report.best
     code: str = ts.emit(best, "cuda")
     piece: str = ts.snippet(best, "descriptors")
-    gemm = ts.plan_gemm(512, 512, 512, "bf16")
+    gemm: GemmPlan = ts.plan_gemm(512, 512, 512, "bf16")
     stages: int = gemm.stages
     pipeline = ts.plan_pipeline(best, stages=2)
-    verdict: str = ts.simulate(pipeline).verdict
+    proof: Simulation = ts.simulate(pipeline)
+    verdict: str = proof.verdict
     table = ts.sweep([ts.Problem((64, 64), "bf16")])
     asked: list[str] = [row.asked for row in table.rows]
     return [code[:10], piece[:10], str(stages), verdict, *asked]
@@ -185,7 +187,7 @@ def kernels() -> str:
     memory = ts.Memory()
     out = np.zeros(4, np.int32)
     kernel = ts.Kernel(PTX)
-    run = kernel.run(grid=1, block=4, args=[out], memory=memory)
+    run: KernelRun = kernel.run(grid=1, block=4, args=[out], memory=memory)
     outcome: str = run.outcome
     packed = ts.pack(m=256, n=192)
     barrier: ts.Mbarrier = ts.Mbarrier(1).arrive_expect_tx(64).complete_tx(64)

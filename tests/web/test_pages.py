@@ -386,6 +386,7 @@ def pages_of_causes(page):
             yield cause[1], html.unescape(link[1])
 
 
+@pytest.mark.slow
 def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
     led = set()
     for symptom in SYMPTOM:

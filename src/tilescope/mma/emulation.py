@@ -11,7 +11,7 @@ shared memory and are read from it is in operand_path.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.mma_instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
 from tilescope.mma.pair_shares import pair_shares, pairs_of
-from tilescope.mma.scale_packing import Scaling, scaling_of
+from tilescope.mma.scale_packing import FormerScales, Scales, Scaling, read_scaling, replace_former_scales
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
@@ -72,34 +72,35 @@ def emulate_mma(
     sparse: bool = False,
     a_in_tensor_memory: bool = False,
     instruction_k: int | None = None,
-    scale_kind: Any = None,
-    a_scales: npt.ArrayLike | None = None,
-    b_scales: npt.ArrayLike | None = None,
+    scales: Scales | None = None,
     disable_output_lane: tuple[int, ...] | None = None,
     arch: ArchName | None = None,
     exact_sum: bool = False,
+    **former: Unpack[FormerScales],
 ) -> Matrix:
-    """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
+    """The product D = A B of an (m, k) and a (k, n) matrix, loaded by TMA and read by `consumer`.
 
-    Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
-    `atom_order`. `a_layout` and `b_layout` replace all of that: a `Layout` of the (mn, k) elements that one block holds. If it is
-    not made of a tensor core's atoms, threads store the tile. Without `data_type` the type is that of `a`. D is float32, or
-    int32 for integers; `c` is what it held before. What the path does not have (a majorness that the type lacks, a tile
-    that is no whole number of atoms) is refused with its reasons.
+    D is float32, or int32 for integers. `c` is its initial value. Without `data_type` the type is that of `a`. A path that the
+    hardware does not have raises RuleError with the reasons: the type lacks that majorness, or the tile is not a whole number
+    of atoms.
 
-    tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
-    cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y)
-    blocks what several of them hold is multicast (see pair_shares.py). `ws` and `instruction_k` choose the .ws instructions
-    and the k = 96 of sm_103a. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors `a_scales` (m, blocks) and `b_scales`
-    (n, blocks), a byte each.
+    Shared memory: both operands are stored from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
+    `atom_order`. `a_layout` and `b_layout` replace these four: a `Layout` of the (mn, k) elements that one block holds. If the
+    layout is not made of a tensor core's atoms, threads store the tile instead of TMA.
 
-    `sparse` chooses mma.sp, wgmma.sp or tcgen05.mma.sp: `a` is passed with its zeros and compressed here (see compression.py); a
-    layout of A is that of the stored half.
+    tcgen05 only: D is accumulated in tensor memory and loaded from there; lanes masked by `disable_output_lane` keep `c`. With
+    `cta_group=2`, A and B are the tiles of a CTA pair: each block loads half of A's rows and half of B's columns. In a `cluster`
+    of (x, y) blocks, shared parts are multicast (see pair_shares.py). `ws` selects the .ws instructions, `instruction_k=96` the
+    4-bit instructions of sm_103a. `scales` is a triple: the format (mxfp8, mxfp4 or nvfp4), the scale factors of A (m, blocks)
+    and those of B (n, blocks), one byte each.
 
-    Sums are made as `arch` makes them, bit for bit: those of sm_90 are measured, others are documented (by papers);
-    `tilescope.mma.tensor_core_arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` says which, for one instruction.
-    Without `arch` it is sm_90, sm_100 for tcgen05, sm_120 for the narrow types that only its mma multiplies. With
-    `exact_sum` all of k is added in double precision instead (integers in 64 bits), and rounded once.
+    `sparse` selects mma.sp, wgmma.sp or tcgen05.mma.sp. Pass `a` with its zeros; it is compressed here (see compression.py). A
+    layout of A is then that of the compressed half.
+
+    Sums are those of `arch`, bit for bit: measured for sm_90, taken from papers for the others. Ask
+    `tilescope.mma.tensor_core_arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` for one instruction. The default is sm_90,
+    sm_100 for tcgen05, and sm_120 for the narrow types that only its mma multiplies. With `exact_sum`, all of k is added in
+    double precision instead (integers in 64 bits), and rounded once.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
@@ -114,11 +115,12 @@ def emulate_mma(
     True
     >>> ones = np.full((128, 4), 127, np.uint8)  # 2 ** 0 in ue8m0
     >>> a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5
-    >>> d = emulate_mma(a, b, data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", a_scales=ones + 1, b_scales=ones[:64])
+    >>> d = emulate_mma(a, b, data_type="e4m3", consumer="tcgen05", scales=("mxfp8", ones + 1, ones[:64]))
     >>> bool((d == 2 * b).all())
     True
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
+    scales = replace_former_scales(scales, former)
     exact_sum = flag("exact_sum", exact_sum)
     row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
     left = element_matrix("a", a, row)
@@ -144,9 +146,7 @@ def emulate_mma(
         asked = {
             "ws": ws,
             "a_in_tensor_memory": a_in_tensor_memory,
-            "scale_kind": scale_kind is not None,
-            "a_scales": a_scales is not None,
-            "b_scales": b_scales is not None,
+            "scales": scales is not None,
             "disable_output_lane": disable_output_lane is not None,
             "cluster": cluster is not None,
             "instruction_k": instruction_k is not None,
@@ -161,7 +161,7 @@ def emulate_mma(
         if exact_sum:
             return summed_once(a_read, b_read, initial, row)
         return _summed_in_registers(path, (a_read, b_read), initial, arch)
-    scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=sparse)
+    scaling = read_scaling(scales, (m, n, k), sparse=sparse)
     parts_m, parts_n = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
         (m // parts_m, n // parts_n, k),

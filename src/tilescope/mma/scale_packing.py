@@ -25,11 +25,12 @@ Large matrices take a loop that numba compiles (the extra `fast`), on two words 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ from tilescope.errors import Violation, raise_all
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
 from tilescope.reading import as_array, known_name, known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import listed, printed
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
 
@@ -64,19 +66,19 @@ MMA_SCALES = rule(
     source="PTX ISA, tcgen05.mma: Block scaling",
     architectures=BLACKWELL,
     passing=(
-        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", '
-        "a_scales=np.ones((128, 4), np.uint8), b_scales=np.ones((128, 4), np.uint8))"
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
+        'scales=("mxfp8", np.ones((128, 4), np.uint8), np.ones((128, 4), np.uint8)))'
     ),
     failing=(
-        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", '
-        "a_scales=np.ones((128, 3), np.uint8), b_scales=np.ones((128, 4), np.uint8))"
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
+        'scales=("mxfp8", np.ones((128, 3), np.uint8), np.ones((128, 4), np.uint8)))'
     ),
 )
-INCOMPLETE_SCALING = MMA_SCALES.worded(
-    argument="scale_kind",
-    found="{passed: and }",
-    limit="scaled products need scale_kind, a_scales and b_scales",
-    fix='Pass all three: {scale_kind:="mxfp8"}, a_scales=…, b_scales=….',
+INCOMPLETE_SCALES = MMA_SCALES.worded(
+    argument="scales",
+    found="scales = {passed}",
+    limit="scaled products need a format and the scale factors of A and of B",
+    fix='Use scales=("mxfp8", a_scales, b_scales).',
 )
 SIGNED_SCALE = MMA_SCALES.worded(
     found="a scale with its sign bit set",
@@ -94,6 +96,7 @@ _LOW = np.uint64(0xFFFF_FFFF)
 _HALF = np.uint64(32)
 
 Array = npt.NDArray[Any]
+Scales = tuple[Any, npt.ArrayLike, npt.ArrayLike]  # a format, the scale factors of A, those of B
 Words = npt.NDArray[np.uint64]
 
 
@@ -206,28 +209,50 @@ class Scaling(NamedTuple):
         return Scaling(self.format, self.a[rows], self.b[columns])
 
 
-def scaling_of(
-    kind: object,
-    a_scales: npt.ArrayLike | None,
-    b_scales: npt.ArrayLike | None,
-    shape: tuple[int, int, int],
-    *,
-    sparse: bool,
-) -> Scaling | None:
-    """The scale factors as bytes, or None without any; all mistakes are named at once."""
-    arguments = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}
-    passed = tuple(name for name, value in arguments.items() if value is not None)
+class FormerScales(TypedDict, total=False):
+    """Three arguments of `emulate_mma` that `scales` replaces."""
+
+    scale_kind: Any
+    a_scales: npt.ArrayLike | None
+    b_scales: npt.ArrayLike | None
+
+
+def replace_former_scales(scales: Scales | None, former: FormerScales) -> Scales | None:
+    """`scales`, or the triple made of its former spellings, with a warning to the caller of `emulate_mma`."""
+    if not former:
+        return scales
+    unknown = former.keys() - FormerScales.__optional_keys__
+    if unknown:
+        raise TypeError(f"emulate_mma() got an unexpected keyword argument {min(unknown)!r}")
+    warnings.warn(
+        "scale_kind, a_scales and b_scales of emulate_mma will be removed: use scales=(kind, a_scales, b_scales)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    passed = sorted(name for name, value in former.items() if value is not None)
     if not passed:
+        return scales
+    a_scales = former.get("a_scales")
+    b_scales = former.get("b_scales")
+    if scales is not None or "scale_kind" not in passed or a_scales is None or b_scales is None:
+        raise INCOMPLETE_SCALES.error(passed=listed(passed))
+    return former["scale_kind"], a_scales, b_scales
+
+
+def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: bool) -> Scaling | None:
+    """The scale factors as bytes, or None without any; all mistakes are named at once."""
+    if scales is None:
         return None
-    if a_scales is None or b_scales is None or kind is None:
-        raise INCOMPLETE_SCALING.error(passed=passed)
+    if not isinstance(scales, list | tuple) or len(scales) != 3 or any(part is None for part in scales):
+        raise INCOMPLETE_SCALES.error(passed=printed(scales))
+    kind, a_scales, b_scales = scales
     row = ScaleFormat.named(kind)
     m, n, k = shape
     block = 2 * row.block if sparse else row.block  # a sparse instruction takes twice the k with as many scales
     blocks = ceil_div(k, block)
     problems: list[Violation] = []
-    scales = []
-    for name, value, wanted in (("a_scales", a_scales, (m, blocks)), ("b_scales", b_scales, (n, blocks))):
+    factors: list[Array] = []
+    for name, value, wanted in (("scales[1]", a_scales, (m, blocks)), ("scales[2]", b_scales, (n, blocks))):
         array = as_array(name, value)
         if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
             wrong_array = MMA_SCALES.violation(
@@ -244,9 +269,9 @@ def scaling_of(
         held = np.ascontiguousarray(array).view(np.uint8)
         if row.scale_type == "ue4m3" and (held & 0x80).any():
             problems.append(SIGNED_SCALE.violation(operand=name))
-        scales.append(held)
+        factors.append(held)
     raise_all(problems)
-    return Scaling(row, *scales)
+    return Scaling(row, *factors)
 
 
 def pack_scales(scales: npt.ArrayLike, *, atom: ScaleAtomName = "128x4", out: Array | None = None) -> Array:

@@ -200,23 +200,21 @@ def _nearest(name: str) -> list[str]:
 
 
 def _rule_as_written(name: str) -> Rule | None:
-    """The rule whose name is written as it is printed: a word with hyphens, but for the few that have none.
-
-    All rules together are the whole package, which takes a second to import: most questions are answered without.
-    """
+    """The rule whose name is written as it is printed: a word with hyphens, but for the few that have none."""
     bare = name.strip()
     is_name = bare in _ONE_WORD_RULES or ("-" in bare and not re.search(r"\s", bare))
     return _rule(name) if is_name else None
 
 
 def _rule(name: str) -> Rule | None:
-    """The rule of that name, with whatever stands between its words."""
-    return _rules_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
+    """The rule of that name, whatever separates its words."""
+    known = _rule_names_by_spelling().get(fold_name(name)) if len(name.split()) <= _RULE_WORDS else None
+    return None if known is None else RULES[known]
 
 
 @cache
-def _rules_by_spelling() -> dict[str, Rule]:
-    return {fold_name(name): rule for name, rule in RULES.items()}
+def _rule_names_by_spelling() -> dict[str, str]:
+    return {fold_name(name): name for name in RULES}
 
 
 def _symptom(name: str) -> Diagnosis | None:

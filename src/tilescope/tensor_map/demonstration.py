@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
 
@@ -12,6 +13,10 @@ from tilescope.rule import Example, Rule
 from tilescope.tensor_map.copy_instruction import Copy
 from tilescope.tensor_map.map_arguments import MapArguments
 from tilescope.tensor_map.rules.copy_rules import broken_by
+
+_MODULE_IN_EXPRESSION = re.compile(
+    r"\bts\.((?:[a-z]\w*\.)*[a-z]\w*)\.[A-Za-z]\w*"
+)  # tma.array_file of ts.tma.array_file.tile_of
 
 
 def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
@@ -35,6 +40,8 @@ def _said(example: Example | None) -> Iterable[object]:
     if example is None:
         return ()
     if isinstance(example, str):  # of our own source, like any other code
+        for module in _MODULE_IN_EXPRESSION.findall(example):
+            import_module(f"tilescope.{module}")
         result = eval(example, {"ts": import_module("tilescope"), "np": np})  # noqa: S307
         return result if isinstance(result, tuple | list) else ()
     arguments = dict(example)
