@@ -23,6 +23,16 @@ Leads: TypeAlias = Mapping[str, Mapping[str, str]]  # label: address, by the nam
 Fixes: TypeAlias = Mapping[str, Mapping[str, str]]  # the fields that a fix fills, by its label
 
 
+FileReader: TypeAlias = Callable[[str, bytes], Mapping[str, str]]  # the name of a field, the content of a file
+
+
+class OpenedField(NamedTuple):
+    """A field that takes a file: how its bytes are read, and the endings by which a dropped file finds it."""
+
+    read: FileReader
+    endings: tuple[str, ...] = ()
+
+
 def address(page: str, query: Mapping[str, str]) -> str:
     """The path and query of a state of a page.
 
@@ -88,6 +98,9 @@ class PageForm:
     inputs: tuple[Input, ...]  # its fields
     presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
     samples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # texts for a field, by what they show
+    opens: Mapping[str, OpenedField] = field(
+        default_factory=dict
+    )  # fields that take a file which is dropped on the page
     asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted

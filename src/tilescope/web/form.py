@@ -26,6 +26,12 @@ PAGE_QUERY = rule(
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
 )
+POSTED = PAGE_QUERY.worded(
+    argument="body",
+    found="a body that is no object of texts",
+    limit="fields are posted as a JSON object of texts",
+    fix='Send {{"mode": "64B"}}, for example.',
+)
 MISUSED = PAGE_QUERY.worded(
     found="{sentence}",
     limit="fields go together as the options of the command do",
@@ -40,6 +46,7 @@ OTHER_PAGE = PAGE_QUERY.worded(
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cells that stay marked: figure, row and column of each, counted from 0
 MAX_PINS = 8
+MAX_LINK_CHARACTERS = 60_000
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
 FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
@@ -145,6 +152,11 @@ class Form:
             first, count = self.ticks
             query[TICKS] = f"{first}-{first + count - 1}"
         return address(self.page.name, query | self._left_query())
+
+    @property
+    def has_link(self) -> bool:
+        """Whether an address holds the state: a longer one is posted, and has no link."""
+        return len(self.path()) <= MAX_LINK_CHARACTERS
 
     def _query(self, changed: Mapping[str, str]) -> dict[str, str]:
         """The fields that hold something else than at first."""

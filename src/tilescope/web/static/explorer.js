@@ -219,7 +219,7 @@
   }
   // The address and the link on the page, with one word of the query changed.
   function setQuery(name, value) {
-    if (!live) return;
+    if (!live || !$("link")) return;
     const url = new URL($("link").textContent, location.href), query = new URLSearchParams(url.search);
     if (value === "") query.delete(name); else query.set(name, value);
     const said = query.toString().replaceAll("%2C", ",");
@@ -489,30 +489,34 @@
     const said = query.toString();
     return form.action + (said ? "?" + said : "");
   }
-  const LONGEST = 60000;  // of an address; a longer text belongs on the command line
+  const LONGEST = 60000;  // of an address; what is longer is posted, and has no link
   const PAUSE = 1500;  // milliseconds: states typed closer together share one entry of the history
   let asking = null, typed = 0;  // when the last state was typed
   async function load(url, { whole = false, push = true, typing = false } = {}) {
     clearTimeout(timer);
     timer = 0;
     asking?.abort();
-    if (url.length > LONGEST) { document.body.classList.remove("busy"); return refuseWith("Not answered: this text is too long for an address of the explorer. Use the command line."); }
     const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
-      const response = await fetch(url, { signal: mine.signal });
+      const response = await fetch(...requestOf(url, mine.signal));
       const text = await response.text();
       $("offline").hidden = true;
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return refuseWith(text.trim());
       const next = new DOMParser().parseFromString(text, "text/html");
       if (!whole && !response.ok && $("drawing") && next.getElementById("said")) return refuse(next);
-      if (push && response.ok) enter(response.url, typing);
+      if (push && response.ok && url.length <= LONGEST) enter(response.url, typing);
       take(next, whole);
     } catch (error) {
       if (error.name !== "AbortError") $("offline").hidden = false;
     } finally {
       if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
+  }
+  function requestOf(url, signal) {
+    if (url.length <= LONGEST) return [url, { signal }];
+    const place = new URL(url, location.href), fields = Object.fromEntries(place.searchParams);
+    return [place.pathname, { signal, method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) }];
   }
   // What no page answers: the reason stands above the last answer, which is dimmed.
   function refuseWith(text) {
@@ -588,7 +592,7 @@
   if (live) {
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { seek(event.target); return; }
-      if (!event.target.closest("#form")) return;
+      if (!event.target.closest("#form") || event.target.type === "file") return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
       if (event.target.hasAttribute("data-form")) switchForm(event.target.selectedOptions[0].dataset.path);
@@ -610,6 +614,47 @@
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });
+  }
+
+  // A file that is dropped on the page, or opened by a button: the server says which fields it fills.
+  const openers = () => [...document.querySelectorAll("[data-opens]")];
+  function openerOf(target, file) {
+    const own = target.closest?.(".field")?.querySelector("[data-opens]") ?? target.closest?.("form.paste")?.querySelector("[data-opens]");
+    const ending = file.name.split(".").pop().toLowerCase();
+    return own ?? openers().find((each) => each.dataset.endings.split(" ").includes(ending)) ?? openers()[0];
+  }
+  async function openFile(opener, file) {
+    document.body.classList.add("busy");
+    try {
+      const response = await fetch(`${$("form").getAttribute("action")}/open/${opener.dataset.opens}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: file });
+      if (!response.ok) return refuseWith(`${file.name}: ${(await response.text()).trim()}`);
+      const fields = await response.json();
+      for (const [name, text] of Object.entries(fields)) if ($(`field-${name}`)) $(`field-${name}`).value = text;
+      if (fields.paste === undefined) await load(address());
+      else await load(`${$("form").action}?${new URLSearchParams(fields)}`, { whole: true });
+      showAnswer();
+    } catch { $("offline").hidden = false; } finally { document.body.classList.remove("busy"); }
+  }
+  if (live) {
+    document.addEventListener("change", (event) => {
+      const file = event.target.dataset?.opens && event.target.files[0];
+      if (!file) return;
+      openFile(event.target, file);
+      event.target.value = "";
+    });
+    document.addEventListener("dragover", (event) => {
+      if (!openers().length || !event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      document.body.classList.add("dropping");
+    });
+    document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+    document.addEventListener("drop", (event) => {
+      document.body.classList.remove("dropping");
+      const file = event.dataTransfer?.files[0];
+      if (!file || !openers().length) return;
+      event.preventDefault();
+      openFile(openerOf(event.target, file), file);
+    });
   }
 
   // On a phone a hint is shown when its field is first entered, and stays: a button below it must not move away under a tap.
@@ -664,7 +709,7 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], .open, [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     const bar = here?.parentNode, end = here ? here.offsetLeft - bar.offsetLeft + here.clientWidth : 0;
     if (here && end + 32 > bar.clientWidth) bar.scrollLeft = end - bar.clientWidth / 2;  // its right end fades out
