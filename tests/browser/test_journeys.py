@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 from browser_page import PATIENCE_MS, address_of, settled
+from playwright.sync_api import expect
 
 import tilescope as ts
 
@@ -37,6 +39,15 @@ def tap_where_it_stands(page, locator):
     """Tap the place where an element is now: whatever moves away under the finger is missed."""
     area = locator.bounding_box()
     page.touchscreen.tap(area["x"] + area["width"] / 2, area["y"] + area["height"] / 2)
+
+
+def press(page, locator, screen):
+    """Click, or tap where the element stands."""
+    if screen == "phone":
+        locator.scroll_into_view_if_needed()
+        tap_where_it_stands(page, locator)
+    else:
+        locator.click()
 
 
 @pytest.mark.parametrize("screen", SCREENS)
@@ -102,6 +113,58 @@ def test_a_text_that_is_too_long_dims_the_answer_and_says_why_in_red(open_page):
     assert page.locator(".verdict").inner_text() != before
     assert "stale" in page.locator("#shown").get_attribute("class")
     open_page.said.clear()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_text_beyond_the_length_of_an_address_is_answered(open_page, screen):
+    page = open_page("/identify", **SCREENS[screen])
+    if screen == "phone":
+        page.locator("#fold").tap()
+    tile = bytes(range(256)) * 90
+    page.locator("#field-shape").fill("180x128")
+    page.locator("#field-data_type").fill("u8")
+    page.locator("#field-tile").fill(tile.hex())
+    page.locator("#field-dump").fill(tile.hex())
+    press(page, page.get_by_role("button", name="Show"), screen)
+    page.get_by_text("too long for a link").wait_for()
+    settled(page)
+    assert "stale" not in (page.locator("#shown").get_attribute("class") or "")
+    comes_into_view(page, ".verdict")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_file_that_is_opened_fills_the_fields_and_is_answered_in_view(open_page, tmp_path, screen):
+    tile = np.arange(8 * 64, dtype=np.uint16).reshape(8, 64)
+    np.save(tmp_path / "tile.npy", tile)
+    (tmp_path / "dump.bin").write_bytes(ts.Swizzle.named("128B").swizzle(tile).tobytes())
+    page = open_page("/identify", **SCREENS[screen])
+    if screen == "phone":
+        page.locator("#fold").tap()
+    page.locator("[data-opens=tile]").set_input_files(tmp_path / "tile.npy")
+    expect(page.locator("#field-shape")).to_have_value("8x64", timeout=PATIENCE_MS)
+    page.locator("[data-opens=dump]").set_input_files(tmp_path / "dump.bin")
+    page.get_by_role("heading", name=re.compile("swizzle 128B")).first.wait_for()
+    comes_into_view(page, ".verdict")
+    open_page.said.clear()  # the tile alone is not in the dump of before: the browser tells of no status, or of 422
+
+
+DROP = """([name, text, place]) => {
+    const files = new DataTransfer();
+    files.items.add(new File([text], name));
+    document.querySelector(place).dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_dropped_file_finds_its_field_by_its_ending(open_page):
+    page = open_page("/run", **SCREENS["screen"])
+    launch = page.locator("#field-launch").input_value()
+    page.evaluate(DROP, ["mine.toml", launch + "\n# mine", "h1"])
+    expect(page.locator("#field-launch")).to_have_value(re.compile("# mine$"), timeout=PATIENCE_MS)
+    settled(page)
+    page.evaluate(DROP, ["kernel.ptx", "no kernel", "#field-launch"])  # the field under the pointer takes it
+    expect(page.locator("#field-launch")).to_have_value("no kernel", timeout=PATIENCE_MS)
+    page.locator(".verdict.refused").wait_for()
+    open_page.said.clear()  # the browser tells of the status 422
 
 
 def test_what_is_copied_is_what_is_shown(open_page, address):

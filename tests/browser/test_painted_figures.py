@@ -37,7 +37,7 @@ def test_two_tiles_of_128_x_128_are_few_nodes_and_every_cell_is_found(open_page)
 
 
 @pytest.mark.slow
-def test_a_cell_of_a_painted_figure_is_pinned_and_moved_by_keys(open_page):
+def test_a_cell_of_a_painted_figure_is_pinned_and_another_by_keys(open_page):
     page = open_page(TWO)
     page.mouse.click(*middle_of(page, 0, 5, 7))
     page.wait_for_url(re.compile("pin=0.5.7"))
@@ -47,8 +47,9 @@ def test_a_cell_of_a_painted_figure_is_pinned_and_moved_by_keys(open_page):
     page.locator(".cells-box").first.focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):  # the first press visits the first cell
         page.keyboard.press(key)
-    page.wait_for_url(re.compile("pin=0.1.1"))
-    assert page.locator("rect.pinned").count() == 1
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("pin=0.5.7,0.1.1"))
+    assert page.locator("rect.pinned").count() == 2
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_a_pin_survives_a_reload_and_a_second_browser(open_page):
     assert "pin" not in other.url
 
 
-def test_a_pin_is_set_by_touch_and_moved_by_keys(open_page):
+def test_a_pin_is_set_by_touch_and_another_by_keys(open_page):
     page = open_page("/swizzle", width=390, has_touch=True, is_mobile=True)
     cell(page, 0).tap()
     assert "pin=0.0.0" in address_of(page)
@@ -46,7 +46,29 @@ def test_a_pin_is_set_by_touch_and_moved_by_keys(open_page):
     page.keyboard.press("ArrowRight")  # the first press visits the first cell
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert "pin=0.1.1" in address_of(page)
+    page.keyboard.press("Enter")
+    assert "pin=0.0.0,0.1.1" in address_of(page)
+
+
+def test_pins_stay_beside_each_other_and_are_taken_away_one_by_one(open_page):
+    page = open_page("/swizzle")
+    for number in (3, 11, 20):
+        cell(page, number).click()
+    page.mouse.move(2, 2)
+    assert "pin=0.0.3,0.1.3,0.2.4" in address_of(page)
+    assert page.locator("rect.pinned").count() == 3
+    said = page.locator("#pins li span").all_inner_texts()
+    assert len(set(said)) == 3
+    page.get_by_role("button", name="Take away pin 2").click()
+    assert page.locator("#pins li span").all_inner_texts() == [said[0], said[2]]
+    assert "pin=0.0.3,0.2.4" in address_of(page)
+    page.reload()
+    assert page.locator("#pins li span").all_inner_texts() == [said[0], said[2]]
+    page.keyboard.press("Escape")
+    assert page.locator("#pins li span").all_inner_texts() == [said[0]]
+    cell(page, 3).click()
+    assert not page.locator("#pins").is_visible()
+    assert "pin" not in address_of(page)
 
 
 def test_an_invalid_state_keeps_the_drawing_and_marks_the_field(open_page):

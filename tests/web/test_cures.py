@@ -1,9 +1,12 @@
 """Every cure that a rule knows has a button, and the button cures."""
 
+import json
 import random
+from html import unescape
 
 import pytest
 
+import tilescope.cli
 from tilescope.errors import RuleError
 from tilescope.web.form import filled_form
 from tilescope.web.pages import PAGES, form_at
@@ -28,7 +31,7 @@ FORMS = [
     (page, chosen)
     for page in PAGES.values()
     for chosen in page.forms
-    if page.name in ("tensor-map", "load", "plan", "path")
+    if page.name in ("tensor-map", "load", "plan", "path", "gemm", "tensor-core", "tensor-memory")
 ]
 
 
@@ -54,3 +57,55 @@ def test_a_cure_has_a_button_and_cures(page, chosen):
                 assert cure is not None, (violation.rule, form.written)
                 again = {(each.rule, each.argument) for each in violations(form_at(cure))}
                 assert (violation.rule, violation.argument) not in again, form.written
+
+
+@pytest.mark.parametrize(
+    ("path", "all_fixed"),
+    [
+        ("/tensor-map?box=128,300&dims=71,16", "/tensor-map?dims=71,16&strides_bytes=144&box=64,256"),
+        ("/load?box=300,300&swizzle=32B", "/load?box=16,256&swizzle=32B"),
+        ("/gemm?shape=100x60x33", "/gemm?shape=100x64x40"),
+        ("/tensor-core?tile=100x60", "/tensor-core"),
+    ],
+)
+def test_one_button_applies_all_fixes(client, path, all_fixed):
+    page = unescape(client.get(path).text)
+    assert f'<a class="button cure" href="{all_fixed}">Apply all</a>' in page
+    assert not any(each.severity == "error" for each in violations(form_at(all_fixed)))
+
+
+def test_all_fixes_of_a_map_are_those_of_the_command(capsys):
+    form = form_at("/tensor-map?box=128,300&dims=71,16")
+    tilescope.cli.run(
+        ["check", "--fix", "--type", "bf16", "--dims", "71,16", "--box", "128,300", "--swizzle", "128B", "--json"]
+    )
+    fixed = json.loads(capsys.readouterr().out)
+    (path,) = form.fixes(violations(form), None).values()
+    assert form_at(path).written["box"] == ",".join(map(str, fixed["box"])) == "64,256"
+    assert form_at(path).written["strides_bytes"] == ",".join(map(str, fixed["strides_bytes"])) == "144"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "/banks",
+        "/banks?tile=64x64&data_type=bf16&pattern=ldmatrix.x4&other=",
+        "/banks?tile=128x64&data_type=bf16&major=MN&pattern=ldmatrix.x4&other=",
+        "/banks?given=layout&text=Layout((64,64),16)&pattern=ldmatrix.x4",
+    ],
+)
+def test_every_layout_that_serves_has_a_button_that_leads_to_it(state):
+    form = form_at(state)
+    answer = Sheet.of(form).answer
+    search = answer.shown["search"]
+    fixes = form.fixes((), answer)
+    assert f"Apply: {search.best.label}" in fixes
+    excess = {f"Apply: {found.label}": found.excess for found in (*search.found, search.hardware)}
+    for label, path in fixes.items():
+        applied = Sheet.of(form_at(path)).answer.value
+        assert applied.excess == excess[label] < answer.value.excess
+
+
+def test_a_layout_without_a_conflict_has_no_button():
+    form = form_at("/banks?swizzle=xor:5,2,5")
+    assert form.fixes((), Sheet.of(form).answer) == {}

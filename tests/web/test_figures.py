@@ -10,7 +10,8 @@ from itertools import pairwise
 import pytest
 
 from tilescope.view.figure import WIDEST_PIXELS
-from tilescope.web.pages import PAGES
+from tilescope.web.pages import PAGES, form_at
+from tilescope.web.sheet import Sheet
 
 SVG = "{http://www.w3.org/2000/svg}"
 WITHOUT_FIGURE = ["diff", "symptoms"]
@@ -99,6 +100,12 @@ def test_the_pinned_cell_and_its_partners_are_marked(client, ground, wording):
     wording("titles of a pinned cell and its partner", "\n".join(marked))
 
 
+def test_every_pinned_cell_is_marked_with_its_partners(client):
+    one = figure(client, "/swizzle.svg?pin=0.1.3&").text.count('class="frame focus"')
+    two = figure(client, "/swizzle.svg?pin=0.1.3,0.4.0&").text.count('class="frame focus"')
+    assert two == 2 * one > 0
+
+
 def test_a_pinned_field_of_a_word_is_marked(client):
     drawn = figure(client, "/tensor-core.svg?show=word&pin=0.0.0&").text
     assert drawn.count('class="frame focus"') == 1
@@ -148,3 +155,30 @@ def test_what_has_no_figure_is_refused(client, address, rule):
     answer = client.get(address)
     assert answer.status_code == 422
     assert rule in answer.text
+
+
+def test_pictures_of_banks_before_and_after_have_the_same_columns():
+    drawing = Sheet.of(form_at("/banks")).drawing
+    (pair,) = [part for name, part in drawing.named if name == "lanes 0"]
+    before, after = pair.parts
+    assert before.tiers[-1] == after.tiers[-1]
+    assert len(before.tiers[-1].headers) == 32
+
+
+def test_a_gemm_shows_its_operands_and_its_code(client):
+    page = client.get("/gemm").text
+    assert "A in shared memory, swizzle 128B: row.chunk" in page
+    assert "B in shared memory, swizzle 128B: row.chunk" in page
+    assert "The best plan as a CUDA program" in page
+
+
+def test_a_layout_that_is_too_large_is_refused_as_what_it_is(client):
+    page = client.get("/layout", params={"text": "(1024,1024):(1024,1)"}).text
+    assert "1048576 elements" in page
+    assert "Draw a part of it, such as (256,256):(1024,1)." in page
+    assert "threads" not in re.search(r'<ul class="violations".*?</ul>', page, re.DOTALL)[0]
+
+
+def test_the_bar_names_tensor_memory(client):
+    bar = re.search(r'<nav aria-label="Pages">.*?</nav>', client.get("/").text, re.DOTALL)[0]
+    assert 'href="/tensor-memory"' in bar

@@ -62,10 +62,17 @@ def test_a_server_that_is_open_to_others_answers_under_addresses_and_its_own_nam
     assert not Guard(None).is_own("192.168.1.7")
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 @pytest.mark.parametrize("route", ["/", "/tensor-map", "/static/explorer.js"])
 def test_nothing_is_written(client, route, method):
     answer = client.request(method, route)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET, HEAD, POST"
+
+
+@pytest.mark.parametrize("route", ["/", "/static/explorer.js", "/nowhere"])
+def test_only_pages_are_posted_to(client, route):
+    answer = client.post(route, headers={"origin": "http://127.0.0.1:8765"})
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD"
 

@@ -51,3 +51,17 @@ def test_headings_code_and_words_within_words_are_no_links():
 
 def test_an_exported_page_has_no_links_to_terms():
     assert links(export_page("/plan")) == []
+
+
+def test_a_public_thread_is_a_link(client):
+    page = client.get("/symptoms?seen=parity").text
+    assert 'href="https://github.com/tile-ai/tilelang/issues/2674"' in page
+    pieces = link_terms("seen in tile-ai/tilelang#460, twice", set())
+    assert [(piece.text, piece.path) for piece in pieces if piece.is_thread] == [
+        ("tile-ai/tilelang#460", "https://github.com/tile-ai/tilelang/issues/460")
+    ]
+
+
+def test_what_is_no_thread_is_no_link():
+    for text in ("a#460", "x/y#", "path/a/b#12", "https://x.example/a/b#12"):
+        assert not any(piece.is_thread for piece in link_terms(text, set())), text

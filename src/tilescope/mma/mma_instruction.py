@@ -281,6 +281,7 @@ def chosen_type(instruction: str, operand: Operand, data_type: object, known: It
         instruction=instruction,
         known=names,
         nearest=nearest,
+        change={"data_type": nearest},
     )
 
 
@@ -312,11 +313,13 @@ def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]
         fix = "Use {nearest}, of {bits} bits too."
     else:
         fix = WGMMA_TYPE.fix
+    nearest = alike[0] if alike else known[0]
     told = broken.worded(argument=WGMMA_TYPE.argument, found=WGMMA_TYPE.found, limit=WGMMA_TYPE.limit, fix=fix)
     return told.error(
         data_type=row.name,
         bits=row.bits,
         instruction=instruction,
         known=tuple(known),
-        nearest=alike[0] if alike else known[0],
+        nearest=nearest,
+        change={"data_type": nearest},
     )

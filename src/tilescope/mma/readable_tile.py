@@ -190,13 +190,15 @@ def tile_problems(
     for extent_name, extent, multiple in ((mn_name, mn, mn_multiple), ("k", k, extents.k)):
         if extent % multiple:
             value: dict[str, Any] = {extent_name: extent}
+            whole = rounded_up(extent, multiple)
             problem = LOOP_RULES[instruction].tile.violation(
                 extent_name=extent_name,
                 extent=extent,
                 instruction=instruction,
                 data_type=data_type.name,
                 multiple=multiple,
-                whole=rounded_up(extent, multiple),
+                whole=whole,
+                change={extent_name: whole},
                 **value,
             )
             problems.append(problem)

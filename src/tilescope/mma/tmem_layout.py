@@ -373,7 +373,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) ->
         nearest = min(known, key=lambda extent: (abs(extent - n), extent))
         problems.append(TMEM_N.violation(n=n, layout=row.name, known=in_steps(known), nearest=nearest))
     if data_type.name not in _ACCUMULATOR_TYPES:
-        problems.append(TMEM_TYPE.violation(data_type=data_type.name))
+        problems.append(TMEM_TYPE.violation(data_type=data_type.name, change={"data_type": "float32"}))
     raise_all(problems)
     columns = Modes.joined(Modes(n // row.n_parts, CELL_BITS), row.part_modes).coalesced()
     return _Placed(Modes.joined(row.row_modes, columns), data_type.bits, "")

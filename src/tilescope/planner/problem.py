@@ -369,14 +369,16 @@ def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Broken]:
     if elements * bits % _CHUNK_BITS == 0:
         return []
     step = 64 if _CHUNK_BITS % bits else _CHUNK_BITS // bits
+    up = rounded_up(elements, step)
     return [
         broken(
             PLAN_ROW,
+            change={extent: up},
             extent=extent,
             elements=elements,
             element_bits=bits,
             row_bytes=elements * bits / 8,
-            up=rounded_up(elements, step),
+            up=up,
         )
     ]
 

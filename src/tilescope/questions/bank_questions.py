@@ -11,7 +11,7 @@ from tilescope.notation import parse_layout, parse_modes
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.layout_questions import TEXT
-from tilescope.questions.page import PageForm
+from tilescope.questions.page import Fixes, PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import (
     ATOM_ORDER,
@@ -25,7 +25,7 @@ from tilescope.questions.shared_inputs import (
 )
 from tilescope.sentence import filled
 from tilescope.smem.access import Access
-from tilescope.smem.layout_search import LayoutSearch, find_layouts
+from tilescope.smem.layout_search import FoundLayout, LayoutSearch, find_layouts
 from tilescope.smem.report import TileReport, cured_report, layout_as_written, padded_report, tile_report
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
@@ -190,6 +190,42 @@ def _asking_cure_of_text(asked: Asked) -> Asked:
     return _asking_cure(asked).saying(text=asked.get("text", ""))  # an empty text is refused with its reason
 
 
+def _fix_tile(asked: Asked, answer: Answer | None) -> Fixes:
+    """The fields of a tile in the layouts that the search found."""
+    tile: tuple[int, int] = asked["tile"]
+    fixes = {}
+    for found in _better_layouts(answer):
+        layout = found.layout
+        is_cut = layout.atom is not None and layout.atom != tile and not layout.padding_bytes
+        fixes[f"Apply: {found.label}"] = {
+            "swizzle": layout.swizzle.name,
+            "pad": str(layout.padding_bytes) if found.family == "padding" else "",
+            "atom": ATOM.written(layout.atom) if is_cut else "",
+            "atom_order": layout.atom_order,
+        }
+    return fixes
+
+
+def _fix_text(_: Asked, answer: Answer | None) -> Fixes:
+    """The text of the layouts that the search found."""
+    return {
+        f"Apply: {found.label}": {"text": repr(found.layout), "element_bits": ""} for found in _better_layouts(answer)
+    }
+
+
+def _better_layouts(answer: Answer | None) -> tuple[FoundLayout, ...]:
+    """The first layout of each family that costs less than the present one, and the best mode of the hardware."""
+    search = None if answer is None else answer.shown.get("search")
+    if answer is None or not isinstance(search, LayoutSearch) or not isinstance(answer.value, TileReport):
+        return ()
+    candidates = [*search.found] if search.hardware is None else [*search.found, search.hardware]
+    first_of_family: dict[str, FoundLayout] = {}
+    for found in candidates:
+        if found.excess < answer.value.excess:
+            first_of_family.setdefault(found.family, found)
+    return tuple(first_of_family.values())
+
+
 _ACCESSES = (
     "transpose",
     "st.b128 rows",
@@ -254,6 +290,8 @@ TILE_FORM = PageForm(
     },
     asking=_asking_cure,
     limits=_LIMITS,
+    shown={"all_banks": True},
+    fixes=_fix_tile,
 )
 LAYOUT_FORM = PageForm(
     BANKS,
@@ -266,11 +304,14 @@ LAYOUT_FORM = PageForm(
     presets={"text": "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)", "pattern": "ldmatrix.x4"},
     asking=_asking_cure_of_text,
     limits=_LIMITS,
+    shown={"all_banks": True},
+    fixes=_fix_text,
 )
 LANES_FORM = PageForm(
     BANKS,
     inputs=(Input("pattern", "", "Addresses", "an access, a colon, an expression of lane."),),
     presets={"pattern": "ld.b32: lane * 33 * 4"},
     asking=_asking_patterns,
+    shown={"all_banks": True},
 )
 QUESTIONS = (BANKS,)

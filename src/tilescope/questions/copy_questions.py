@@ -13,6 +13,7 @@ from tilescope.questions.map_inputs import (
     MAP_INPUTS,
     MAP_PRESETS,
     asking_map,
+    fix_map,
     map_arguments,
     map_call,
     map_taken,
@@ -283,6 +284,7 @@ def _load_form(kind: str, coords: tuple[Input, ...], start: str) -> PageForm:
         shown={"lines": _LINES, "exact": _EXACT},
         walks=True,
         dragged="coords",
+        fixes=fix_map,
     )
 
 

@@ -16,7 +16,8 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.map_inputs import page_of
 from tilescope.questions.map_questions import describe_map
-from tilescope.questions.page import Leads, PageForm
+from tilescope.questions.opened_file import fields_of_dump
+from tilescope.questions.page import Leads, OpenedField, PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.sentence import filled
 from tilescope.tensor_map import MapArguments, MapLog, MapLogDiff, TensorMapDiff
@@ -156,5 +157,6 @@ DIFF_FORM = PageForm(
     presets={"one": _sample("diff_one.json"), "other": _sample("diff_other.json")},
     answer=_page_answer,
     leads=_diff_leads,
+    opens={"one": OpenedField(fields_of_dump), "other": OpenedField(fields_of_dump)},
 )
 QUESTIONS = (DIFF,)

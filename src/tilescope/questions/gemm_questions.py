@@ -202,17 +202,46 @@ def _way_of(plan: Plan, operand: str) -> str:
     return address("path", said)
 
 
+def _answer_with_operands(asked: Asked) -> Answer:
+    """The answer of a page, which draws A and B in shared memory."""
+    answer = gemm_answer(asked)
+    if not isinstance(answer.value, GemmPlan):
+        return answer
+    return replace(answer, shown={**answer.shown, "operands": True})
+
+
+_EXTENTS = {"m": ("shape", 0), "n": ("shape", 1), "k": ("shape", 2)}
 GEMM_PLAN_FORM = PageForm(
     GEMM,
+    extents=_EXTENTS,
     inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, TARGET),
-    presets={"shape": "4096x4096x4096", "data_type": "bf16", "target": "none"},
-    rare=frozenset(["card", "tile", "stages", "output_type", "sms"]),
+    presets={"shape": "4096x4096x4096", "data_type": "bf16", "target": "cuda"},
+    rare=frozenset(
+        [
+            "card",
+            "tile",
+            "stages",
+            "output_type",
+            "sms",
+            "swapped",
+            "split",
+            "parts",
+            "group",
+            "tail",
+            "cta_group",
+            "dynamic",
+            "scales",
+            "dependent",
+        ]
+    ),
     asking=asking_why,
+    answer=_answer_with_operands,
     leads=_gemm_leads,
     code=_gemm_code,
 )
 GEMM_PATH_FORM = PageForm(
     GEMM,
+    extents=_EXTENTS,
     inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, replace(PATH_OF, is_required=True), *GEMM_OPTIONS),
     presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
     rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),

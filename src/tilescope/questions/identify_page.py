@@ -1,4 +1,4 @@
-"""The page that finds a tile in a dump of shared memory: both as hexadecimal text, because a page reads no files."""
+"""The page that finds a tile in a dump of shared memory: both as hexadecimal text, or as files that are dropped on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tilescope.questions.copy_questions import (
     TILE_SHAPE,
     identify_answer,
 )
-from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.opened_file import fields_of_dump, fields_of_tile, format_dump
+from tilescope.questions.page import Leads, OpenedField, PageForm, address
 from tilescope.questions.question import Answer, Asked
 from tilescope.questions.shared_inputs import TYPE
 from tilescope.swizzle import Swizzle
@@ -24,8 +25,7 @@ from tilescope.tma.array_file import dump_bytes, tile_of
 from tilescope.tma.identification import identify
 
 TILE_TEXT = "TILE"  # what a refusal calls a tile that is given as text
-MAX_TEXT_CHARACTERS = 24_000  # 8 KiB as xxd writes them: a tile of 64 x 64 elements of two bytes
-_BYTES_OF_LINE = 16
+MAX_TEXT_CHARACTERS = 200_000  # 64 KiB as xxd writes them: a tile of 256 x 128 elements of two bytes
 
 
 def _ask_from_input(asked: Asked) -> Asked:
@@ -57,19 +57,6 @@ def _leads(_: Asked, answer: Answer) -> Leads:
     return {"dump": {"See the layout beside shared memory": address("layout", {"text": repr(layout)})}}
 
 
-def _as_dump(content: bytes) -> str:
-    """Bytes as xxd prints them, without the column of characters.
-
-    >>> _as_dump(bytes(range(4)))
-    '0000: 0001 0203'
-    """
-    lines = []
-    for start in range(0, len(content), _BYTES_OF_LINE):
-        words = content[start : start + _BYTES_OF_LINE].hex(" ", 2)
-        lines.append(f"{start:04x}: {words}")
-    return "\n".join(lines)
-
-
 _COUNTED = np.arange(8 * 32, dtype=np.uint16).reshape(8, 32)
 IDENTIFY_FORM = PageForm(
     IDENTIFY,
@@ -87,8 +74,8 @@ IDENTIFY_FORM = PageForm(
         replace(IDENTIFY_ADDRESS, label="Shared address", hint="of the dump's first byte."),
     ),
     presets={
-        "dump": _as_dump(Swizzle.named("64B").swizzle(_COUNTED).tobytes()),
-        "tile": _as_dump(_COUNTED.tobytes()),
+        "dump": format_dump(Swizzle.named("64B").swizzle(_COUNTED).tobytes()),
+        "tile": format_dump(_COUNTED.tobytes()),
         "shape": "8x32",
         "data_type": "u16",
     },
@@ -96,4 +83,5 @@ IDENTIFY_FORM = PageForm(
     asking=_ask_from_input,
     answer=_answer,
     leads=_leads,
+    opens={"dump": OpenedField(fields_of_dump), "tile": OpenedField(fields_of_tile)},
 )

@@ -44,9 +44,10 @@ def draw_answer(asked: Asked) -> Answer:
             "--other and --element are for a layout of shared memory, and this text does not say how wide an element is: "
             "add --bits.",
         )
-        asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
-        call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
         is_tile = layout.is_matrix and "shape" not in asked
+        what = "elements" if is_tile else "threads and values"
+        asked.require_at_most(what, layout.size, argument="text", fix=_part_to_draw(layout))
+        call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
         first = _summarize_matrix(layout) if is_tile else _summarize_thread_values(layout)
         return Answer(layout, call, first=first, shown={"shape": asked.get("shape")})
     asked.require_at_most("elements", layout.elements, argument="text", fix="Draw a part of it.")
@@ -74,6 +75,23 @@ def draw_answer(asked: Asked) -> Answer:
         shown={"element": element, "other": other, "whole": asked.get("whole")},
         extra=facts,
     )
+
+
+def _part_to_draw(layout: Modes) -> str:
+    """The advice for a layout that is too large to draw: a part of a matrix with the same strides.
+
+    >>> _part_to_draw(Modes((1024, 1024), (1024, 1)))
+    'Draw a part of it, such as (256,256):(1024,1).'
+    """
+    if not layout.is_matrix:
+        return "Draw fewer threads or values."
+    rows, columns = (extent for extent, _ in layout.pairs)
+    while rows * columns > LARGEST_DRAWN_ELEMENTS:
+        if rows >= columns:
+            rows //= 2
+        else:
+            columns //= 2
+    return f"Draw a part of it, such as {Modes((rows, columns), layout.stride)}."
 
 
 def comparison_facts(layout: Layout, other: Layout) -> dict[str, object]:

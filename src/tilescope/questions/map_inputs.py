@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilescope.arch import ARCH
-from tilescope.errors import TensorMapError
+from tilescope.errors import RuleError, TensorMapError
 from tilescope.questions.call import Call
-from tilescope.questions.page import address
+from tilescope.questions.page import Fixes, address
 from tilescope.questions.question import Asked, Input, defaults, in_words, refuse
 from tilescope.questions.shared_inputs import TYPE
 from tilescope.swizzle import SWIZZLE
@@ -193,6 +193,17 @@ def written_map(arguments: Mapping[str, object]) -> dict[str, str]:
     if isinstance(gmem_address, int):
         said["address"] = hex(gmem_address)
     return said
+
+
+def fix_map(asked: Asked, _: object) -> Fixes:
+    """The fields of the nearest map that the driver takes, as `check --fix` finds it; none where nothing is to be fixed."""
+    try:
+        given = read_map(asked).asked[0]
+        repaired = given.repaired()
+    except RuleError:
+        return {}
+    fields = written_map({change.argument: repaired.given[change.argument] for change in given.changes_to(repaired)})
+    return {"Apply all": fields} if fields else {}
 
 
 def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ from tilescope.questions.map_inputs import (
     MAP_PRESETS,
     asking_map,
     encode_call,
+    fix_map,
     map_call,
     map_taken,
     read_map,
@@ -241,6 +242,7 @@ def _check_form(kind: str) -> PageForm:
         asking=asking_map,
         shown={"show_bytes": True},
         leads=_map_leads,
+        fixes=fix_map,
     )
 
 

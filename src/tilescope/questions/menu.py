@@ -134,7 +134,6 @@ MENU = (
         "Lanes and columns of tensor memory: where accumulators, operands and scale factors lie, and what fits.",
         tmem_page.FORMS,
         chooser=Input("show", label="Show"),
-        is_common=False,
     ),
     Page(
         "pipeline",

@@ -143,12 +143,16 @@ DESCRIPTORS = Question(
 
 _FIRST = {"tile": "128x64", "data_type": "bf16", "smem_address": "0x0"}
 _LIMITS = {"bytes of an operand": LARGEST_OPERAND_BYTES}
-LAYOUT_FORM = PageForm(LAYOUT, inputs=(*OPERAND_INPUTS, START, ELEMENT), presets=_FIRST, limits=_LIMITS)
+_EXTENTS = {"m": ("tile", 0), "n": ("tile", 0), "k": ("tile", 1)}
+LAYOUT_FORM = PageForm(
+    LAYOUT, inputs=(*OPERAND_INPUTS, START, ELEMENT), presets=_FIRST, limits=_LIMITS, extents=_EXTENTS
+)
 DESCRIPTORS_FORM = PageForm(
     DESCRIPTORS,
     inputs=DESCRIPTORS.inputs,
     presets=_FIRST,
     limits=_LIMITS,
+    extents=_EXTENTS,
     shown={"chunks": True},
     walks=True,
 )

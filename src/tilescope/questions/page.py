@@ -20,6 +20,17 @@ from tilescope.questions.question import Answer, Asked, Input, Question
 
 Sentences: TypeAlias = tuple[str, ...]
 Leads: TypeAlias = Mapping[str, Mapping[str, str]]  # label: address, by the name of the part above
+Fixes: TypeAlias = Mapping[str, Mapping[str, str]]  # the fields that a fix fills, by its label
+
+
+FileReader: TypeAlias = Callable[[str, bytes], Mapping[str, str]]  # the name of a field, the content of a file
+
+
+class OpenedField(NamedTuple):
+    """A field that takes a file: how its bytes are read, and the endings by which a dropped file finds it."""
+
+    read: FileReader
+    endings: tuple[str, ...] = ()
 
 
 def address(page: str, query: Mapping[str, str]) -> str:
@@ -63,6 +74,11 @@ def nowhere(_: Asked, __: Answer) -> Leads:
     return {}
 
 
+def without_fixes(_: Asked, __: Answer | None) -> Fixes:
+    """An answer with no fix but those that its violations name."""
+    return {}
+
+
 def without_code(_: Asked, __: Answer) -> Sentences:
     """An answer that is no program."""
     return ()
@@ -82,16 +98,23 @@ class PageForm:
     inputs: tuple[Input, ...]  # its fields
     presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
     samples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # texts for a field, by what they show
+    opens: Mapping[str, OpenedField] = field(
+        default_factory=dict
+    )  # fields that take a file which is dropped on the page
     asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
     shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
     rare: frozenset[str] = frozenset()  # fields that stand under "More" until one of them says something
+    extents: Mapping[str, tuple[str, int]] = field(
+        default_factory=dict
+    )  # the field, and the place in it, of m, n and k
     walks: bool = False  # whether it steps through the drawing
     pans: bool = False  # whether the drawing shows a part of a timeline, which is moved and zoomed
     picked: str = ""  # the field that takes the place of a cell that is clicked, instead of a pin
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
+    fixes: Callable[[Asked, Answer | None], Fixes] = without_fixes  # answer: None where the question is refused
     listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer
     code: Callable[[Asked, Answer], Code | Sentences] = (
         without_code  # a program below the drawing, or why there is none

@@ -18,7 +18,8 @@ from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.gemm_questions import SHAPE
-from tilescope.questions.page import PageForm
+from tilescope.questions.opened_file import fields_of_text
+from tilescope.questions.page import OpenedField, PageForm
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.plan_questions import (
     ARCHITECTURE,
@@ -314,6 +315,7 @@ TEXT_FORM = PageForm(
         ),
     ),
     presets={"text": SAMPLES["barrier-bytes"].text},
+    opens={"text": OpenedField(fields_of_text)},
     samples={"text": {cause: sample.text for cause, sample in SAMPLES.items()}},
     walks=True,
     pans=True,

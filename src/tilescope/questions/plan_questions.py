@@ -339,11 +339,13 @@ def _first_copy(best: Plan) -> Mapping[str, str]:
 _RARE = frozenset(
     ["card", "atom_order", "stages", "copy", "direction", "traffic", "fold", "global_shape", "strides_bytes"]
 )
+TILE_EXTENTS = {"mn": ("tile", 0), "m": ("tile", 0), "n": ("tile", 0), "k": ("tile", 1)}
 PLAN_FORM = PageForm(
     PLAN,
     inputs=(*PLAN_INPUTS, TARGET),
     presets={"tile": "128x64", "data_type": "bf16", "target": "cuda"},
     rare=_RARE,
+    extents=TILE_EXTENTS,
     asking=asking_why,
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     leads=_plan_leads,
@@ -355,6 +357,7 @@ PATH_FORM = PageForm(
     presets={"tile": "128x64", "data_type": "bf16", "element": "37,21"},
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     rare=_RARE,
+    extents=TILE_EXTENTS,
     walks=True,
     picked="element",
     leads=path_leads,

@@ -22,7 +22,8 @@ from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import judge_run
 from tilescope.questions.call import Call
-from tilescope.questions.page import ListedLine, PageForm
+from tilescope.questions.opened_file import fields_of_text
+from tilescope.questions.page import ListedLine, OpenedField, PageForm
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
 from tilescope.questions.run_questions import (
     LINES,
@@ -221,6 +222,7 @@ RUN_FORM = PageForm(
         replace(SMEM_AT, label="At"),
     ),
     presets={"ptx": _sample("run.ptx"), "launch": _sample("run.toml"), "draw": SMEM_PICTURE},
+    opens={"ptx": OpenedField(fields_of_text, ("ptx",)), "launch": OpenedField(fields_of_text, ("toml",))},
     asking=_ask_from_input,
     answer=_answer,
     limits=_LIMITS,

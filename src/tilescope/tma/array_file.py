@@ -132,6 +132,15 @@ def _saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = Fal
     return array
 
 
+def saved_array(content: bytes, name: str) -> Array:
+    """The array that np.save wrote; `name` is that of the file, for a refusal.
+
+    >>> saved_array(as_npy(np.zeros((2, 3), "f2")), "zeros.npy").shape
+    (2, 3)
+    """
+    return _saved(BytesIO(content), name)
+
+
 def as_npy(array: Array) -> bytes:
     """The array as np.save writes it."""
     file = BytesIO()

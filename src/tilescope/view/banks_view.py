@@ -65,12 +65,16 @@ class _Worst(NamedTuple):
 
 
 def draw_tile_report(
-    report: TileReport, search: LayoutSearch | None = None, cured: TileReport | None = None
+    report: TileReport,
+    search: LayoutSearch | None = None,
+    cured: TileReport | None = None,
+    *,
+    all_banks: bool = False,
 ) -> Drawing:
     """A table of patterns with their cost, and a picture of the worst instruction of each that has conflicts.
 
     With `search`, the layouts without conflicts are listed. With `cured`, the report on the best of them, every picture
-    stands beside that of the same instruction there.
+    stands beside that of the same instruction there. With `all_banks`, pictures have all 32 banks, so that they compare.
     """
     parts: dict[str, Part | tuple[Part, ...] | None] = {
         "costs": _costs(report),
@@ -79,11 +83,11 @@ def draw_tile_report(
     worst = [_Worst(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
     drawn = [one for one in worst if one.instruction.excess] or worst[:1]
     for one in drawn:
-        grids = {"worst": bank_grid(one.instruction, _worst_title(one))}
+        grids = {"worst": bank_grid(one.instruction, _worst_title(one), all_banks=all_banks)}
         cure = None if cured is None else cured.costs[one.number].worst
         if cure is not None and search is not None:
             wavefronts = counted(cure.wavefronts, "wavefront")
-            grids["cured"] = bank_grid(cure, f"With {search.best.label}: {wavefronts}")
+            grids["cured"] = bank_grid(cure, f"With {search.best.label}: {wavefronts}", all_banks=all_banks)
         parts[f"lanes {one.number}"] = Beside(grids)
         parts[f"verdict {one.number}"] = _verdict(one.instruction)
     parts["legend"] = _WAITING if report.excess else None
@@ -185,8 +189,11 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
     return f"Best hardware mode: {named}, {', '.join(said)}."
 
 
-def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
-    """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once)."""
+def bank_grid(report: BankReport, title: str = "Lanes by bank", *, all_banks: bool = False) -> Grid:
+    """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once).
+
+    Half of the banks are left out if no lane wants them, unless `all_banks` are asked for.
+    """
     cell_bytes = report.op.cell_bytes
     wanted = _lanes_by_cell(report)
 
@@ -206,7 +213,7 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
     if len(report.groups) > 1:  # one group needs no label
         rows = {row: (_lane_words(report.groups[row.group].lanes), *labels) for row, labels in rows.items()}
         names = ("lanes", *names)
-    shown = _shown_bytes(cell_bytes, wanted)
+    shown = range(0, SMEM_LINE_BYTES, cell_bytes) if all_banks else _shown_bytes(cell_bytes, wanted)
     outer = []
     if cell_bytes == BANK_BYTES:
         chunks = range(shown.start // CHUNK_BYTES, shown.stop // CHUNK_BYTES)

@@ -59,16 +59,15 @@ def has_figure(drawing: Drawing) -> bool:
     return any(True for _ in _figures(drawing))
 
 
-def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pin: Pin | None) -> str:
-    """The figures of drawings as one SVG document with a transparent ground; the pinned cell and its partners are marked.
+def figure_svg(drawings: Sequence[Labelled], *, ground: Ground, pins: Sequence[Pin] = ()) -> str:
+    """The figures of drawings as one SVG document with a transparent ground; pinned cells and their partners are marked.
 
     >>> grid = Grid.of("", ("line", "chunk"), [0], [0, 1], lambda line, chunk: Cell(str(chunk), chunk))
-    >>> drawn = figure_svg([Labelled("", Drawing("Two cells", {"cells": grid}))], ground="dark", pin=Pin(0, 0, 1))
+    >>> drawn = figure_svg([Labelled("", Drawing("Two cells", {"cells": grid}))], ground="dark", pins=[Pin(0, 0, 1)])
     >>> drawn.count('class="frame focus"'), "Two cells" in drawn.partition("</title>")[2]
     (1, False)
     """
-    if pin is not None:
-        drawings = mark_pinned(drawings, pin)
+    drawings = mark_pinned(drawings, pins)
     blocks: list[Block] = []
     for label, drawing in drawings:
         drawn = [block for _, part in drawing.figures().named for block in _blocks(part)]
@@ -123,12 +122,19 @@ def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:
         yield from (one for one in inner if isinstance(one, Grid | BitRuler))
 
 
-def mark_pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
-    """Drawings with the pinned cell marked, and all cells that share the first word of its link."""
+def mark_pinned(drawings: Sequence[Labelled], pins: Sequence[Pin]) -> list[Labelled]:
+    """Drawings with the pinned cells marked, and all cells that share the first word of the link of one."""
+    marked = [*drawings]
+    for pin in pins:
+        marked = _mark_pin(marked, pin)
+    return marked
+
+
+def _mark_pin(drawings: list[Labelled], pin: Pin) -> list[Labelled]:
     figures = [figure for _, drawing in drawings for figure in _figures(drawing)]
     found = _find_pin(figures[pin.figure], pin) if pin.figure < len(figures) else None
     if found is None:
-        return [*drawings]
+        return drawings
     partners = frozenset(found.link.split()[:1])
     numbers = count()
 

@@ -10,7 +10,7 @@ from tilescope.planner.reason import with_article
 from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier
-from tilescope.view.plan_view import copies_grid
+from tilescope.view.plan_view import copies_grid, smem_grid
 
 _SHOWN_TILES = 8  # of the ranking, without `why`
 _REGION_NAMES = {  # what a region of shared memory holds, each of it once a stage
@@ -42,8 +42,11 @@ _COLOURS = {
 }  # of a matrix's copies and of its region
 
 
-def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
-    """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
+def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False, operands: bool = False) -> Drawing:
+    """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons.
+
+    With `operands`, the first lines of A and B in shared memory are drawn too.
+    """
     return Drawing(
         f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         {
@@ -51,6 +54,7 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
             "maps": _gemm_maps(gemm),
             "reading": _gemm_reading(gemm),
             "grids": Beside(_gemm_grids(gemm)),
+            "operands": Beside(_operand_grids(gemm)) if operands else None,
             "memory": _gemm_smem_grid(gemm),
             "why": Table.numbered(gemm.reasons, "Why"),
             "ranking": _gemm_ranking(gemm, why=why) if gemm.others else None,
@@ -77,6 +81,15 @@ def _gemm_grids(gemm: GemmPlan) -> dict[str, Grid]:
             grids["C"] = copies_grid(gemm.epilogue, title, ("m", "n"), colour=colour)
         else:
             grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
+    return grids
+
+
+def _operand_grids(gemm: GemmPlan) -> dict[str, Grid]:
+    """A and B as the first stage holds them, chunk by chunk."""
+    grids = {}
+    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
+        title = f"{name} in shared memory, swizzle {plan.swizzle.name}: row.chunk"
+        grids[f"{name} in shared memory"] = smem_grid(plan, title, tile_name=name)
     return grids
 
 

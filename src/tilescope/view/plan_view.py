@@ -79,7 +79,7 @@ def _plan_parts(plan: Plan) -> dict[str, Part]:
     tile = copies_grid(plan, title, ("rows", plan.problem.row_names[1]))
     return {
         "plan": _facts(plan),
-        "grids": Beside({"tile": tile, "memory": _smem_grid(plan)}),
+        "grids": Beside({"tile": tile, "memory": smem_grid(plan, "Shared memory: row.chunk of the tile")}),
         "why": Table.numbered(plan.reasons, "Why"),
     }
 
@@ -184,8 +184,11 @@ def copies_grid(plan: Plan, title: str, names: tuple[str, str], *, columns: int 
     )
 
 
-def _smem_grid(plan: Plan) -> Grid:
-    """The first lines of shared memory: the row and chunk of the tile that each place holds."""
+def smem_grid(plan: Plan, title: str, *, tile_name: str = "") -> Grid:
+    """The first lines of shared memory: the row and chunk of the tile that each place holds.
+
+    `tile_name` tells the tile apart from another in the same drawing.
+    """
     order = plan.chunk_order.ravel().tolist()
 
     def cell(address: int) -> Cell:
@@ -193,10 +196,10 @@ def _smem_grid(plan: Plan) -> Grid:
         if number < 0:
             return Cell("", "gap")
         row, chunk = divmod(number, plan.problem.row_bytes // CHUNK_BYTES)
-        return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
+        return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{tile_name}{row}.{chunk}")
 
     lines = lines_of_bytes(0, len(order) * CHUNK_BYTES)
-    return memory_grid("Shared memory: row.chunk of the tile", lines, cell, most=_SHOWN_LINES)
+    return memory_grid(title, lines, cell, most=_SHOWN_LINES)
 
 
 def box_in_short(box: tuple[int, ...] | None) -> str | None:

@@ -4,35 +4,39 @@ GET /                          the first page
 GET /swizzle?mode=64B          a page
 GET /swizzle.svg?mode=64B      its drawing
 GET /swizzle.json?mode=64B     its value
+POST /run                      a page whose fields, as a JSON object, are too long for an address
+POST /identify/open/dump       a file that was dropped on a field: the fields that it fills, as JSON
 
 A page on the web can make a browser ask this server, under a name of its own that it points at 127.0.0.1. So a request is
 answered only under a name of this machine (Host), and never for a page of another origin. A link that somebody follows is
-answered: the browser shows its page as a whole, and the other site sees nothing of it.
+answered: the browser shows its page as a whole, and the other site sees nothing of it. A POST is answered for pages of
+this server alone.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import socket
 from urllib.parse import urlencode
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, move_on_after, to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
-from tilescope.web.form import FIGURE, PASTE, filled_form, query_of
-from tilescope.web.pages import OTHER_NAMES, PAGES, redirect_query
+from tilescope.web.form import FIGURE, MAX_LINK_CHARACTERS, PASTE, POSTED, filled_form, query_of
+from tilescope.web.pages import OTHER_NAMES, PAGES, open_file, redirect_query
 from tilescope.web.rendering import (
     hash_source,
     render_first,
@@ -45,6 +49,9 @@ from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
+_OPEN = "/open/"  # in the path of a file that a field takes
+_FIELDS_TYPE = "application/json"
+_FILE_TYPE = "application/octet-stream"
 _STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript", "theme.js": "text/javascript"}
 
 
@@ -55,7 +62,10 @@ def application(host: str = "127.0.0.1") -> Starlette:
     async def answered(request: Request) -> Response:
         if workers.statistics().tasks_waiting >= MAX_WAITING:
             return PlainTextResponse("Busy: too many requests at once. Try again.\n", 503, {"retry-after": "1"})
-        return await to_thread.run_sync(_answer, request, limiter=workers)
+        body = await _body(request) if request.method == "POST" else b""
+        if body is None:
+            return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes, or too slow; use the command line.")
+        return await to_thread.run_sync(_answer, request, body, limiter=workers)
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
@@ -66,32 +76,71 @@ def application(host: str = "127.0.0.1") -> Starlette:
     async def no_icon(_: Request) -> Response:  # a browser asks for one beside a drawing that it opens by itself
         return Response(status_code=204)
 
-    pages = [Route(f"/{name}{ending}", answered) for name in PAGES for ending in ("", ".svg", ".json")]
+    pages = [Route(f"/{name}", answered, methods=["GET", "POST"]) for name in PAGES]
+    pages += [Route(f"/{name}{ending}", answered) for name in PAGES for ending in (".svg", ".json")]
+    files = [Route(f"/{name}{_OPEN}{{field}}", answered, methods=["POST"]) for name in PAGES]
     return Starlette(
-        routes=[Route("/", answered), Route("/static/{name}", static), Route("/favicon.ico", no_icon), *pages],
+        routes=[Route("/", answered), Route("/static/{name}", static), Route("/favicon.ico", no_icon), *pages, *files],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
 
 
-def _answer(request: Request) -> Response:
+async def _body(request: Request) -> bytes | None:
+    """The body of a request; None where it is too large, or does not arrive in time."""
+    body = bytearray()
+    with move_on_after(BODY_SECONDS):
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                return None
+        return bytes(body)
+    return None
+
+
+def _answer(request: Request, body: bytes) -> Response:
     """The page; a mistake of our own is a 500 without a traceback, with the headers of every answer."""
     try:
-        return HTMLResponse(render_first()) if request.url.path == "/" else _page(request)
+        if request.url.path == "/":
+            return HTMLResponse(render_first())
+        return _opened_file(request, body) if _OPEN in request.url.path else _page(request, body)
     except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
         mistake = type(error).__name__
         return PlainTextResponse(f"A mistake in tilescope ({mistake}). Please report the address of this page.\n", 500)
 
 
-def _page(request: Request) -> Response:
+def _opened_file(request: Request, body: bytes) -> Response:
+    """The fields that a file fills, as JSON; 422 with the reason where it cannot be read."""
+    name = request.url.path.split("/")[1]
+    try:
+        return JSONResponse(open_file(PAGES[name], request.path_params["field"], body))
+    except RuleError as error:
+        return PlainTextResponse("\n".join(map(str, error.violations)) + "\n", 422)
+
+
+def _posted_query(body: bytes) -> dict[str, str]:
+    """The fields that a body gives; RuleError where it is no object of texts."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict) or not all(isinstance(text, str) for text in fields.values()):
+        raise POSTED.error()
+    return fields
+
+
+def _page(request: Request, body: bytes) -> Response:
     """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
     name, _, ending = request.url.path.removeprefix("/").partition(".")
     page = PAGES[name]
     query: dict[str, str] = {}
     try:
-        query = query_of(request.query_params.multi_items())
+        is_posted = request.method == "POST"
+        query = _posted_query(body) if is_posted else query_of(request.query_params.multi_items())
         filling = redirect_query(page, query)
-        if filling is not None:
+        if filling is not None and is_posted:
+            query = dict(filling)
+        elif filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
         ground = query.pop(FIGURE, None) if ending == "svg" else None
         form = filled_form(page, query)
@@ -122,7 +171,9 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
     return HTMLResponse(render_refusal("No such page", (nearest,)), 404)
 
 
-MAX_QUERY_BYTES = 60_000  # the server reads a request's first line and headers up to 65,536 bytes
+MAX_BODY_BYTES = 6 << 20  # a text of 2 MB, escaped as JSON, or a file
+BODY_SECONDS = 20.0  # for the whole body of a request
+MAX_QUERY_BYTES = MAX_LINK_CHARACTERS  # the server reads a request's first line and headers up to 65,536 bytes
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DRAWING_STYLES = " ".join(
     f"'{hash_source(style)}'" for style in (style_sheet(), figure_style("light"), figure_style("dark"))
@@ -179,11 +230,27 @@ class Guard:
             return _refusal(403, "Origin: pages of other origins are not answered.")
         if is_cross_site:
             return _refusal(403, "Sec-Fetch-Site: a page of another site asks. Open the address yourself.")
+        if scope["method"] == "POST":
+            return self.posted_refusal(scope["path"], headers)
         if scope["method"] not in ("GET", "HEAD"):
-            sentence = "Method: pages are read with GET; nothing is written."
-            return _refusal(405, sentence, {"allow": "GET, HEAD"})
+            sentence = "Method: pages are read with GET, or with POST where a text is long; nothing is written."
+            return _refusal(405, sentence, {"allow": "GET, HEAD, POST"})
         if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
             return _refusal(414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line.")
+        return None
+
+    def posted_refusal(self, path: str, headers: Headers) -> Response | None:
+        """The answer that says why a POST is refused, or None: a page of this server asks, with a type that no form has."""
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        length = headers.get("content-length", "0")
+        if path.strip("/").partition("/")[0] not in PAGES:
+            return _refusal(405, "Method: only pages are posted to.", {"allow": "GET, HEAD"})
+        if "origin" not in headers or headers.get("sec-fetch-site", "same-origin").lower() != "same-origin":
+            return _refusal(403, "Origin: a POST is answered for pages of this server alone.")
+        if content_type != (_FILE_TYPE if _OPEN in path else _FIELDS_TYPE):
+            return _refusal(415, f"Content-Type: fields are posted as {_FIELDS_TYPE}, files as {_FILE_TYPE}.")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes; use the command line.")
         return None
 
     def is_own(self, host: str) -> bool:

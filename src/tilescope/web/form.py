@@ -26,6 +26,12 @@ PAGE_QUERY = rule(
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
 )
+POSTED = PAGE_QUERY.worded(
+    argument="body",
+    found="a body that is no object of texts",
+    limit="fields are posted as a JSON object of texts",
+    fix='Send {{"mode": "64B"}}, for example.',
+)
 MISUSED = PAGE_QUERY.worded(
     found="{sentence}",
     limit="fields go together as the options of the command do",
@@ -38,14 +44,19 @@ OTHER_PAGE = PAGE_QUERY.worded(
     fix="Write the address of a state, such as /{page}.",
 )
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
-PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
+PIN = "pin"  # the query's name for the cells that stay marked: figure, row and column of each, counted from 0
+MAX_PINS = 8
+MAX_LINK_CHARACTERS = 60_000
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
 FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
 PASTE = "paste"  # the query's name for a text that fills the fields
 LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
+_PIN = r"[0-9]{1,3}(?:\.[0-9]{1,5}){2}"
+_PINS = f"{_PIN}(?:,{_PIN}){{0,{MAX_PINS - 1}}}"
 LEAST_TICKS = 8  # of a timeline on a page
 MOST_TICKS = 512
+MAX_FIX_ROUNDS = 8  # each makes the change of one violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class Form:
     fields: tuple[Field, ...]
     written: Mapping[str, str]
     step: int = 0  # of the walk
-    pin: str = ""  # the cell that stays marked
+    pins: str = ""  # the cells that stay marked, as the query has them: "0.1.3,0.4.0"
     ticks: tuple[int, int] | None = None  # of a timeline: the first that is drawn, and how many; None: as the view does
     left: Form | None = None  # the state that this one is compared with
 
@@ -135,12 +146,17 @@ class Form:
         query = self._query(changed)
         if self.step and not changed:
             query[STEP] = str(self.step)
-        if self.pin and not changed:
-            query[PIN] = self.pin
+        if self.pins and not changed:
+            query[PIN] = self.pins
         if self.ticks and not changed:
             first, count = self.ticks
             query[TICKS] = f"{first}-{first + count - 1}"
         return address(self.page.name, query | self._left_query())
+
+    @property
+    def has_link(self) -> bool:
+        """Whether an address holds the state: a longer one is posted, and has no link."""
+        return len(self.path()) <= MAX_LINK_CHARACTERS
 
     def _query(self, changed: Mapping[str, str]) -> dict[str, str]:
         """The fields that hold something else than at first."""
@@ -163,12 +179,12 @@ class Form:
     @property
     def alone(self) -> Form:
         """The state by itself: with no other beside it, no cell pinned and no step taken."""
-        return replace(self, left=None, pin="", step=0)
+        return replace(self, left=None, pins="", step=0)
 
     @property
     def comparing_path(self) -> str:
         """The path of this state beside itself, where the right one is then edited."""
-        return replace(self, left=self.alone, pin="", step=0).path()
+        return replace(self, left=self.alone, pins="", step=0).path()
 
     @property
     def swapped_path(self) -> str:
@@ -178,7 +194,7 @@ class Form:
 
     def path_to_ticks(self, first: int, count: int) -> str:
         """The path of this state with another part of its timeline; a step and a pin are of the part that is left."""
-        return replace(self, step=0, pin="", ticks=(first, count)).path()
+        return replace(self, step=0, pins="", ticks=(first, count)).path()
 
     def path_to(self, chosen: str) -> str:
         """The path of another form of the page, in which the fields that both have, by name and label, keep their text."""
@@ -213,10 +229,71 @@ class Form:
 
     def cure(self, violation: Violation) -> str | None:
         """The path of the state in which the violation's own change is made; None where it has none for this form."""
-        change = violation.change
-        if not change or any(name not in self.written for name in change):
-            return None
-        return self.path(**{name: in_words(value) for name, value in change.items()})
+        change = self._fields_of(violation)
+        return self.path(**change) if change else None
+
+    def _fields_of(self, violation: Violation) -> dict[str, str]:
+        """The fields that a violation's change fills; empty where the form has no field for some of it.
+
+        An extent, such as k, is one of the numbers of a field:
+
+        >>> from tilescope.questions.menu import MENU
+        >>> page = next(page for page in MENU if page.name == "plan")
+        >>> form = filled_form(page, {"tile": "128x60"})
+        >>> [form._fields_of(violation) for violation in form.answer().violations]
+        [{'tile': '128x64'}]
+        """
+        fields: dict[str, str] = {}
+        for name, value in (violation.change or {}).items():
+            if name in self.written:
+                fields[name] = in_words(value)
+            elif name in self.description.extents:
+                field_name, place = self.description.extents[name]
+                extents = re.findall("[0-9]+", fields.get(field_name, self.written[field_name]))
+                if place >= len(extents):
+                    return {}
+                extents[place] = in_words(value)
+                fields[field_name] = "x".join(extents)
+            else:
+                return {}
+        return fields
+
+    def fixes(self, violations: Iterable[Violation], answer: Answer | None) -> dict[str, str]:
+        """The paths of the states in which more than one violation's change is made, by the label of each button.
+
+        A form may know its own fixes, as `--fix` of its command does. Another one makes the changes of its violations in
+        turn, until none is left.
+        """
+        try:
+            own = self.description.fixes(self.asked(), answer)
+        except RuleError:  # a field that cannot be read
+            own = {}
+        cures = {path for path in map(self.cure, violations) if path is not None}
+        if not own and len(cures) > 1:
+            changes = self._all_changes()
+            own = {"Apply all": changes} if changes else {}
+        paths = {label: self.path(**fields) for label, fields in own.items()}
+        return {label: path for label, path in paths.items() if path not in cures}
+
+    def _all_changes(self) -> dict[str, str]:
+        """The fields with the changes of all errors made in turn; empty where an error stays."""
+        changed: dict[str, str] = {}
+        for _ in range(MAX_FIX_ROUNDS):
+            state = replace(self, written={**self.written, **changed})
+            errors = [violation for violation in state._violations() if violation.severity == "error"]
+            if not errors:
+                return changed
+            cure = next(filter(None, map(state._fields_of, errors)), None)
+            if cure is None:
+                return {}
+            changed |= cure
+        return {}
+
+    def _violations(self) -> tuple[Violation, ...]:
+        try:
+            return self.answer().violations
+        except RuleError as error:
+            return error.violations
 
 
 def filled_form(page: Page, query: Mapping[str, str]) -> Form:
@@ -234,14 +311,14 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
     step = query.get(STEP, "")
-    pin = query.get(PIN, "")
+    pins = query.get(PIN, "")
     return Form(
         page,
         chosen,
         fields,
         written,
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
-        pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
+        pins=pins if re.fullmatch(_PINS, pins) else "",
         ticks=_ticks_of(query.get(TICKS, "")) if page.forms[chosen].pans else None,
         left=_left_form(page, query[LEFT]) if LEFT in query else None,
     )

@@ -5,9 +5,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.menu import MENU
-from tilescope.questions.page import Page
+from tilescope.questions.opened_file import fields_of_dump
+from tilescope.questions.page import OpenedField, Page
 from tilescope.sentence import shortened
-from tilescope.web.form import PAGE_QUERY, Form, filled_form, query_of
+from tilescope.web.form import PAGE_QUERY, PASTE, Form, filled_form, query_of
 
 PAGES: dict[str, Page] = {page.name: page for page in MENU}
 OTHER_NAMES = {  # what people write for a page: the command that asks the same, or the hardware's own word
@@ -27,6 +28,20 @@ NO_ADDRESS = PAGE_QUERY.worded(
 def redirect_query(page: Page, query: Mapping[str, str]) -> Mapping[str, str] | None:
     """The query to which a page sends another one, as a pasted text to the fields that it fills; None if to none."""
     return None if page.redirect is None else page.redirect(query)
+
+
+def open_file(page: Page, field: str, content: bytes) -> Mapping[str, str]:
+    """The fields that a file fills which is dropped on a field; RuleError where the field takes none, or not this one.
+
+    >>> open_file(PAGES["pipeline"], "text", b"[[roles]]")
+    {'text': '[[roles]]'}
+    """
+    takes = {name: opened for form in page.forms.values() for name, opened in form.opens.items()}
+    if page.pasted:
+        takes[PASTE] = OpenedField(fields_of_dump)
+    if field not in takes:
+        raise RuleError([unknown_name("field that takes a file", "field", field[:80], takes)])
+    return takes[field].read(field, content)
 
 
 def form_at(url: str) -> Form:

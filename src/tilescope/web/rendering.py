@@ -139,6 +139,7 @@ def _page_html(
         pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
+        fixes={} if standalone or compared else form.fixes(violations, None if sheet is None else sheet.answer),
     )
 
 

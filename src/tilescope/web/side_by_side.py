@@ -57,20 +57,17 @@ class Comparison(NamedTuple):
 
 
 def saved_drawing(form: Form) -> Drawing:
-    """What a page saves as SVG: its drawing, or those of both states, with the pinned cell and its partners marked."""
+    """What a page saves as SVG: its drawing, or those of both states, with pinned cells and their partners marked."""
     sheet = Sheet.of(form)
     compared = Comparison.of(sheet)
     drawing = sheet.drawing if compared is None else compared.drawing()
-    pin = pin_of(form)
-    return drawing if pin is None else mark_pinned([Labelled("", drawing)], pin)[0].drawing
+    return mark_pinned([Labelled("", drawing)], pins_of(form))[0].drawing
 
 
-def pin_of(form: Form) -> Pin | None:
-    """The cell that a page keeps marked."""
-    if not form.pin:
-        return None
-    figure, row, column = map(int, form.pin.split("."))
-    return Pin(figure, row, column)
+def pins_of(form: Form) -> tuple[Pin, ...]:
+    """The cells that a page keeps marked, in the order in which they were pinned."""
+    written = form.pins.split(",") if form.pins else []
+    return tuple(Pin(*map(int, pin.split("."))) for pin in written)
 
 
 def saved_json(form: Form) -> str:
@@ -83,7 +80,7 @@ def saved_json(form: Form) -> str:
 
 
 def page_figure(form: Form, ground: str) -> str:
-    """The figures of a page, or of both its states, with the pinned cell marked."""
+    """The figures of a page, or of both its states, with pinned cells marked."""
     grounds: tuple[Ground, ...] = get_args(Ground)
     chosen = next((name for name in grounds if name == ground), None)
     if chosen is None:
@@ -95,4 +92,4 @@ def page_figure(form: Form, ground: str) -> str:
         drawings = [Labelled("Left", compared.left.drawing), Labelled("Right", compared.right.drawing)]
     if not any(has_figure(drawing) for _, drawing in drawings):
         raise NO_FIGURE.error(page=form.page.name)
-    return figure_svg(drawings, ground=chosen, pin=pin_of(form))
+    return figure_svg(drawings, ground=chosen, pins=pins_of(form))

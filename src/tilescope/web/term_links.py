@@ -1,8 +1,9 @@
-"""Text with links: code in its own font, and the terms that `explain` knows as links to what it says about them.
+"""Text with links: code in its own font, terms that `explain` knows, and public threads.
 
     The 128B swizzle needs `1024` bytes     →   The 128B | swizzle → /symptoms?seen=swizzle | needs | code 1024 | bytes
+    tile-ai/tilelang#460                    →   https://github.com/tile-ai/tilelang/issues/460
 
-A page links a term where it stands first.
+A page links a term where it stands first, and a thread wherever it is named.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _EVERYDAY = frozenset(
 )
 _NAMES = sorted((term.name for term in TERMS if term.name not in _EVERYDAY), key=len, reverse=True)  # the longest first
 _NAME_OF = {name: name for name in _NAMES} | {name.capitalize(): name for name in _NAMES if name.islower()}
-_TERM = re.compile(rf"(?<![\w.:-])({'|'.join(map(re.escape, _NAME_OF))})s?(?![\w:-]|\.\w)")
+_THREAD = r"(?P<repository>[A-Za-z0-9-]{1,39}/[\w.-]{1,100})#(?P<thread>\d{1,7})"
+_TERM = re.compile(rf"(?<![\w./:-])(?:{_THREAD}|(?P<term>{'|'.join(map(re.escape, _NAME_OF))})s?(?![\w:-]|\.\w))")
 
 
 class TextPiece(NamedTuple):
@@ -30,6 +32,7 @@ class TextPiece(NamedTuple):
     text: str
     is_code: bool = False
     path: str = ""  # of the page that explains it; empty: no link
+    is_thread: bool = False  # whether the link leads to a public thread
 
 
 def link_terms(text: str, told: set[str] | None) -> Iterator[TextPiece]:
@@ -48,13 +51,25 @@ def link_terms(text: str, told: set[str] | None) -> Iterator[TextPiece]:
 def _with_links(text: str, told: set[str]) -> Iterator[TextPiece]:
     reached = 0
     for found in _TERM.finditer(text):
-        name = _NAME_OF[found[1]]
-        if name in told:
+        link = _link_of(found, told)
+        if link is None:
             continue
-        told.add(name)
         if reached < found.start():
             yield TextPiece(text[reached : found.start()])
-        yield TextPiece(found[0], path=address("symptoms", {"seen": name}))
+        yield link
         reached = found.end()
     if reached < len(text):
         yield TextPiece(text[reached:])
+
+
+def _link_of(found: re.Match[str], told: set[str]) -> TextPiece | None:
+    """The link of a thread, or of a term that is not told yet; None for a term that is."""
+    if found["thread"]:
+        # An issue's address also leads to a pull request of that number.
+        path = f"https://github.com/{found['repository']}/issues/{found['thread']}"
+        return TextPiece(found[0], path=path, is_thread=True)
+    name = _NAME_OF[found["term"]]
+    if name in told:
+        return None
+    told.add(name)
+    return TextPiece(found[0], path=address("symptoms", {"seen": name}))

@@ -86,7 +86,7 @@ def wrong_rank(copy: Copy) -> Iterable[Violation]:
     if count == (1 + GATHERED_ROWS if copy.rows4 else rank):
         return ()
     if not copy.rows4:
-        return (COORDS_RANK.violation(count=count, rank=rank, zeros=(0,) * rank),)
+        return (COORDS_RANK.violation(count=count, rank=rank, zeros=(0,) * rank, change={"coords": (0,) * rank}),)
     told = _GATHERED_COORDS if count else _NO_COLUMN
     return (told.violation(count=count - 1, instruction=gather_name(copy)),)
 

@@ -94,7 +94,7 @@
   function clear(here) {
     for (const cell of marked) {
       cell.classList.remove("here", "partner", "near");
-      if (cell.dataset.place && cell !== here && cell !== pinned) cell.remove();
+      if (cell.dataset.place && cell !== here && !pins.includes(cell)) cell.remove();
     }
     marked = [];
   }
@@ -141,7 +141,7 @@
     if (dragged || playing) return;
     const cell = paintedCell(event);
     if (cell === over) return;
-    if (cell) visit(cell); else if (over) { unmark(); showPin(); }
+    if (cell) visit(cell); else if (over) { unmark(); showPins(); }
     over = cell;
   });
 
@@ -150,11 +150,13 @@
     if (cell && !dragged && !playing) visit(cell);
   });
   document.addEventListener("pointerout", (event) => {
-    if (cellOf(event.target) && !cellOf(event.relatedTarget) && !dragged && !playing) { unmark(); showPin(); }
+    if (cellOf(event.target) && !cellOf(event.relatedTarget) && !dragged && !playing) { unmark(); showPins(); }
   });
 
-  // A pin: the cell that stays marked, as "figure.row.column" in the address. A click or tap sets it, a second one takes it away.
-  let pinned = null;
+  // Pins: cells that stay marked, as "figure.row.column,…" in the address. A click or tap sets one, a second one takes it away.
+  // What they say is listed below the line of the cell under the mouse, so that they compare.
+  const MOST_PINS = 8;
+  let pins = [];
   const figures = () => [...document.querySelectorAll("#drawing figure .cells-box")];
   function pinOf(cell) {
     const box = cell.closest(".cells-box");
@@ -168,19 +170,56 @@
     const box = figures()[figure];
     return box ? cellIn(box, row, column) : null;
   }
-  function showPin() {
-    if (pinned) visit(pinned); else if (picks()) showPicked();
+  function showPins() {
+    if (pins.length > 1) { markAll(pins); say(`${pins.length} cells are pinned.`); }
+    else if (pins.length) visit(pins[0]);
+    else if (picks()) showPicked();
   }
-  function pin(cell) {
-    pinned = cell;
+  function markAll(cells) {
+    clear(cells[0]);
+    for (const cell of cells) {
+      cell.classList.add("here");
+      marked.push(cell);
+      for (const each of index.get((cell.dataset.link ?? "").split(" ")[0]) ?? []) {
+        const partner = shapeAt(each);
+        if (!cells.includes(partner)) { partner.classList.add("partner"); marked.push(partner); }
+      }
+    }
+    $("drawing").classList.add("marking");
+  }
+  function setPins(cells) {
+    pins = cells;
     for (const each of document.querySelectorAll("#drawing .pinned")) each.classList.remove("pinned");
-    cell?.classList.add("pinned");
-    if (cell) visit(cell);
-    setQuery("pin", cell ? pinOf(cell) : "");
+    for (const cell of pins) cell.classList.add("pinned");
+    listPins();
+    if (pins.length) showPins(); else unmark();
+    setQuery("pin", pins.map(pinOf).join(","));
+  }
+  function togglePin(cell) {
+    if (pins.includes(cell)) setPins(pins.filter((each) => each !== cell));
+    else if (pins.length < MOST_PINS) setPins([...pins, cell]);
+    else say(`${MOST_PINS} cells are pinned: take one away first.`);
+  }
+  function listPins() {
+    const list = $("pins");
+    if (!list) return;
+    list.hidden = pins.length === 0;
+    list.replaceChildren(...pins.map((cell, number) => {
+      const entry = document.createElement("li"), text = document.createElement("span"), away = document.createElement("button");
+      text.textContent = sentence(cell) || `Pin ${number + 1}`;
+      away.type = "button";
+      away.textContent = "×";
+      away.dataset.unpins = number;
+      away.setAttribute("aria-label", `Take away pin ${number + 1}`);
+      entry.append(text, away);
+      entry.addEventListener("pointerenter", () => visit(cell));
+      entry.addEventListener("pointerleave", () => { unmark(); showPins(); });
+      return entry;
+    }));
   }
   // The address and the link on the page, with one word of the query changed.
   function setQuery(name, value) {
-    if (!live) return;
+    if (!live || !$("link")) return;
     const url = new URL($("link").textContent, location.href), query = new URLSearchParams(url.search);
     if (value === "") query.delete(name); else query.set(name, value);
     const said = query.toString().replaceAll("%2C", ",");
@@ -207,7 +246,9 @@
   document.addEventListener("click", (event) => {
     const cell = cellOf(event.target) ?? paintedCell(event);
     if (cell && picks()) { if (cell.dataset.goes) go(cell.dataset.goes); return; }
-    if (cell && !panned && !pulledAway) pin(cell === pinned ? null : cell);
+    if (cell && !panned && !pulledAway) togglePin(cell);
+    const away = event.target.closest?.("[data-unpins]");
+    if (away) setPins(pins.filter((_, number) => number !== Number(away.dataset.unpins)));
   });
 
   // A step of the arrow keys from the cell of the place that is followed; beyond the drawing, as the page says. Steps wait for
@@ -242,7 +283,7 @@
     box.dataset.at = `${line},${column}`;
     const cell = cellIn(box, line, column);
     if (!cell) return;
-    if (pinned) pin(cell); else visit(cell);
+    visit(cell);
     cell.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   document.addEventListener("keydown", (event) => {
@@ -250,10 +291,10 @@
     if (!box || (event.key !== "Enter" && event.key !== " ") || box.dataset.at === undefined) return;
     event.preventDefault();
     const [line, column] = box.dataset.at.split(",").map(Number), cell = cellIn(box, line, column);
-    if (cell) pin(cell === pinned ? null : cell);
+    if (cell) togglePin(cell);
   });
 
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && pinned) { pin(null); unmark(); } });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && pins.length) setPins(pins.slice(0, -1)); });  // the last one first
 
   // Steps: a list of [links, label] in the page.
   let steps = [], step = 0, playing = 0, walk = "";
@@ -448,30 +489,34 @@
     const said = query.toString();
     return form.action + (said ? "?" + said : "");
   }
-  const LONGEST = 60000;  // of an address; a longer text belongs on the command line
+  const LONGEST = 60000;  // of an address; what is longer is posted, and has no link
   const PAUSE = 1500;  // milliseconds: states typed closer together share one entry of the history
   let asking = null, typed = 0;  // when the last state was typed
   async function load(url, { whole = false, push = true, typing = false } = {}) {
     clearTimeout(timer);
     timer = 0;
     asking?.abort();
-    if (url.length > LONGEST) { document.body.classList.remove("busy"); return refuseWith("Not answered: this text is too long for an address of the explorer. Use the command line."); }
     const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
-      const response = await fetch(url, { signal: mine.signal });
+      const response = await fetch(...requestOf(url, mine.signal));
       const text = await response.text();
       $("offline").hidden = true;
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return refuseWith(text.trim());
       const next = new DOMParser().parseFromString(text, "text/html");
       if (!whole && !response.ok && $("drawing") && next.getElementById("said")) return refuse(next);
-      if (push && response.ok) enter(response.url, typing);
+      if (push && response.ok && url.length <= LONGEST) enter(response.url, typing);
       take(next, whole);
     } catch (error) {
       if (error.name !== "AbortError") $("offline").hidden = false;
     } finally {
       if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
+  }
+  function requestOf(url, signal) {
+    if (url.length <= LONGEST) return [url, { signal }];
+    const place = new URL(url, location.href), fields = Object.fromEntries(place.searchParams);
+    return [place.pathname, { signal, method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) }];
   }
   // What no page answers: the reason stands above the last answer, which is dimmed.
   function refuseWith(text) {
@@ -547,7 +592,7 @@
   if (live) {
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { seek(event.target); return; }
-      if (!event.target.closest("#form")) return;
+      if (!event.target.closest("#form") || event.target.type === "file") return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
       if (event.target.hasAttribute("data-form")) switchForm(event.target.selectedOptions[0].dataset.path);
@@ -569,6 +614,47 @@
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });
+  }
+
+  // A file that is dropped on the page, or opened by a button: the server says which fields it fills.
+  const openers = () => [...document.querySelectorAll("[data-opens]")];
+  function openerOf(target, file) {
+    const own = target.closest?.(".field")?.querySelector("[data-opens]") ?? target.closest?.("form.paste")?.querySelector("[data-opens]");
+    const ending = file.name.split(".").pop().toLowerCase();
+    return own ?? openers().find((each) => each.dataset.endings.split(" ").includes(ending)) ?? openers()[0];
+  }
+  async function openFile(opener, file) {
+    document.body.classList.add("busy");
+    try {
+      const response = await fetch(`${$("form").getAttribute("action")}/open/${opener.dataset.opens}`, { method: "POST", headers: { "content-type": "application/octet-stream" }, body: file });
+      if (!response.ok) return refuseWith(`${file.name}: ${(await response.text()).trim()}`);
+      const fields = await response.json();
+      for (const [name, text] of Object.entries(fields)) if ($(`field-${name}`)) $(`field-${name}`).value = text;
+      if (fields.paste === undefined) await load(address());
+      else await load(`${$("form").action}?${new URLSearchParams(fields)}`, { whole: true });
+      showAnswer();
+    } catch { $("offline").hidden = false; } finally { document.body.classList.remove("busy"); }
+  }
+  if (live) {
+    document.addEventListener("change", (event) => {
+      const file = event.target.dataset?.opens && event.target.files[0];
+      if (!file) return;
+      openFile(event.target, file);
+      event.target.value = "";
+    });
+    document.addEventListener("dragover", (event) => {
+      if (!openers().length || !event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      document.body.classList.add("dropping");
+    });
+    document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+    document.addEventListener("drop", (event) => {
+      document.body.classList.remove("dropping");
+      const file = event.dataTransfer?.files[0];
+      if (!file || !openers().length) return;
+      event.preventDefault();
+      openFile(openerOf(event.target, file), file);
+    });
   }
 
   // On a phone a hint is shown when its field is first entered, and stays: a button below it must not move away under a tap.
@@ -623,7 +709,7 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], .open, [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     const bar = here?.parentNode, end = here ? here.offsetLeft - bar.offsetLeft + here.clientWidth : 0;
     if (here && end + 32 > bar.clientWidth) bar.scrollLeft = end - bar.clientWidth / 2;  // its right end fades out
@@ -637,15 +723,15 @@
       const box = row.closest(".scroll");
       box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
     }
-    pinned = null;
-    const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
-    if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }
+    pins = [];
+    const kept = ($("drawing")?.dataset.pin ?? "").split(",").map((each) => each ? cellAt(each) : null).filter(Boolean);
+    if (kept.length) { setPins(kept); for (const cell of kept) reveal(cell.closest(".cells-box"), cell); }
     for (const box of document.querySelectorAll("#drawing [data-pan] .cells-box")) reveal(box, box.querySelector("rect.collision:not(.frame)"));
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) {
       const paint = paintOf(box), line = paint ? paint.cells.findIndex((row) => row.some((said) => said[2])) : -1;
       const first = line < 0 ? box.querySelector("[data-link]") : shapeOf(box, line, paint.cells[line].findIndex((said) => said[2]));
       reveal(box, first);
-      if (line >= 0 && first !== pinned) first.remove();
+      if (line >= 0 && !pins.includes(first)) first.remove();
     }
   }
   setUp();
