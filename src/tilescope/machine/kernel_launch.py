@@ -18,7 +18,7 @@ from tilescope.machine.edits.kernel_text import KernelText
 from tilescope.machine.edits.mutations import replace_swizzle
 from tilescope.machine.edits.remedy import try_remedies
 from tilescope.machine.edits.second_run import run_again
-from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
+from tilescope.machine.edits.trial import COPIED_BYTES, InitialState, launch_as_begun
 from tilescope.machine.execution.launch_grid import BlockIndex, cluster_starts, run_grid
 from tilescope.machine.launch.kernel_arguments import Argument, BoundArguments, Parameters
 from tilescope.machine.launch.launch import Launch, place_variables
@@ -32,6 +32,7 @@ from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.report.launch_result import MemoryAfter, build_run, last_writers
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.stepping.recording import Replay
 from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.sentence import argument_said, by, printed
@@ -115,7 +116,8 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
     if initial is not None and wants_remedies:
         try_remedies(kernel.text(), launch, result, initial)
     notes = report_idle_barriers(launch, result, initial) if wants_advice else ()
-    after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem)
+    replay = None if initial is None else Replay(launch_as_begun(launch, program, initial), initial, program)
+    after = MemoryAfter(parameters.arrays(bound.sources), last_writers(launch), smem, replay)
     return build_run(launch, result, notes, after)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tilescope.machine.launch.launch import Launch
@@ -60,4 +61,35 @@ def make_trial(
         random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
         max_steps=max(1, min(launch.max_steps, max_steps)),
         detector=launch_detector(program, memory) if is_judged else None,
+    )
+
+
+def launch_as_begun(launch: Launch, program: Program, initial: InitialState) -> Launch:
+    """A launch that has ended as it was before it began, without its observers and what they found."""
+    return replace(
+        launch,
+        program=program,
+        memory=initial.memory,
+        random=None,
+        max_seconds=None,
+        costs=None,
+        recorder=None,
+        detector=None,
+        after_polls=None,
+        store_log=None,
+        steps=0,
+        waited=0,
+        copies=[],
+        phases=[],
+        maps=[],
+        printed=[],
+        printed_characters=0,
+        inexact=set(),
+        cut_edits={},
+        to_start=iter(()),
+        is_out_of_time=False,
+        _is_recorder_taken=False,
+        _map_numbers={},
+        _versions_seen=None,
+        _quiet_jumps=0,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -79,10 +80,22 @@ def _order(launch: Launch, count: int) -> Iterator[int]:
         yield (first + turn * step) % count
 
 
-def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | None = None) -> GridRun:
+class MakesSchedules(Protocol):
+    """A recorder of steps: it makes the schedules of the clusters that it records."""
+
+    def schedule(self, cluster: Cluster) -> Schedule:
+        """The schedule of a cluster that begins."""
+
+
+def run_grid(
+    launch: Launch,
+    starts: Iterable[BlockIndex],
+    watch: SmemWatch | None = None,
+    recorder: MakesSchedules | None = None,
+) -> GridRun:
     """Run the clusters. One that can only wait for others stays, and goes on when memory has changed.
 
-    `watch` looks at the shared memory of one block meanwhile.
+    `watch` looks at the shared memory of one block meanwhile. With a `recorder` all clusters run one by one, none in lockstep.
     """
     result = GridRun()
     size = len(launch.program.steps) + 1
@@ -93,7 +106,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
     room = None if residency is None else residency.blocks // launch.cluster_blocks
     waiting = result.waiting
     while True:
-        schedule = _next(launch, waiting, watch, room)
+        schedule = _next(launch, waiting, room, watch, recorder)
         if schedule is None:
             break
         version = launch.memory.version
@@ -108,7 +121,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
             is_first = result.finished_blocks == launch.cluster_blocks < prod(launch.grid) and not waiting
-            if is_first and watch is None and may_run_in_lockstep(launch):
+            if is_first and watch is None and recorder is None and may_run_in_lockstep(launch):
                 _add(result, run_in_lockstep(launch))
             continue
         waiting.append(schedule)
@@ -125,14 +138,20 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex], watch: SmemWatch | No
     return result
 
 
-def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None, room: int | None) -> Schedule | None:
+def _next(
+    launch: Launch,
+    waiting: list[Schedule],
+    room: int | None,
+    watch: SmemWatch | None,
+    recorder: MakesSchedules | None,
+) -> Schedule | None:
     """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits.
 
     `room` is how many clusters the card holds; None: all. One that has often looked in vain lets several new ones start first.
     If nothing else is left, parts of warps go on that wait for the rest of their warp: a card does not wait for it at barriers.
     """
     woken = next((schedule for schedule in waiting if not schedule.is_patient() and schedule.wake_for_others()), None)
-    woken = woken or _start_next(launch, waiting, watch, room)
+    woken = woken or _start_next(launch, waiting, room, watch, recorder)
     woken = woken or next((schedule for schedule in waiting if schedule.wake_for_others()), None)
     woken = woken or next((schedule for schedule in waiting if schedule.pass_time()), None)
     woken = woken or next((schedule for schedule in waiting if _diverge(launch, schedule)), None)
@@ -141,7 +160,13 @@ def _next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None, room
     return woken
 
 
-def _start_next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None, room: int | None) -> Schedule | None:
+def _start_next(
+    launch: Launch,
+    waiting: list[Schedule],
+    room: int | None,
+    watch: SmemWatch | None,
+    recorder: MakesSchedules | None,
+) -> Schedule | None:
     """The next cluster, if the card has room for it and not too many idle ones wait already."""
     idle = [schedule for schedule in waiting if schedule.ready]
     if len(idle) < IDLE_CLUSTERS and (room is None or len(waiting) < room):
@@ -150,7 +175,7 @@ def _start_next(launch: Launch, waiting: list[Schedule], watch: SmemWatch | None
             launch.steps_left -= CLUSTER_START_STEPS
             cluster = Cluster(launch, start)
             observe(cluster, watch)
-            return Schedule(cluster)
+            return Schedule(cluster) if recorder is None else recorder.schedule(cluster)
     return None
 
 

@@ -11,7 +11,7 @@ The third time is when the first thread comes to an instruction of the line for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +29,7 @@ from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.epoch import PENDING, Stamps, epochs_of, pcs_of
 from tilescope.sync.events import InstructionReached
-from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map import AnyMap, TensorMap
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
 _MOST_CHARACTERS = 5000  # a path has at most 4096
-_NOBODY = -1
+NOBODY = -1
 
 SMEM_MOMENT = rule(
     "smem-moment",
@@ -150,7 +150,7 @@ class SmemWatch:
 
     def handlers(self, cluster: Cluster, context: DetectorContext) -> dict[type, Handler]:
         """What looks at a cluster that begins, if it has the block."""
-        rank = _rank_of(self.block, cluster.shape)
+        rank = rank_of(self.block, cluster.shape)
         if rank is None:
             return {}
         self._cluster = cluster
@@ -194,7 +194,7 @@ class SmemWatch:
     def _is_tile(self, record: CopyRecord) -> bool:
         """Whether a copy brought a tile to the block."""
         assert self._cluster is not None
-        is_own = _rank_of(record.block, self._cluster.shape) is not None
+        is_own = rank_of(record.block, self._cluster.shape) is not None
         is_here = record.shared_address >> SHARED_RANK_SHIFT == self._rank
         return is_own and is_here and record.kind == "load" and record.coords is not None
 
@@ -205,7 +205,13 @@ class SmemWatch:
             return None
         snapshot = self._take_snapshot(cluster) if self._snapshot is None else self._snapshot
         assert self._context is not None
-        written = _Written(launch, snapshot, self._context.cell_bytes)
+        written = WrittenCells(
+            launch.program.instructions,
+            np.where(snapshot.stamps == 0, NOBODY, pcs_of(snapshot.stamps)),
+            epochs_of(snapshot.stamps) == PENDING,
+            snapshot.content,
+            self._context.cell_bytes,
+        )
         return SmemPicture(
             block=self.block,
             at=self.moment.at,
@@ -214,28 +220,38 @@ class SmemWatch:
             bytes=launch.shared_end,
             writers=tuple(written.writers()),
             stretches=tuple(written.stretches()),
-            tiles=tuple(written.tiles()),
+            tiles=tuple(written.tiles(snapshot.copies, launch.maps)),
             mbarriers=snapshot.mbarriers,
         )
 
 
-class _Written:
-    """A snapshot, cell by cell, with writers that are lines of the program."""
+class WrittenCells:
+    """Shared memory of a block, cell by cell, with writers that are lines of the program.
 
-    def __init__(self, launch: Launch, snapshot: _Snapshot, cell_bytes: int) -> None:
-        self._launch = launch
-        self._snapshot = snapshot
+    `pcs` has the instruction that wrote each cell last, or NOBODY; `is_under_way` the cells that a pending copy will write.
+    """
+
+    def __init__(
+        self,
+        program_instructions: Sequence[Instruction | None],
+        pcs: npt.NDArray[np.int64],
+        is_under_way: npt.NDArray[np.bool_],
+        content: npt.NDArray[np.uint8],
+        cell_bytes: int,
+    ) -> None:
+        self._content = content
+        self._is_under_way = is_under_way
         self._cell_bytes = cell_bytes
-        self._pcs = np.where(snapshot.stamps == 0, _NOBODY, pcs_of(snapshot.stamps))
+        self._pcs = pcs
         self._instructions: dict[str, list[Instruction]] = {}  # of each writer, by its line
         number_of_pc: dict[int, int] = {}
-        for pc in np.unique(self._pcs[self._pcs != _NOBODY]).tolist():
-            instruction = launch.program.instructions[pc]
+        for pc in np.unique(self._pcs[self._pcs != NOBODY]).tolist():
+            instruction = program_instructions[pc]
             assert instruction is not None  # the return at the end of a body writes nothing
             line = instruction.line_name
             self._instructions.setdefault(line, []).append(instruction)
             number_of_pc[pc] = list(self._instructions).index(line)
-        numbers = np.full(len(launch.program.instructions) + 1, _NOBODY)  # the last one: of nobody
+        numbers = np.full(len(program_instructions) + 1, NOBODY)  # the last one: of nobody
         numbers[list(number_of_pc)] = list(number_of_pc.values())
         self._numbers: npt.NDArray[np.int64] = numbers[self._pcs]
 
@@ -253,8 +269,8 @@ class _Written:
     def stretches(self) -> Iterator[SmemStretch]:
         """Cells side by side that one line wrote, and what nobody wrote, from the first usable byte on."""
         numbers = self._numbers
-        content = self._snapshot.content
-        is_under_way = epochs_of(self._snapshot.stamps) == PENDING
+        content = self._content
+        is_under_way = self._is_under_way
         is_new = (numbers[1:] != numbers[:-1]) | (is_under_way[1:] != is_under_way[:-1])
         start = SHARED_RESERVED_BYTES // self._cell_bytes
         starts = [start, *(cell for cell in (np.flatnonzero(is_new) + 1).tolist() if cell > start)]
@@ -263,7 +279,7 @@ class _Written:
             held = content[address : following * self._cell_bytes]
             if not len(held):
                 continue
-            is_written = numbers[first] != _NOBODY
+            is_written = numbers[first] != NOBODY
             yield SmemStretch(
                 address=address,
                 bytes=len(held),
@@ -272,20 +288,20 @@ class _Written:
                 content=held.tobytes().hex() if is_written else "",
             )
 
-    def tiles(self) -> Iterator[SmemTile]:
+    def tiles(self, copies: Iterable[CopyRecord], maps: Sequence[AnyMap]) -> Iterator[SmemTile]:
         """The last box that each tensor copy brought to each place, if any of its bytes is still there.
 
         Boxes of im2col maps are left out: which pixels they hold depends on offsets that the run does not record.
         """
         latest: dict[tuple[int, int], CopyRecord] = {}
-        for record in self._snapshot.copies:
+        for record in copies:
             place = (record.pc, record.shared_address)
             latest.pop(place, None)  # the last one stands at the end
             latest[place] = record
         for record in latest.values():
             assert record.map_number is not None
             assert record.coords is not None
-            tensor_map = self._launch.maps[record.map_number]
+            tensor_map = maps[record.map_number]
             address = record.shared_address & SHARED_OFFSET_MASK
             cells = slice(address // self._cell_bytes, -(-(address + record.bytes) // self._cell_bytes))
             mine = np.flatnonzero(self._pcs[cells] == record.pc)
@@ -294,7 +310,7 @@ class _Written:
                 yield SmemTile(address=address, writer=writer, coords=record.coords, tensor_map=tensor_map)
 
 
-def _rank_of(block: BlockIndex, cluster: ClusterShape) -> int | None:
+def rank_of(block: BlockIndex, cluster: ClusterShape) -> int | None:
     """The rank of a block in a cluster; None if the cluster does not have the block."""
     extents = cluster.extents
     x, y, z = (own - first for own, first in zip(block, cluster.first_block, strict=True))

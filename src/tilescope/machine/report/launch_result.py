@@ -19,17 +19,18 @@ from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.report.findings import collect_findings
-from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun
+from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun, Replay
 from tilescope.machine.report.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.sync.events import WaitingLanes
 
 
 class MemoryAfter(NamedTuple):
-    """The memory after a run: the arrays of the arguments, who wrote them last, and a picture of shared memory."""
+    """The memory after a run: the arrays of the arguments, who wrote them last, a picture of shared memory, and how to run again."""
 
     arrays: tuple[ArgumentArray | None, ...]
     writers: LastWriters | None
     smem: SmemPicture | None
+    replay: Replay | None
 
 
 def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], after: MemoryAfter) -> KernelRun:
@@ -63,6 +64,7 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
     object.__setattr__(run, "arrays", after.arrays)
     object.__setattr__(run, "smem", after.smem)
     object.__setattr__(run, "_writers", after.writers)
+    object.__setattr__(run, "_replay", after.replay)
     return run
 
 

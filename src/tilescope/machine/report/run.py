@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy.typing as npt
 
@@ -17,10 +17,11 @@ from tilescope.machine.proof.recorded_run import Recorded
 from tilescope.machine.proof.recorder import ROWS_KEPT
 from tilescope.machine.report.cost_findings import COST_RULES
 from tilescope.machine.report.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.machine.stepping.run_state import RunState
 from tilescope.pipeline.description import Pipeline
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE, Basis
-from tilescope.sentence import listed
+from tilescope.sentence import listed, printed
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -88,6 +89,15 @@ class BarrierPhase(Value):
     source_line: str | None
 
 
+class Replay(Protocol):
+    """The launch of a run, which can be made again step by step."""
+
+    def state(
+        self, step: int, block: Sequence[int] | None, thread: int | None, progress: Callable[[int], None] | None
+    ) -> RunState:
+        """The state after a step."""
+
+
 class ArgumentArray(NamedTuple):
     """The array of an argument, which is the array itself, a pointer to it or a map of it, and its address in global memory."""
 
@@ -151,6 +161,7 @@ class KernelRun(Value):
     _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
     smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
     _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
+    _replay: Replay | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
@@ -198,6 +209,42 @@ class KernelRun(Value):
             number, index = place
             return self._last_writer_at(self._array(number).address_of(index))
         return self._last_writer_at(integer("place", place))
+
+    def state(
+        self,
+        step: int,
+        *,
+        block: Sequence[int] | None = None,
+        thread: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> RunState:
+        """The state after `step` instructions: the line of each warp, registers, shared memory, mbarriers, pending copies.
+
+        It is the state of one block and, for registers, of one thread: by default those that executed the step. Step 0 is the
+        initial state. The first call runs the kernel again and records every step, for at most 15 s and 350 MB; `progress` is
+        called with the number of steps so far. Recording takes clusters one by one: a run with many blocks has more steps there
+        than `steps`, which counts an instruction once for blocks that ran it together.
+
+        >>> from tilescope.machine.kernel import Kernel
+        >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
+        ...     .entry count() {
+        ...         .reg .u32 %r<3>;
+        ...         mov.u32 %r1, %tid.x;
+        ...         add.u32 %r2, %r1, 40;
+        ...         ret;
+        ...     }''')
+        >>> state = kernel.run(grid=1, block=32).state(2, thread=2)
+        >>> [(one.name, one.value) for one in state.registers], state.warps[0].ptx_text
+        ([('%r1', '2'), ('%r2', '42')], 'ret')
+        """
+        if self._replay is None:
+            raise ARGUMENT_RANGE.error(
+                argument="step",
+                found=f"step {printed(step)} of a run without a replay",
+                limit="a run is made again from a copy of its initial memory: of a Kernel.run with findings, on at most 64 MiB",
+                fix="Run the kernel with findings=True, on smaller arrays.",
+            )
+        return self._replay.state(step, block, thread, progress)
 
     def _last_writer_at(self, address: int) -> LastWriter | None:
         return None if self._writers is None else self._writers.at(address)

@@ -1,0 +1,448 @@
+"""The recorded steps of a launch, and the state of a block after any of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.decoding.access_decoder import decode_accesses
+from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
+from tilescope.machine.execution.launch_grid import MakesSchedules, cluster_starts, run_grid
+from tilescope.machine.launch.launch import Launch
+from tilescope.machine.observers.last_writer import LastWriter
+from tilescope.machine.observers.observe import launch_detector
+from tilescope.machine.observers.smem_picture import SmemPicture
+from tilescope.machine.observers.smem_watch import NOBODY, WrittenCells, rank_of
+from tilescope.machine.program import Program
+from tilescope.machine.stepping.cluster_log import ClusterLog, Parked, WorkRow, shared_runs
+from tilescope.machine.stepping.run_state import (
+    Doing,
+    MbarrierAt,
+    PendingWork,
+    RegisterValue,
+    RunState,
+    StepRan,
+    WarpPlace,
+)
+from tilescope.machine.stepping.step_recorder import Progress, StepRecorder, record_program
+from tilescope.ptx.syntax import Instruction, Register
+from tilescope.reading import integer, integers
+from tilescope.rule import ARGUMENT_RANGE
+from tilescope.sentence import by
+from tilescope.sync.address import GLOBAL_START, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
+
+_FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+
+
+@dataclass(slots=True)
+class Replay:
+    """A launch that can be made again: its steps are recorded when the first state is asked for."""
+
+    launch: Launch  # without its observers; its memory is the initial one
+    initial: InitialState
+    program: Program
+    _recording: Recording | None = None
+
+    def state(self, step: int, block: Sequence[int] | None, thread: int | None, progress: Progress | None) -> RunState:
+        """The state after a step."""
+        if self._recording is None:
+            self._recording = self._record(progress)
+        return self._recording.state(step, block, thread)
+
+    def _record(self, progress: Progress | None) -> Recording:
+        recorder = StepRecorder(progress)
+        launch = self.run_again(record_program(self.program, recorder), recorder)
+        recorder.end()
+        return Recording(launch, recorder)
+
+    def run_again(self, program: Program, recorder: MakesSchedules) -> Launch:
+        """Make the launch again, on a copy of its initial memory, with a program that tells a recorder its steps."""
+        memory = self.initial.memory.copy_within(COPIED_BYTES)
+        assert memory is not None  # the copy was small enough before
+        seed = self.initial.seed
+        launch = replace(
+            self.launch,
+            program=program,
+            memory=memory,
+            random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
+            detector=launch_detector(program, memory) if program.fact(_asks_detector) else None,
+            copies=[],
+            phases=[],
+            maps=[],
+            printed=[],
+            inexact=set(),
+            cut_edits={},
+            _map_numbers={},
+        )
+        with np.errstate(all="ignore"):
+            run_grid(launch, cluster_starts(launch, self.initial.blocks), recorder=recorder)
+        return launch
+
+
+def _asks_detector(program: Program) -> bool:
+    """Whether a run depends on what the detector answers: stale values of flags, and tests of mbarriers that fail once."""
+    if any(access is not None and access.is_flag_load for access in program.fact(decode_accesses)):
+        return True
+    named = [instruction for instruction in program.instructions if instruction is not None]
+    return any(one.name == "mbarrier" and not {"try_wait", "test_wait"}.isdisjoint(one.modifiers) for one in named)
+
+
+@dataclass(slots=True)
+class Recording:
+    """All steps of a launch. Steps are numbered from 1; the state after step 0 is the initial one."""
+
+    launch: Launch
+    recorder: StepRecorder
+
+    def state(self, step: int, block: Sequence[int] | None = None, thread: int | None = None) -> RunState:
+        """The state after a step, of a block and a thread: by default those that executed it."""
+        steps = self.recorder.step
+        number = integer("step", step)
+        if not 0 <= number <= steps:
+            end = "" if self.recorder.is_whole else "; the recording ended before the run did"
+            raise ARGUMENT_RANGE.error(
+                argument="step",
+                found=f"step {number}",
+                limit=f"steps 0 to {steps} were recorded{end}",
+                fix=f"Use 0 to {steps}.",
+            )
+        active = self.recorder.log_of(max(number, 1))
+        lanes = _lanes_that_ran(active, max(number, 1))
+        shape = active.cluster.shape
+        own_block = shape.block_index(int(shape.block_of_lane[lanes[0]]))
+        chosen = own_block if block is None else self._read_block(block)
+        log, rank = self._find_log(chosen)
+        is_own = block is None or (log is active and rank == int(shape.block_of_lane[lanes[0]]))
+        default_thread = int(lanes[0]) % shape.block_lanes if is_own else 0
+        thread_number = default_thread if thread is None else self._read_thread(thread)
+        parts = _BlockState(self.launch, log, rank, number).parts(thread_number)
+        state = RunState(
+            step=number,
+            steps=steps,
+            is_whole=self.recorder.is_whole,
+            block=chosen,
+            thread=thread_number,
+            ran=self._describe_step(active, number),
+            warps=parts.warps,
+            registers=parts.registers,
+            mbarriers=parts.mbarriers,
+            pending=parts.pending,
+            smem=parts.smem,
+        )
+        object.__setattr__(state, "_find_writer", lambda address: self._find_writer(log, rank, address, number))
+        return state
+
+    def _read_block(self, block: Sequence[int]) -> BlockIndex:
+        coordinates = integers("block", block)
+        x, y, z = (*coordinates, 0, 0, 0)[:3]
+        grid = self.launch.grid
+        if not 1 <= len(coordinates) <= 3 or not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
+            raise ARGUMENT_RANGE.error(
+                argument="block",
+                found=f"block {coordinates}",
+                limit=f"one to three coordinates of a block in a grid of {by(grid)} blocks",
+                fix="Use (0, 0, 0), for example.",
+            )
+        return x, y, z
+
+    def _read_thread(self, thread: int) -> int:
+        number = integer("thread", thread)
+        threads = self.launch.block_threads
+        if not 0 <= number < threads:
+            raise ARGUMENT_RANGE.error(
+                argument="thread",
+                found=f"thread {number}",
+                limit=f"a block has threads 0 to {threads - 1}",
+                fix=f"Use 0 to {threads - 1}.",
+            )
+        return number
+
+    def _find_log(self, block: BlockIndex) -> tuple[ClusterLog | None, int]:
+        """The log of the cluster that has a block, and the block's rank; None if the cluster never started."""
+        for log in self.recorder.logs:
+            rank = rank_of(block, log.cluster.shape)
+            if rank is not None:
+                return log, rank
+        return None, 0
+
+    def _describe_step(self, log: ClusterLog, step: int) -> StepRan | None:
+        if step == 0 or not log.steps:
+            return None
+        place = log.count_until(step) - 1
+        instruction = self.launch.program.instructions[log.pcs[place]]
+        lanes = log.lane_sets[log.sets[place]]
+        shape = log.cluster.shape
+        rank = int(shape.block_of_lane[lanes[0]])
+        own = lanes[shape.block_of_lane[lanes] == rank]
+        return StepRan(
+            ptx_line=_line(instruction),
+            source_line=_source_line(instruction),
+            ptx_text=_text(instruction),
+            block=shape.block_index(rank),
+            threads=thread_ranges(own[shape.exists[own]] % shape.block_lanes),
+        )
+
+    def _find_writer(self, log: ClusterLog | None, rank: int, address: int, step: int) -> LastWriter | None:
+        """Who wrote a byte of the block's shared memory, or of global memory."""
+        if address >= GLOBAL_START or log is None:
+            found = [(log, record) for log in self.recorder.logs if (record := log.memory.find(address, step))]
+        else:
+            record = log.shared.find(rank * log.cluster.shared_stride + address, step)
+            found = [] if record is None else [(log, record)]
+        if not found:
+            return None
+        writer, record = max(found, key=lambda pair: pair[1].step)
+        instruction = self.launch.program.instructions[record.pc]
+        shape = writer.cluster.shape
+        writer_rank, thread = divmod(record.lane, shape.block_lanes)
+        return LastWriter(
+            ptx_line=_line(instruction),
+            source_line=_source_line(instruction),
+            ptx_text=_text(instruction),
+            block=shape.block_index(writer_rank),
+            thread=thread,
+        )
+
+
+class _Parts(NamedTuple):
+    """The parts of a RunState that belong to one block."""
+
+    warps: tuple[WarpPlace, ...]
+    registers: tuple[RegisterValue, ...]
+    mbarriers: tuple[MbarrierAt, ...]
+    pending: tuple[PendingWork, ...]
+    smem: SmemPicture | None
+
+
+class _BlockState:
+    """The state of one block of a cluster after a step; `log` is None if the cluster never started."""
+
+    def __init__(self, launch: Launch, log: ClusterLog | None, rank: int, step: int) -> None:
+        self.launch = launch
+        self.log = log
+        self.rank = rank
+        self.step = step
+        self.count = 0 if log is None else log.count_until(step)
+
+    def parts(self, thread: int) -> _Parts:
+        """What a RunState says of the block and one of its threads."""
+        log = self.log
+        if log is None or (self.count == 0 and self.step > 0):
+            return _Parts(tuple(self._unstarted()), (), (), (), None)
+        return _Parts(
+            tuple(self._warps(log)),
+            tuple(self._registers(log, self.rank * self.launch.block_lanes + thread)),
+            tuple(self._mbarriers(log)),
+            tuple(self._pending(log)),
+            self._picture(log),
+        )
+
+    def _unstarted(self) -> Iterator[WarpPlace]:
+        threads = self.launch.block_threads
+        for warp, first in enumerate(range(0, threads, WARP_LANES)):
+            numbers = np.arange(first, min(first + WARP_LANES, threads))
+            yield _warp_place(warp, numbers, None, "not started", "")
+
+    def _warps(self, log: ClusterLog) -> Iterator[WarpPlace]:
+        """Where the threads of each warp are: at the next instruction that they execute, or where they wait or ended."""
+        following = log.find_next(self.count)
+        latest = log.find_latest(self.count)
+        reasons = {}
+        for parked in log.parked_at(self.step):
+            for lane in parked.lanes.tolist():
+                reasons[lane] = parked
+        shape = log.cluster.shape
+        first = self.rank * shape.block_lanes
+        for warp, warp_first in enumerate(range(0, shape.block_threads, WARP_LANES)):
+            threads = range(warp_first, min(warp_first + WARP_LANES, shape.block_threads))
+            places: dict[tuple[int, Doing, str], list[int]] = {}
+            for thread in threads:
+                place = _place_of(log, first + thread, following, latest, reasons.get(first + thread))
+                places.setdefault(place, []).append(thread)
+            for (pc, doing, waits_for), numbers in places.items():
+                yield _warp_place(warp, np.array(numbers), self._instruction(pc), doing, waits_for)
+
+    def _instruction(self, pc: int) -> Instruction | None:
+        return None if pc < 0 else self.launch.program.instructions[pc]
+
+    def _registers(self, log: ClusterLog, lane: int) -> Iterator[RegisterValue]:
+        names = self.launch.program.fact(_name_registers)
+        for written in log.registers_of(lane, self.step):
+            register = names.get(written.number)
+            if register is None:
+                continue  # a value that the machine keeps for itself
+            step_place = log.count_until(written.step) - 1
+            yield RegisterValue(
+                name=register.name,
+                type=register.type,
+                bits=int.from_bytes(written.content, "little"),
+                value=describe_bits(register.type, written.content),
+                step=written.step,
+                ptx_line=_line(self._instruction(log.pcs[step_place])),
+            )
+
+    def _mbarriers(self, log: ClusterLog) -> Iterator[MbarrierAt]:
+        for address, row in sorted(log.barriers_at(self.step).items()):
+            if row.state is not None and address >> SHARED_RANK_SHIFT == self.rank:
+                yield MbarrierAt(
+                    address=address & SHARED_OFFSET_MASK,
+                    phase=row.phase,
+                    parity=row.state.phase,
+                    count=row.state.count,
+                    pending=row.state.pending,
+                    tx_bytes=row.state.tx_bytes,
+                )
+
+    def _pending(self, log: ClusterLog) -> Iterator[PendingWork]:
+        shape = log.cluster.shape
+        for row in log.works_at(self.step):
+            own = row.lanes[shape.block_of_lane[row.lanes] == self.rank]
+            record = None if row.copy is None else row.copy.record
+            is_here = record is not None and record.shared_address >> SHARED_RANK_SHIFT == self.rank
+            if not len(own) and not is_here:
+                continue
+            instruction = self._instruction(row.work.pc)
+            yield PendingWork(
+                unit=row.work.kind,
+                ptx_line=_line(instruction),
+                source_line=_source_line(instruction),
+                ptx_text=_text(instruction),
+                threads=thread_ranges((own if len(own) else row.lanes) % shape.block_lanes),
+                issued=row.issued,
+                bytes=None if record is None else record.bytes,
+                shared_address=None if record is None else record.shared_address & SHARED_OFFSET_MASK,
+                barrier=None if row.work.barrier is None else row.work.barrier & SHARED_OFFSET_MASK,
+                coords=None if record is None else record.coords,
+            )
+
+    def _picture(self, log: ClusterLog) -> SmemPicture:
+        shape = log.cluster.shape
+        contents = log.shared.at(self.step)
+        own = slice(self.rank * shape.shared_stride, self.rank * shape.shared_stride + shape.shared_end)
+        pcs = np.append(log.shared.pcs(), NOBODY).astype(np.int64)[contents.records]
+        written = WrittenCells(
+            self.launch.program.instructions, pcs[own], self._under_way(log, len(pcs))[own], contents.content[own], 1
+        )
+        is_here = [
+            record
+            for step, record in log.loads
+            if step <= self.step and record.shared_address >> SHARED_RANK_SHIFT == self.rank
+        ]
+        return SmemPicture(
+            block=shape.block_index(self.rank),
+            at=f"step {self.step + 1}",  # right before it runs
+            times=1,
+            came=1,
+            bytes=shape.shared_end,
+            writers=tuple(written.writers()),
+            stretches=tuple(written.stretches()),
+            tiles=tuple(written.tiles(is_here, self.launch.maps)),
+            mbarriers=tuple(barrier.address for barrier in self._mbarriers(log)),
+        )
+
+    def _under_way(self, log: ClusterLog, size_bytes: int) -> npt.NDArray[np.bool_]:
+        """The bytes of the cluster's shared memory that pending copies will write."""
+        is_under_way = np.zeros(size_bytes, np.bool_)
+        for row in log.works_at(self.step):
+            if _writes_shared(row) and row.copy is not None:
+                for run in shared_runs(row.copy):
+                    is_under_way[run.starts[:, None] + np.arange(run.piece_bytes)] = True
+        return is_under_way
+
+
+def _writes_shared(row: WorkRow) -> bool:
+    return row.copy is not None and row.copy.record.kind == "load"
+
+
+def _place_of(
+    log: ClusterLog,
+    lane: int,
+    following: npt.NDArray[np.int64],
+    latest: npt.NDArray[np.int64],
+    parked: Parked | None,
+) -> tuple[int, Doing, str]:
+    """Where a thread is, what it does, and what it waits for."""
+    if parked is not None:
+        return parked.pc, "waiting", parked.waits_for
+    if following[lane] >= 0:
+        return int(following[lane]), "ready", ""
+    return int(latest[lane]), "stopped" if log.cluster.live[lane] else "exited", ""
+
+
+def _warp_place(
+    warp: int, threads: LaneNumbers, instruction: Instruction | None, doing: Doing, waits_for: str
+) -> WarpPlace:
+    return WarpPlace(
+        warp=warp,
+        threads=thread_ranges(threads),
+        ptx_line=None if instruction is None else instruction.line,
+        source_line=_source_line(instruction),
+        ptx_text=_text(instruction),
+        doing=doing,
+        waits_for=waits_for,
+    )
+
+
+def _lanes_that_ran(log: ClusterLog, step: int) -> LaneNumbers:
+    place = max(log.count_until(step) - 1, 0)
+    return log.lane_sets[log.sets[place]] if log.steps else log.lane_sets[0]
+
+
+def _line(instruction: Instruction | None) -> int:
+    return 0 if instruction is None else instruction.line
+
+
+def _source_line(instruction: Instruction | None) -> str | None:
+    return None if instruction is None else instruction.source_line
+
+
+def _text(instruction: Instruction | None) -> str:
+    return "" if instruction is None else instruction.text
+
+
+def _name_registers(program: Program) -> dict[int, Register]:
+    """The registers of the text, by their numbers in the machine."""
+    functions = program.module.functions
+    return {
+        number: functions[function].registers[own]
+        for (function, own), number in program.register_numbers.items()
+        if function in functions and 0 <= own < len(functions[function].registers)
+    }
+
+
+def describe_bits(type_name: str, content: bytes) -> str:
+    r"""The value of a register by its declared type; untyped bits are an unsigned number.
+
+    >>> describe_bits("f32", bytes.fromhex("0000803f")), describe_bits("s32", b"\xff" * 4), describe_bits("pred", b"\x01")
+    ('1.0', '-1', 'true')
+    """
+    if type_name == "pred":
+        return "true" if any(content) else "false"
+    float_format = _FLOATS.get(type_name)
+    if float_format is not None:
+        return str(np.frombuffer(content, float_format)[0])
+    return str(int.from_bytes(content, "little", signed=type_name.startswith("s")))
+
+
+def thread_ranges(threads: npt.NDArray[np.integer]) -> str:
+    """Numbers of threads in short.
+
+    >>> thread_ranges(np.array([0, 1, 2, 3, 8, 16, 17]))
+    '0-3, 8, 16-17'
+    """
+    numbers = sorted(threads.tolist())
+    breaks = [index for index, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
+    parts = []
+    for start, end in pairwise([0, *breaks, len(numbers)]):
+        first, last = numbers[start], numbers[end - 1]
+        parts.append(str(first) if first == last else f"{first}-{last}")
+    return ", ".join(parts)
