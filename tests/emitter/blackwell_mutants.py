@@ -1,6 +1,7 @@
 """Emitted programs with one thing wrong: a barrier's count, its bytes, a bit of a mask, a parity, a wait, a fence or a column."""
 
 import re
+from math import prod
 from typing import NamedTuple
 
 from blackwell_programs import PROGRAMS, launch_of, ptx_of
@@ -35,9 +36,13 @@ MUTATIONS = (
     Mutation("empty of the peer alone", r"(tcgen05_commit\(empty \+ 8 \* slot, )3", r"\g<1>2"),
     Mutation("acc_full of the leader alone", r"(tcgen05_commit\(acc_full [^,]*, )3", r"\g<1>1"),
     Mutation("acc_full of the peer alone", r"(tcgen05_commit\(acc_full [^,]*, )3", r"\g<1>2"),
-    Mutation("copies signal their own block", r"full_of_pair = remote_address\(full, 0\)", "full_of_pair = full"),
+    Mutation("copies signal their own block", r"full_of_pair = remote_address\([^)]*\)", "full_of_pair = full"),
     Mutation("both blocks expect", r"if \(rank % 2 == 0\) (mbarrier_arrive_expect)", r"\1"),
-    Mutation("the epilogue frees its own block", r"mbarrier_arrive_leader\((acc_empty)", r"mbarrier_arrive(\1"),
+    Mutation(
+        "the epilogue frees its own block",
+        r"mbarrier_arrive_at\((acc_empty[^;]*), rank - rank % 2\)",
+        r"mbarrier_arrive(\1)",
+    ),
     Mutation("copies of B signal stage 0", r"(tma_load\(b[^;]* \+ 8 \* )slot", r"\g<1>0"),
     Mutation("the next stage is freed", r"(tcgen05_commit\(empty \+ 8 \* )slot", r"\1((slot + 1) % STAGES)"),
     # parities
@@ -93,6 +98,39 @@ MUTATIONS = (
     ),
     Mutation("scales of another row of A", r"m / 128\);", "m / 128 + 1);"),
     Mutation("no global scale", r"scale_sums\(d, global_scale\);", ";"),
+    # multicast
+    Mutation("shared: empty counts 1 less", r"(mbarrier_init\(empty \+ 8 \* stage, )(\d)\)", r"\1\2 - 1)"),
+    Mutation("shared: empty counts 1 more", r"(mbarrier_init\(empty \+ 8 \* stage, )(\d)\)", r"\1\2 + 1)"),
+    Mutation("shared: B to this block alone", r"(tma_multicast\(b[^;]*slot, )[^,]*,", r"\g<1>1 << rank,"),
+    Mutation("shared: A to this block alone", r"(tma_multicast\(a[^;]*slot, )[^,]*,", r"\g<1>1 << rank,"),
+    Mutation("shared: B to the other blocks alone", r"(tma_multicast\(b[^;]*slot, )([^,]*),", r"\1(\2) ^ 1 << rank,"),
+    Mutation("shared: A to all blocks", r"(tma_multicast\(a[^;]*slot, )[^,]*,", r"\1(1 << CLUSTER_BLOCKS) - 1,"),
+    Mutation("shared: B to all blocks", r"(tma_multicast\(b[^;]*slot, )[^,]*,", r"\1(1 << CLUSTER_BLOCKS) - 1,"),
+    Mutation("shared: parts of B at one place", r"tma_multicast\(b \+ b_part \* \d+", "tma_multicast(b"),
+    Mutation("shared: the same part of B twice", r"(tma_multicast\(b[^;]*)n \+ b_part \* \d+", r"\1n"),
+    Mutation("shared: the same part of A twice", r"(tma_multicast\(a[^;]*)m \+ a_part \* \d+", r"\1m"),
+    Mutation("shared: every block fetches the first part", r"b_part = x[^;]*;", "b_part = 0;"),
+    Mutation("shared: empty of the own blocks alone", r"(tcgen05_commit\(empty \+ 8 \* slot, )[^;]*\);", r"\g<1>OWN);"),
+    Mutation(
+        "shared: empty of this block alone", r"(tcgen05_commit\(empty \+ 8 \* slot, )[^;]*\);", r"\g<1>1 << rank);"
+    ),
+    Mutation(
+        "shared: copies signal the first pair", r"remote_address\(full, rank - rank % 2\)", "remote_address(full, 0)"
+    ),
+    Mutation(
+        "shared: the first pair's epilogue is told", r"(mbarrier_arrive_at\(acc_empty[^;]*, )rank - rank % 2", r"\g<1>0"
+    ),
+    Mutation(
+        "shared: the odd block's barrier is told",
+        r"remote_address\(full, rank - rank % 2\)",
+        "remote_address(full, rank | 1)",
+    ),
+    Mutation("shared: only the first pair multiplies", r"MULTIPLIER && rank % 2 == 0", "MULTIPLIER && rank == 0"),
+    Mutation("shared: no meeting before the copies", r"cluster_sync\(\);  // both blocks run", ";  // both blocks run"),
+    Mutation("shared: blocks leave alone", r"cluster_sync\(\);  // nobody", "__syncthreads();  // nobody"),
+    Mutation("shared: no tail of the producer", r"mbarrier_wait\(empty[^;]*;  // every stage", ";  // every stage"),
+    Mutation("shared: tiles of x", r"x(?: / 2)? \* TILE_M", "0 * TILE_M"),
+    Mutation("shared: tiles of y", r"y \* TILE_N", "0 * TILE_N"),
     Mutation("the lanes of another warp", r"(lanes = \(?)warp \* 32", r"\1(warp ^ 1) * 32"),
 )
 MUTATED = [  # programs that differ in what can be wrong
@@ -106,6 +144,12 @@ SCALED_MUTATED = [  # with scale factors: what is wrong with them alone
     "sm_100-256x256x1280-nvfp4-tile=(128,128,256)-cta_group=1",
     "sm_103-520x136x1280-nvfp4-tile=(256,128,256)-cta_group=2",
 ]
+SHARED_MUTATED = [  # clusters that share operands: what is wrong with the sharing alone
+    "sm_100-512x128x320-bf16-tile=(128,64,64)-cta_group=1-multicast=(2,1)",
+    "sm_100-1024x128x320-bf16-tile=(256,64,64)-cta_group=2-multicast=(2,1)",
+    "sm_103-512x256x320-f16-tile=(256,64,64)-cta_group=2-multicast=(1,2)",
+]
+SHARED_MUTATIONS = [each.name for each in MUTATIONS if each.name.startswith("shared: ")]
 SCALED_MUTATIONS = [each.name for each in MUTATIONS if "scale" in each.name or "every instruction" in each.name]
 # Nobody waits for the wrong thing: the values are others, which the comparison with a plain product finds.
 VALUE_MISTAKES = (
@@ -114,17 +158,29 @@ VALUE_MISTAKES = (
     "every instruction begins with the first word",
     "scales of another row of A",
     "no global scale",
+    "shared: the same part of A twice",
+    "shared: the same part of B twice",
 )
 
 
 def mutants():
     """(program, mutation) for every mutation that changes the program."""
-    for name in (*MUTATED, *SCALED_MUTATED):
+    for name in (*MUTATED, *SCALED_MUTATED, *SHARED_MUTATED):
         source = device_half(ts.emit(PROGRAMS[name].plan(), "cuda"))
         for mutation in MUTATIONS:
             of_scales = mutation.name in SCALED_MUTATIONS
-            if of_scales == (name in SCALED_MUTATED) and re.search(mutation.pattern, source):
+            of_sharing = mutation.name in SHARED_MUTATIONS
+            is_meant = (of_scales, of_sharing) == (name in SCALED_MUTATED, name in SHARED_MUTATED)
+            if is_meant and mutated(mutation, PROGRAMS[name], source) != source:
                 yield name, mutation.name
+
+
+def mutated(mutation, program, source):
+    """The source with one thing wrong."""
+    plan = program.plan()
+    own = "3 << rank" if plan.schedule.cta_group == 2 else "1 << rank"
+    replacement = mutation.replacement.replace("OWN", own)
+    return re.sub(mutation.pattern, replacement.replace("CLUSTER_BLOCKS", str(prod(plan.schedule.cluster))), source)
 
 
 def judge(name, mutation):
@@ -135,9 +191,9 @@ def judge(name, mutation):
     program = PROGRAMS[name]
     [change] = [each for each in MUTATIONS if each.name == mutation]
     source = device_half(ts.emit(program.plan(), "cuda"))
-    mutated = re.sub(change.pattern, change.replacement, source)
-    assert mutated != source
-    launch = launch_of(program, ptx_of(program, mutated))
+    changed = mutated(change, program, source)
+    assert changed != source
+    launch = launch_of(program, ptx_of(program, changed))
     run = launch.run()
     if run.outcome != "finished" or run.findings:
         return "found"

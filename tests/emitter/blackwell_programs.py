@@ -4,6 +4,7 @@ Shapes are small, and large enough: every block, or pair, takes two tiles or mor
 ring of stages wraps at least twice.
 """
 
+from math import prod
 from typing import NamedTuple
 
 import ml_dtypes
@@ -68,7 +69,8 @@ def program(arch, shape, data_type, tile, **options):
         options = {"stages": 2, "sms": 1} | options
     else:
         options = {"cta_group": 1, "stages": 2} | options
-        options["sms"] = options.get("sms", options["cta_group"])
+        along_m, along_n = options.get("multicast", (1, 1))
+        options["sms"] = options.get("sms", options["cta_group"] * along_m * along_n)
     return Program(arch, (m, n, 5 * k), data_type, {"tile": (*tile, k), **options})
 
 
@@ -112,6 +114,22 @@ def programs():
         yield program("sm_103", odd, "bf16", (256, 32), cta_group=2, stages=3)
 
 
+def multicast_programs():
+    """Clusters of several tiles, which share B along m, A along n, or both; with tiles outside the matrix, too."""
+    yield program("sm_100", (512, 128), "bf16", (128, 64), multicast=(2, 1))
+    yield program("sm_100", (1024, 128), "bf16", (256, 64), cta_group=2, multicast=(2, 1))
+    yield program("sm_103", (512, 256), "f16", (256, 64), cta_group=2, multicast=(1, 2))
+    yield program("sm_103", (1032, 200), "bf16", (256, 64), cta_group=2, multicast=(2, 2))  # a pair beyond the last row
+    yield program("sm_100", (512, 136), "e4m3", (128, 64), multicast=(4, 1), output_type="f32")
+    yield program("sm_100", (512, 256), "bf16", (128, 64), multicast=(2, 1), a_major="MN", b_major="MN")
+    yield program("sm_103", (1024, 128), "bf16", (256, 64), cta_group=2, multicast=(2, 1), b_major="MN")
+    yield program("sm_103", (40, 1024), "bf16", (32, 256), swapped=True, cta_group=2, multicast=(1, 2))
+    yield program("sm_100", (1544, 72), "bf16", (256, 32), cta_group=2, multicast=(2, 1), group=4, sms=8, stages=3)
+    yield program("sm_100", (2048, 64), "bf16", (256, 64), cta_group=2, multicast=(2, 1), dynamic=True)
+    yield program("sm_103", (1024, 136), "nvfp4", (256, 128), cta_group=2, multicast=(2, 1))
+    yield program("sm_100", (256, 512), "mxfp8", (128, 128), multicast=(1, 2))
+
+
 def scaled_programs():
     """Formats with scale factors, by tcgen05."""
     for data_type in ("mxfp8", "mxfp4", "nvfp4"):
@@ -136,7 +154,7 @@ def warp_programs():
     yield program("sm_120", (264, 136), "nvfp4", (128, 32))
 
 
-PROGRAMS = {each.name: each for each in (*programs(), *scaled_programs(), *warp_programs())}
+PROGRAMS = {each.name: each for each in (*programs(), *multicast_programs(), *scaled_programs(), *warp_programs())}
 
 
 class Launch(NamedTuple):
@@ -200,13 +218,17 @@ def launch_of(program, ptx=None, rows=None):
     if gemm.scales is not None and gemm.scales.name == "nvfp4":
         global_scale = GLOBAL_SCALE
         arguments.append(np.float32(global_scale))
-    in_pairs = gemm.schedule.cta_group == 2
+    in_a_cluster = prod(gemm.schedule.cluster)
     return Launch(
         ts.Kernel(ptx or ptx_of(program), "gemm_kernel"),
         gemm.blocks_on(gemm.sms),
         gemm_program(gemm).work.threads,
         arguments,
-        {"memory": memory, "smem_bytes": gemm.smem_bytes, "cluster": (2, 1, 1) if in_pairs else None},
+        {
+            "memory": memory,
+            "smem_bytes": gemm.smem_bytes,
+            "cluster": (in_a_cluster, 1, 1) if in_a_cluster > 1 else None,
+        },
         c,
         (a @ b.T * global_scale).astype(c.dtype),
     )

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from math import prod
 
 import pytest
 from blackwell_programs import PROGRAMS, launch_of, ptx_of
@@ -17,14 +18,14 @@ EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.m
 
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
-    assert len(plans) >= 77
+    assert len(plans) >= 89
+    assert {plan.schedule.multicast for plan in plans} >= {(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)}
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
     assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
     assert {plan.data_type.ptx for plan in plans} >= {"bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8", "e2m1"}
     assert {plan.scales.name for plan in plans if plan.scales} == {"mxfp8", "mxfp4", "nvfp4"}
     for program, plan in zip(PROGRAMS.values(), plans, strict=True):
-        group = plan.schedule.cta_group
-        rounds = plan.tiles * group // plan.blocks_on(plan.sms)
+        rounds = plan.clusters * prod(plan.schedule.cluster) // plan.blocks_on(plan.sms)
         assert rounds * plan.k_tiles >= 2 * plan.stages or program.shape[0] < 130, program.name
 
 
@@ -54,15 +55,18 @@ def test_the_plan_s_own_pipeline_is_proven_too(name):
     if not gemm.accumulators:  # sm_120: every warp frees a stage
         assert counts == {"full": (1, gemm.stages), "empty": (gemm.warps[0] * gemm.warps[1], gemm.stages)}
         return
-    asked = {"next_full": (1, 2), "next_empty": (130 * group + 1, 2)} if gemm.schedule.dynamic else {}
+    along_m, along_n = gemm.schedule.multicast
+    blocks = group * along_m * along_n
+    readers = 130 * blocks + along_m * along_n
+    asked = {"next_full": (1, 2), "next_empty": (readers, 2)} if gemm.schedule.dynamic else {}
     assert counts == asked | {
         "full": (1, gemm.stages),
-        "empty": (1, gemm.stages),
+        "empty": (along_m + along_n - 1, gemm.stages),  # a commit of every tile for whose blocks this one fetches
         "acc_full": (1, gemm.accumulators),
         "acc_empty": (128 * group, gemm.accumulators),
     }
     brought = group * sum(part.transaction_bytes for part in (gemm.a, gemm.b, *gemm.scale_plans))
-    assert found.barriers[0].bytes == ((brought,) if group == 1 else (brought, 0))
+    assert found.barriers[0].bytes == ((brought,) if group == 1 else (brought, 0)) * (along_m * along_n)
 
 
 @pytest.mark.sampled(8)

@@ -240,3 +240,66 @@ def test_each_block_of_a_pair_reads_half_of_the_columns():
     }
     ratio = terms[2]["shared-memory reads"] / terms[1]["shared-memory reads"]
     assert ratio == pytest.approx((128 + 32) / (128 + 64), rel=0.01)
+
+
+# Clusters that share operands
+
+
+def test_tiles_along_m_share_b_and_those_along_n_share_a():
+    gemm = ts.plan_gemm(2048, 1024, 512, "bf16", arch="sm_100", tile=(256, 128, 64), cta_group=2, multicast=(2, 2))
+    assert (gemm.schedule.cluster, gemm.clusters) == ((4, 2), 4 * 4)
+    assert (gemm.a.box, gemm.b.box) == ((64, 64), (64, 32))  # half of what a block holds of either
+    pipeline = ts.plan_pipeline(gemm)
+    [producer] = [role for role in pipeline.roles if role.name == "producer"]
+    masks = {str(step.target)[0]: step.arguments["mask"] for step in producer.all_steps() if step.op == "copy"}
+    assert masks == {"a": "17 << x", "b": "5 << (4 * y + x % 2)"}
+    assert {barrier.name: barrier.count for barrier in pipeline.barriers}["empty"] == 3
+    assert ts.simulate(pipeline).verdict == "proven"
+
+
+def test_a_number_is_the_tiles_along_m():
+    options = {"arch": "sm_100", "tile": (128, 64, 64)}
+    assert ts.plan_gemm(512, 128, 64, "bf16", multicast=2, **options).schedule.multicast == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "found"),
+    [
+        ((1024, 256), {"multicast": (8, 2)}, "multicast = (8, 2) with 1 block for a tile: clusters of 16"),
+        ((128, 256), {"multicast": 2}, "multicast = (2, 1), with 1 tile of 128 along m"),
+        ((256, 64), {"multicast": (1, 2)}, "multicast = (1, 2), with 1 tile of 64 along n"),
+        ((1024, 32), {"multicast": 4, "tile": (128, 16, 64)}, "B in 4 parts of 4 rows for each box of 16"),
+    ],
+    ids=str,
+)
+def test_a_cluster_that_does_not_fit_is_refused_with_its_reason(shape, options, found):
+    with pytest.raises(ts.PlanError) as refused:
+        ts.plan_gemm(*shape, 320, "bf16", arch="sm_100", **({"tile": (128, 64, 64)} | options))
+    assert found in [violation.found for violation in refused.value.violations]
+
+
+def test_wgmma_has_no_multicast_yet():
+    with pytest.raises(ts.PlanError, match="multicast with wgmma; it is planned for tcgen05"):
+        ts.plan_gemm(1024, 1024, 1024, "bf16", multicast=2)
+
+
+def test_the_search_offers_clusters_where_fewer_bytes_cost_no_round():
+    """Of 2048 x 2048, 64 tiles are one round of either. Of 8192 x 8192, clusters of 4 leave SMs idle: 16 rounds, not 14."""
+    shared = ts.plan_gemm(2048, 2048, 2048, "bf16", card="B200")
+    assert (shared.tile, shared.schedule.cta_group, shared.schedule.multicast) == ((256, 256, 64), 2, (2, 1))
+    plain = next(tile for tile in shared.others if tile.tile == shared.tile and tile.schedule.cta_group == 2)
+    assert (plain.schedule.multicast, plain.behind_in) == ((1, 1), "bytes")
+    said = next(str(reason) for reason in shared.reasons if reason.name == "multicast")
+    assert "The 4 blocks of a cluster take 2 x 1 tiles and share B by multicast: a block fetches 24576 bytes" in said
+    assert plain.busiest_bytes == 4 * shared.ranked[0].busiest_bytes / 3
+    large = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200")
+    assert large.schedule.multicast == (1, 1)
+    offered = next(tile for tile in large.others if tile.schedule.cluster == (4, 1) and tile.tile == large.tile)
+    assert (offered.behind_in, large.rounds, offered.rounds) == ("floor", 14, 16)
+
+
+def test_a_tile_that_waits_for_memory_is_offered_no_cluster():
+    gemm = ts.plan_gemm(4096, 4096, 128, "bf16", card="B200")
+    waiting = [tile.schedule.multicast for tile in gemm.ranked if tile.prediction.bound == "memory"]
+    assert len(waiting) > 1
+    assert set(waiting) == {(1, 1)}

@@ -117,7 +117,20 @@ def test_every_sentence_is_said_of_a_plan_or_a_tile(name):
     """Whole: with every value there; short: with every bracket left out."""
     template = SENTENCES[name]
     numbers = {"here", "there", "share", "gb_per_s", "issue_us", "memory_us", "floor_us", "full"}
-    tuples = {"box", "cells", "steps", "tile", "terms", "options", "tied", "alike", "next", "matrices"}
+    tuples = {
+        "box",
+        "cells",
+        "steps",
+        "tile",
+        "terms",
+        "options",
+        "tied",
+        "alike",
+        "next",
+        "matrices",
+        "clustered",
+        "shared",
+    }
     counts = set(re.findall(r"\{(\w+):[a-zA-Z]+[|}]", template)) - {"card"}
 
     def example(fact):

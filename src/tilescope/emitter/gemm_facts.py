@@ -78,6 +78,8 @@ class Tcgen05Work:
     consumer: str = "tcgen05"
     kind: str
     cta_group: int  # blocks that multiply together
+    cluster: tuple[int, int]  # blocks along m and along n
+    cluster_blocks: int  # of both together
     instruction: str  # the descriptor of its types and shape
     instruction_text: str
     k_steps: int

@@ -82,12 +82,11 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
         arguments.append(NumberArgument(name="m_rows", value=m))
     if gemm.scales is not None and gemm.scales.name == "nvfp4":
         arguments.append(NumberArgument(name="global_scale", value=1.0))
-    split = gemm.schedule.split
     return LaunchDescription(
         entry="gemm_kernel",
-        grid=(gemm.blocks_on(gemm.sms or gemm.tiles * gemm.schedule.cta_group),),
+        grid=(gemm.blocks_on(gemm.sms or gemm.clusters * prod(gemm.schedule.cluster)),),
         block=(program.work.threads,),
-        cluster=(split,) if split > 1 else None,
+        cluster=(gemm.schedule.split,) if gemm.schedule.split > 1 else None,
         smem_bytes=gemm.smem_bytes,
         arch=program.work.target,
         blocks=ALL if prod(gemm.shape) <= MOST_PRODUCTS else _FIRST_BLOCK,

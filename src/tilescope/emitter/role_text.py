@@ -26,7 +26,7 @@ _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "tail": "mbarrier_wait({at}, {parity})",
     "expect": "mbarrier_arrive_expect({at}, {bytes})",
     "arrive": "mbarrier_arrive({at})",
-    "release": "{arrival}({at})",
+    "release": "{arrival}",
     "commit": "{commit_call}",
     "wait_group": "{name}_wait{suffix}<{pending}>()",
     "fence": "{fence_name}()",
@@ -185,7 +185,7 @@ class _Printer:
             at=at,
             commit_call=_commit(name, at, mask),
             fence_name=_FENCES.get(str(step.target), ""),
-            arrival="mbarrier_arrive_leader" if mask else "mbarrier_arrive",  # in a pair, at the block that multiplies
+            arrival=_arrival(at, mask),
             suffix="_read" if values.get("read") else "",
             meeting=f"bar_sync<{step.target}, {threads}>" if threads else "__syncthreads",
         )
@@ -204,6 +204,18 @@ class _Printer:
             if threads > 1:
                 when.append(f"threadIdx.x % {threads} == 0")
         return " && ".join(when)
+
+
+def _arrival(at: str, mask: Written | None) -> str:
+    """The call of one arrival, at this block's barrier or at that of the one block of a mask.
+
+    >>> _arrival("empty", "1 << (rank - rank % 2)"), _arrival("empty", 1)
+    ('mbarrier_arrive_at(empty, rank - rank % 2)', 'mbarrier_arrive_at(empty, 0)')
+    """
+    if not mask:
+        return f"mbarrier_arrive({at})"
+    block = str(mask).removeprefix("1 << (").removesuffix(")") if "<<" in str(mask) else "0"
+    return f"mbarrier_arrive_at({at}, {block})"
 
 
 def _commit(name: str, at: str, mask: Written | None) -> str:

@@ -71,7 +71,7 @@ def scale_loads(scales: ScaleFacts | None, barrier: str, *, in_pairs: bool = Fal
     """One copy for the scale factors of each operand; each block of a pair needs those of all columns of B."""
     if scales is None:
         return {}
-    first = {"m": "m / 128", "n": "(n - rank * (TILE_N / 2)) / 128" if in_pairs else "n / 128"}
+    first = {"m": "m / 128", "n": "(n - rank % 2 * (TILE_N / 2)) / 128" if in_pairs else "n / 128"}
     return {
         f"copy {part.name}": [
             f"tma_load({part.name}, &{part.name}_map, {barrier} + 8 * slot, k_tile * {part.box_words}, {first[part.mn]});"

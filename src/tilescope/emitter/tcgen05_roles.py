@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
 from tilescope.emitter.gemm_roles import stored_at
-from tilescope.emitter.role_text import Work, role_text
+from tilescope.emitter.role_text import Work, role_named, role_text
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_order import tile_origin
-from tilescope.emitter.tile_program import RolesFacts, copy_lines
+from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
+from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import ANSWER_BYTES
@@ -23,23 +26,25 @@ def tcgen05_roles(
     next_tile = {
         "read answer": [f"tiles += take_tile(tile, answers + {ANSWER_BYTES} * (t % {gemm.schedule.answers}));"]
     }
-    tile = "const int tile = first_tile + t * pairs;" if in_pairs else "const int tile = blockIdx.x + t * gridDim.x;"
+    in_clusters = work.cluster_blocks > 1
+    tile = "const int tile = blockIdx.x + t * gridDim.x;"
+    if in_clusters:
+        tile = "const int tile = first_tile + t * clusters;"
     numbered = [] if gemm.schedule.dynamic else [tile]  # cluster launch control gives the number
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     origin = tile_origin(gemm, "m_tiles")
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
-    half_m = " + rank * (TILE_M / 2)" if in_pairs else ""
-    half_n = " + rank * (TILE_N / 2)" if in_pairs else ""
+    offsets = _Offsets.of(gemm)
     barrier = "full_of_pair" if in_pairs else "full"
     producer = Work(
         lines=next_tile
         | {
-            "copy a": copy_lines(f"tma_load(a{{}}, &a_map, {barrier} + 8 * slot, {{}});", product.a.copies),
-            "copy b": copy_lines(f"tma_load(b{{}}, &b_map, {barrier} + 8 * slot, {{}});", product.b.copies),
+            "copy a": _loads(pipeline, product.a, barrier, gemm.schedule.multicast[1]),
+            "copy b": _loads(pipeline, product.b, barrier, gemm.schedule.multicast[0]),
         }
         | scale_loads(work.scales, barrier, in_pairs=in_pairs),
         opening={
-            "t": [*numbered, *origin.lines(half_m, half_n)],
+            "t": [*numbered, *origin.lines(offsets.a_rows, offsets.b_columns)],
             "k_tile": ["const int k = k_tile * TILE_K;", stages, *scale_stages],
         },
         notes={
@@ -65,7 +70,6 @@ def tcgen05_roles(
         },
     )
     written = "gemm_epilogue.jinja" if work.tmem_load.shape == "16x256b" else "gemm_epilogue_rows.jinja"
-    swapped = gemm.schedule.swapped
     stored = Work(
         lines=next_tile
         | {
@@ -77,7 +81,7 @@ def tcgen05_roles(
             "write": rendered(written, told(product, work, epilogue)).splitlines(),
             "store": [stored_at(gemm, epilogue), *copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)],
         },
-        opening={"t": [*numbered, *origin.lines("" if swapped else half_m, half_n if swapped else "")]},
+        opening={"t": [*numbered, *origin.lines(offsets.sums_m, offsets.sums_n)]},
         notes={
             "wait_group bulk": "TMA has read the last slice"
             if gemm.c_buffers == 1
@@ -98,10 +102,11 @@ def tcgen05_roles(
         barriers=pipeline.barriers,
         arrivals={
             "full": "the producer's arrive.expect_tx",
-            "empty": "a commit of the multiplier",
+            "empty": "a commit of the multiplier"
+            + (" of every tile whose blocks fetch for it" if offsets.shares else ""),
             "acc_full": "a commit of the multiplier",
             "next_full": "the scheduler's arrive.expect_tx",
-            "next_empty": "every thread that reads the answer" + (", of both blocks" if in_pairs else ""),
+            "next_empty": "every thread that reads the answer" + (", of all blocks" if in_clusters else ""),
             "acc_empty": "every thread of the epilogue" + (", of both blocks" if in_pairs else ""),
         },
         producer=role_text(pipeline, "producer", producer, 6),
@@ -109,6 +114,47 @@ def tcgen05_roles(
         epilogue_steps=role_text(pipeline, "epilogue", stored, 4),
         scheduler_steps=role_text(pipeline, "scheduler", scheduler, 6) if gemm.schedule.dynamic else "",
     )
+
+
+class _Offsets(NamedTuple):
+    """Where a block of a cluster starts within its tiles: what it loads of A and B, and the sums that it stores."""
+
+    a_rows: str
+    b_columns: str
+    sums_m: str
+    sums_n: str
+    shares: bool
+
+    @classmethod
+    def of(cls, gemm: GemmPlan) -> _Offsets:
+        """Those of a plan: blocks of a pair lie along m, and bring half of the rows of A and of the columns of B each."""
+        in_pairs = gemm.schedule.cta_group == 2
+        along_m, along_n = gemm.schedule.multicast
+        half_m, half_n = (" + rank % 2 * (TILE_M / 2)", " + rank % 2 * (TILE_N / 2)") if in_pairs else ("", "")
+        m_tile = f" + x{' / 2' if in_pairs else ''} * TILE_M" if along_m > 1 else ""
+        n_tile = " + y * TILE_N" if along_n > 1 else ""
+        swapped = gemm.schedule.swapped
+        return cls(
+            a_rows=m_tile + half_m,
+            b_columns=n_tile + half_n,
+            sums_m=m_tile + ("" if swapped else half_m),
+            sums_n=n_tile + (half_n if swapped else ""),
+            shares=along_m * along_n > 1,
+        )
+
+
+def _loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: int) -> list[str]:
+    """The copies of a stage of A or B; of one that blocks share, this block's part to all of them, as the pipeline's mask says."""
+    name = operand.name
+    if parts == 1:
+        return copy_lines(f"tma_load({name}{{}}, &{name}_map, {barrier} + 8 * slot, {{}});", operand.copies)
+    [step] = [
+        step
+        for step in role_named(pipeline, "producer").all_steps()
+        if step.op == "copy" and str(step.target).startswith(f"{name}[")
+    ]
+    call = f"tma_multicast({name}{{}}, &{name}_map, {barrier} + 8 * slot, {step.arguments['mask']}, {{}});"
+    return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
 
 
 def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:

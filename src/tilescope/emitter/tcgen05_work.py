@@ -10,6 +10,8 @@ A warp reads the 32 lanes of tensor memory that its number modulo 4 names, so th
 
 from __future__ import annotations
 
+from math import prod
+
 from tilescope.emitter.gemm_facts import GemmOperand, Tcgen05Work, TmemLoad
 from tilescope.emitter.scale_facts import scale_facts
 from tilescope.emitter.source_template import EMIT
@@ -65,6 +67,8 @@ def tcgen05_work(gemm: GemmPlan, operands: dict[str, GemmOperand]) -> Tcgen05Wor
     return Tcgen05Work(
         kind=kind.name,
         cta_group=group,
+        cluster=gemm.schedule.cluster,
+        cluster_blocks=prod(gemm.schedule.cluster),
         instruction=f"{descriptor.encode():#x}",
         instruction_text=str(descriptor),
         k_steps=len(rows[0]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.gemm_schedule import PLAIN
 
 
 class TileOrigin(NamedTuple):
@@ -20,19 +21,20 @@ class TileOrigin(NamedTuple):
 
 
 def tile_origin(gemm: GemmPlan, m_tiles: str = "M_TILES") -> TileOrigin:
-    """Where tile number `tile` starts; `m_tiles` names the number of tiles along m.
+    """Where tile number `tile`, or that of a cluster, starts; `m_tiles` names the number of them along m.
 
     >>> from tilescope.planner import plan_gemm
     >>> tile_origin(plan_gemm(256, 256, 64, "bf16", tile=(128, 128, 64), group=0)).lines()
     ['const int m = tile % M_TILES * TILE_M, n = tile / M_TILES * TILE_N;']
     """
     group = gemm.schedule.group
+    step_m, step_n = ("CLUSTER_M", "CLUSTER_N") if gemm.schedule.multicast != PLAIN.multicast else ("TILE_M", "TILE_N")
     if not 0 < group < tile_grid(gemm.shape, gemm.tile)[0]:
-        return TileOrigin((), f"tile % {m_tiles} * TILE_M", f"tile / {m_tiles} * TILE_N")
+        return TileOrigin((), f"tile % {m_tiles} * {step_m}", f"tile / {m_tiles} * {step_n}")
     left = f"{m_tiles} - first"
     first = "const int first = tile / (GROUP * N_TILES) * GROUP"
     return TileOrigin(
         (f"{first}, rows = {left} < GROUP ? {left} : GROUP;",),
-        "(first + tile % (GROUP * N_TILES) % rows) * TILE_M",
-        "tile % (GROUP * N_TILES) / rows * TILE_N",
+        f"(first + tile % (GROUP * N_TILES) % rows) * {step_m}",
+        f"tile % (GROUP * N_TILES) / rows * {step_n}",
     )

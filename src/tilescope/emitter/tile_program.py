@@ -87,10 +87,11 @@ class Coordinate(NamedTuple):
 
 
 class TileCopy(NamedTuple):
-    """A copy of one tile: its offset in the stage, and its coordinates in `mn` and k."""
+    """A copy of one tile: its offset in the stage, its coordinates in `mn` and k, and where its block's part begins."""
 
     offset: int
     coords: tuple[Coordinate, ...]
+    part: str = ""
 
 
 def copies_of(plan: Plan, mn: str = "mn") -> tuple[TileCopy, ...]:
@@ -110,11 +111,30 @@ def copies_of(plan: Plan, mn: str = "mn") -> tuple[TileCopy, ...]:
     )
 
 
+def copies_of_part(plan: Plan, mn: str, parts: int, part: str) -> tuple[TileCopy, ...]:
+    """The copies of one part of a tile that several blocks fetch for each other; `part` names its number in the kernel.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> gemm = plan_gemm(512, 128, 64, "bf16", arch="sm_100", tile=(128, 64, 64), multicast=2)
+    >>> copy_lines("load(b{}, {});", copies_of_part(gemm.b, "n", 2, "b_part"))
+    ['load(b + b_part * 4096, k, n + b_part * 32);']
+    """
+    rows = plan.containers.as_rows().tiling.shape[0] // parts  # the outer coordinate of a copy counts them
+    step = next(copy.smem_offset_bytes for copy in plan.copies if copy.coords == (0, rows))
+    own = [copy for copy, planned in zip(copies_of(plan, mn), plan.copies, strict=True) if planned.coords[1] < rows]
+    return tuple(
+        TileCopy(copy.offset, (inner, outer._replace(name=f"{outer.name} + {part} * {rows}")), f"{part} * {step}")
+        for copy in own
+        for inner, outer in (copy.coords,)
+    )
+
+
 def copy_lines(call: str, copies: tuple[TileCopy, ...]) -> list[str]:
     """A call for each copy: its offset in the stage, and its coordinates."""
     lines = []
     for copy in copies:
         offset = f" + {copy.offset}" if copy.offset else ""
+        offset += f" + {copy.part}" if copy.part else ""
         lines.append(call.format(offset, ", ".join(map(str, copy.coords))))
     return lines
 

@@ -55,7 +55,7 @@ def plan_pipeline(
 
     `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
     and n of the instruction are: the pipeline is planned for what one block brings, half of A's rows and half of B's columns.
-    A GEMM plan that is for pairs already needs neither `cta_group` nor `cluster`.
+    A GEMM plan that is for pairs, or for multicast, already needs neither `cta_group` nor `cluster`.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))
@@ -146,7 +146,7 @@ def _barriers(loading: Loading) -> dict[str, Step]:
         barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": staging.accumulators}
     if loading.asks:
         barriers["next_full"] = {"count": 1, "stages": staging.answers}
-        barriers["next_empty"] = {"count": answer_readers(staging.cta_group), "stages": staging.answers}
+        barriers["next_empty"] = {"count": answer_readers(staging.blocks, staging.cta_group), "stages": staging.answers}
     return barriers
 
 

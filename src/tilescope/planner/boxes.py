@@ -88,6 +88,12 @@ def split(layout: Layout) -> tuple[Boxes, ...]:
     return tuple(Boxes((width, height), _grid(layout, width, height), folded=False) for height in tried)
 
 
+def cut(layout: Layout, rows: int) -> Boxes:
+    """The tile in boxes of that many rows."""
+    width = layout.as_rows().tiling.atom[1]
+    return Boxes((width, rows), _grid(layout, width, rows), folded=False)
+
+
 def _even_heights(run: int, pitch_bytes: int) -> list[int]:
     """Rows of boxes that divide a run of rows, the most first, every box on a line of its own.
 

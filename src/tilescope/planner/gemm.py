@@ -27,6 +27,7 @@ from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems
 from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
+from tilescope.planner.multicast_parts import LARGEST_CLUSTER, in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
@@ -37,7 +38,7 @@ from tilescope.planner.product import Product, Tile, accumulator_buffers, is_exc
 from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
 from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
-from tilescope.reading import flag, integer, integers, known_name
+from tilescope.reading import flag, integer, integers, known_name, pair, plain_int
 from tilescope.sentence import argument_said
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
@@ -88,6 +89,7 @@ def plan_gemm(
     dependent: bool = False,
     cta_group: int | None = None,
     dynamic: bool = False,
+    multicast: int | tuple[int, int] | None = None,
     scales: Any = None,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
@@ -95,8 +97,8 @@ def plan_gemm(
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
     its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
     launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
-    pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. PlanError says why the product,
-    or the tile, cannot be planned.
+    pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. `multicast=(2, 1)`: two tiles along m
+    are a cluster's, and share B; along n, A. PlanError says why the product, or the tile, cannot be planned.
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
     format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8").
@@ -146,8 +148,15 @@ def plan_gemm(
         dependent=flag("dependent", dependent),
         cta_group=None if cta_group is None else integer("cta_group", cta_group, 1, 2),
         dynamic=flag("dynamic", dynamic),
+        multicast=None if multicast is None else _shared_tiles(multicast),
     )
     return _best(product, wanted)
+
+
+def _shared_tiles(multicast: object) -> tuple[int, int]:
+    """Tiles along m and along n that a cluster shares; a number is those along m."""
+    asked = multicast if plain_int(multicast) is None else (multicast, 1)
+    return pair("multicast", asked, 1, LARGEST_CLUSTER)
 
 
 def _elements(data_type: object, scales: object) -> tuple[DataType, ScaleFormat | None]:
@@ -183,7 +192,12 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
         if choice.is_last_resort and any(tried.plans for tried in attempts):
             break
         attempt = search.attempt(choice.tile, choice.schedule)
-        plain = replace(wanted.plain, swapped=choice.schedule.swapped, cta_group=choice.schedule.cta_group)
+        plain = replace(
+            wanted.plain,
+            swapped=choice.schedule.swapped,
+            cta_group=choice.schedule.cta_group,
+            multicast=choice.schedule.multicast,
+        )
         if attempt.checks_passed == _SCHEDULE_REFUSED and choice.schedule != plain:
             attempt = search.attempt(choice.tile, plain)  # what was not asked for need not be
         attempts.append(attempt)
@@ -283,6 +297,12 @@ class _TileSearch:
             return self._refused(choice, unplanned, checks_passed=1)
         if narrow := narrow_instruction(product, schedule.sums(tile), a if schedule.swapped else b):
             return self._refused(choice, narrow, checks_passed=2)
+        unshared = list(multicast_problems(product, tile, schedule))
+        a_parts, b_parts = in_parts(a, "A", schedule.multicast[1]), in_parts(b, "B", schedule.multicast[0])
+        if unshared or isinstance(a_parts, list) or isinstance(b_parts, list):
+            uneven = [obstacle for plan in (a_parts, b_parts) if isinstance(plan, list) for obstacle in plan]
+            return self._refused(choice, [*unshared, *uneven], checks_passed=2)
+        a, b = a_parts, b_parts
         epilogue = self._epilogue(choice)
         if isinstance(epilogue, list):
             return self._refused(choice, epilogue, checks_passed=3)
@@ -296,8 +316,8 @@ class _TileSearch:
             exceeding = [self._too_many_stages(tile, plans, fitting)]
             return self._refused(choice, exceeding, checks_passed=4, fitting=fitting)
         stages_bytes = fitting * (a.stage_bytes + b.stage_bytes)
-        if unshared := schedule_problems(product, tile, schedule, stages_bytes):
-            return self._refused(choice, unshared, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
+        if unscheduled := schedule_problems(product, tile, schedule, stages_bytes):
+            return self._refused(choice, unscheduled, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
         return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
 
     def _refused(

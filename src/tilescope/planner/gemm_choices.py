@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, Schedule
+from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, PLAIN, Schedule
 from tilescope.planner.gemm_tiles import (
     K_TILE_BYTES,
     TILE_M,
@@ -24,12 +24,13 @@ from tilescope.planner.gemm_tiles import (
     time_us,
     weighed,
 )
-from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts
+from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts, transfer_us
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 
 MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
+_LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
@@ -53,6 +54,7 @@ class Wanted(NamedTuple):
     dependent: bool
     cta_group: int | None
     dynamic: bool
+    multicast: tuple[int, int] | None
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
@@ -72,6 +74,7 @@ class Wanted(NamedTuple):
             dependent=self.dependent,
             cta_group=self.cta_group or 1,
             dynamic=self.dynamic,
+            multicast=self.multicast or PLAIN.multicast,
         )
 
 
@@ -113,12 +116,34 @@ def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> 
             grouped = GROUPED_TILES if tile_grid(product.shape, tile)[0] > GROUPED_TILES else 0
             group = grouped if wanted.group is None else wanted.group
             found.append(Choice(tile, replace(schedule, group=group)))
+    if wanted.tile is None and wanted.multicast is None:
+        found += [shared for choice in found for shared in _sharing(product, choice)]
     costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in found}
     lowest_us = min((time_us(cost) for cost in costs.values()), default=0.0)
     return [
         *sorted(found, key=lambda choice: rank(costs[choice], lowest_us)),
         *_last_resorts(product, wanted, is_readable),
     ]
+
+
+def _sharing(product: Product, choice: Choice) -> Iterator[Choice]:
+    """The same tile in clusters of two that share B or A, whichever is more, where that pays by documented rates.
+
+    The rate of the L2 is in no document. Where memory could not bring what the SMs fetch within the time of the products, the
+    L2 must, and fewer bytes are worth a cluster.
+    """
+    prediction = predicted(product, choice.tile, choice.schedule)
+    if product.card is None or prediction is None or prediction.bound == "memory":
+        return
+    cost = weighed(product, choice.tile, choice.schedule, None, 0)
+    if transfer_us(cost.busiest_bytes * product.card.sms, product.card.memory_gb_per_s) <= prediction.main_us:
+        return
+    tile_m, tile_n, _ = choice.tile
+    tiles_m, tiles_n = tile_grid(product.shape, choice.tile)
+    ways = [(tile_n, (2, 1), tiles_m), (tile_m, (1, 2), tiles_n)]
+    shared, multicast, _ = max((way for way in ways if way[2] > 1), default=(0, PLAIN.multicast, 0))
+    if shared / 2 >= _LEAST_SAVED * (tile_m + tile_n):
+        yield choice._replace(schedule=replace(choice.schedule, multicast=multicast))
 
 
 def _last_resorts(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[Choice]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 from tilescope.mma.tmem_address import TMEM_COLUMNS
-from tilescope.planner.gemm_schedule import schedule_words
+from tilescope.planner.gemm_schedule import PLAIN, schedule_words
 from tilescope.planner.plan_reasons import edge_reasons
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
@@ -75,7 +76,7 @@ def _tiles(best: PlannedGemm) -> Reason:
     """How many tiles C has, and how well they fill the card."""
     full = None
     if best.rounds and best.sms:
-        full = best.tiles * best.schedule.cta_group / (best.rounds * best.sms)
+        full = min(1.0, best.tiles * best.schedule.cta_group / (best.rounds * best.sms))
     return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
 
 
@@ -118,8 +119,11 @@ def _schedule(best: PlannedGemm) -> Iterator[Reason]:
             sums_rows=sums_rows,
             sums_columns=sums_columns,
         )
+    if schedule.multicast != PLAIN.multicast:
+        yield _multicast(best)
     if schedule.dynamic:
-        yield Reason.of("dynamic", blocks=best.blocks, cta_group=schedule.cta_group)
+        in_a_cluster = prod(schedule.cluster)
+        yield Reason.of("dynamic", blocks=best.blocks, clusters=best.clusters, in_a_cluster=in_a_cluster)
     if schedule.swapped:
         yield Reason.of("swapped", core=best.product.consumer, rows=best.sums[0], columns=best.sums[1])
     if schedule.split > 1:
@@ -132,6 +136,21 @@ def _schedule(best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("group", group=schedule.group)
     if schedule.dependent:
         yield Reason.of("dependent", stages=min(best.stages, best.k_tiles))
+
+
+def _multicast(best: PlannedGemm) -> Reason:
+    """What the blocks of a cluster fetch for each other, and what that saves."""
+    along_m, along_n = best.schedule.multicast
+    shared = tuple(name for name, sharers in (("B", along_m), ("A", along_n)) if sharers > 1)
+    fetched = best.a.transaction_bytes // along_n + best.b.transaction_bytes // along_m
+    return Reason.of(
+        "multicast",
+        blocks=prod(best.schedule.cluster),
+        clustered=best.schedule.multicast,
+        shared=shared,
+        fetched_bytes=fetched,
+        stage_bytes=best.a.transaction_bytes + best.b.transaction_bytes,
+    )
 
 
 def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:

@@ -9,6 +9,8 @@ dependent     the kernel starts while the one before it still runs: it fetches B
 cta_group     2: two blocks multiply one tile by one instruction of tcgen05. The tile is the pair's; each block brings half of
               A's rows and half of B's columns, and holds half of the rows of the sums
 dynamic       blocks ask for their next tile (cluster launch control) in place of taking every n-th: a block that is late takes fewer
+multicast     the blocks of this many tiles along m, and along n, are one cluster: tiles along m share B, and those along n share A.
+              Each block fetches a part of what is shared, for all of them
 
                     k ─────────────────────────────▶
 split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
@@ -24,6 +26,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.rule import rule
+from tilescope.sentence import by
 from tilescope.value import Value
 
 COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thread
@@ -39,6 +42,7 @@ _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "dependent": ("wgmma",),
     "cta_group": ("tcgen05",),
     "dynamic": ("tcgen05",),
+    "multicast": ("tcgen05",),
 }
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
@@ -87,6 +91,7 @@ class Schedule(Value):
     dependent: bool = False  # it starts before the kernel before it has ended, and waits for that before it reads A
     cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
     dynamic: bool = False  # a block asks for its next tile: it takes over that of a cluster that has not begun
+    multicast: tuple[int, int] = (1, 1)  # tiles along m, which share B, and along n, which share A, of one cluster
 
     @property
     def blocks_of_a_tile(self) -> int:
@@ -97,6 +102,24 @@ class Schedule(Value):
     def persistent(self) -> bool:
         """Whether a block takes one tile after another; blocks that share k take one."""
         return self.blocks_of_a_tile == 1
+
+    @property
+    def cluster(self) -> tuple[int, int]:
+        """Blocks along m, and along n, of a cluster that multiplies its tiles; blocks that share k are another one.
+
+        >>> Schedule(cta_group=2, multicast=(2, 1)).cluster
+        (4, 1)
+        """
+        along_m, along_n = self.multicast
+        return along_m * self.cta_group, along_n
+
+    def cluster_grid(self, tile_grid: tuple[int, int]) -> tuple[int, int]:
+        """Clusters along m and along n, by the tiles along them.
+
+        >>> Schedule(multicast=(2, 1)).cluster_grid((5, 3))
+        (3, 3)
+        """
+        return ceil_div(tile_grid[0], self.multicast[0]), ceil_div(tile_grid[1], self.multicast[1])
 
     @property
     def answers(self) -> int:
@@ -153,6 +176,8 @@ def schedule_words(schedule: Schedule) -> str:
         words.append("dependent launch")
     if schedule.cta_group == 2:
         words.append("pairs of blocks")
+    if schedule.multicast != PLAIN.multicast:
+        words.append(f"multicast to {by(schedule.multicast)} tiles")
     if schedule.dynamic:
         words.append("cluster launch control")
     return ", ".join(words)

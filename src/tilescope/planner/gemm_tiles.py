@@ -33,7 +33,7 @@ from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_time import predicted, transfer_us
+from tilescope.planner.gemm_time import clusters, predicted, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
@@ -108,12 +108,19 @@ def weighed(
     """
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
-    at_once = max(1, (product.sms or 1) // schedule.cta_group)  # in a round every SM, or pair, takes a tile
-    rounds = ceil_div(tiles, at_once)  # in the last one, perhaps not all do
+    at_once = max(
+        1, clusters(product.sms or 1, prod(schedule.cluster))
+    )  # in a round every SM, or cluster, takes its tiles
+    rounds = ceil_div(
+        prod(schedule.cluster_grid(tile_grid(product.shape, tile))), at_once
+    )  # in the last one, perhaps not all
     k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
     row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
     group = schedule.cta_group
-    fetched = _Fetched(min(m, tile[0]) * row_bytes // group, min(n, tile[1]) * row_bytes // group)
+    b_sharers, a_sharers = schedule.multicast
+    fetched = _Fetched(
+        min(m, tile[0]) * row_bytes // (group * a_sharers), min(n, tile[1]) * row_bytes // (group * b_sharers)
+    )
     sums = schedule.sums(tile)
     instructions = _instructions(product, sums)
     return RankedTile(

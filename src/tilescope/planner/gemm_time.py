@@ -20,7 +20,7 @@ Of tcgen05 no kernel was measured: its time comes from the documented rates of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log10
+from math import log10, prod
 from typing import NamedTuple
 
 from tilescope.arch import Basis
@@ -188,9 +188,10 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
     if card is None or tflops is None or product.sms is None:
         return None
     rows, columns, _ = schedule.sums(tile)
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    blocks = tiles_m * tiles_n * schedule.cta_group
-    rounds = ceil_div(blocks, product.sms)
+    grid = schedule.cluster_grid(tile_grid(product.shape, tile))
+    in_a_cluster = prod(schedule.cluster)
+    at_once = max(1, clusters(product.sms, in_a_cluster))
+    rounds = ceil_div(prod(grid), at_once)
     k = schedule.k_tiles(product.shape[2], tile[2]) * tile[2]
     c_bytes = product.output_type.bits / 8
     m, n, _ = product.shape
@@ -207,7 +208,7 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
         read_bytes = rounds * read_rows * k * product.data_type.smem_bits // 8
         bounds["shared memory"] = transfer_us(read_bytes, card.smem_gb_per_s)
     bound = max(bounds, key=lambda name: bounds[name])
-    last_blocks = blocks - (rounds - 1) * product.sms
+    last_blocks = (prod(grid) - (rounds - 1) * at_once) * in_a_cluster
     return Prediction(
         launch_us=0.0,
         main_us=bounds[bound],

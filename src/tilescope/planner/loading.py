@@ -110,11 +110,11 @@ class Loading:
         return self.staging.answers > 0
 
     def next_tile(self) -> Steps:
-        """What a role does behind a tile: it waits for the next one's number, reads it, and frees its place at the even block."""
+        """What a role does behind a tile: it waits for the next one's number, reads it, and frees its place at the block that asks."""
         if not self.asks:
             return []
         slot = f"t % {self.staging.answers}"
-        leader = "1 << (rank - rank % 2)" if self.staging.cta_group == 2 else None
+        leader = 1 if self.staging.blocks > 1 else None  # the first block of a cluster asks for all
         return [
             {"wait": f"next_full[{slot}]", "parity": f"(t / {self.staging.answers}) % 2"},
             {"read": [f"answer[{slot}]"]},

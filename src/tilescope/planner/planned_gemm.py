@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, NamedTuple
 
 from tilescope.arch import Arch, Basis
-from tilescope.arithmetic import rounded_up
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import Violation
@@ -315,16 +316,24 @@ class PlannedGemm(Value):
         """Blocks of the grid; None: as many as the card has SMs, at most one for every tile."""
         if not self.schedule.persistent:
             return self.tiles * self.schedule.blocks_of_a_tile
-        if self.schedule.dynamic:  # a block, or pair, for every tile; those that have not begun are taken over
-            return self.tiles * self.schedule.cta_group
+        if (
+            self.schedule.dynamic
+        ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
+            return self.clusters * prod(self.schedule.cluster)
         return self.sms if self.schedule.tail > 1 else None
 
     def blocks_on(self, sms: int) -> int:
-        """Blocks of the grid on a card of that many SMs, one an SM; a pair takes a tile together."""
+        """Blocks of the grid on a card of that many SMs, one an SM; a pair takes a tile together, a cluster several."""
         if self.blocks is not None:
             return self.blocks
-        group = self.schedule.cta_group
-        return min(self.tiles, max(1, sms // group)) * group
+        in_a_cluster = prod(self.schedule.cluster)
+        return min(self.clusters, max(1, sms // in_a_cluster)) * in_a_cluster
+
+    @property
+    def clusters(self) -> int:
+        """Groups of tiles that a cluster takes at a time; without multicast as many as tiles."""
+        tiles = (ceil_div(self.shape[0], self.tile[0]), ceil_div(self.shape[1], self.tile[1]))
+        return prod(self.schedule.cluster_grid(tiles))
 
     @property
     def c_buffers(self) -> int:

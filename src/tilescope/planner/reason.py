@@ -94,8 +94,12 @@ SENTENCES = {
         "and has {sums_rows} x {sums_columns} of the accumulators."
     ),
     "dynamic": (
-        "Cluster launch control: {blocks:block} are launched, {cta_group} for every tile, and those that run take over the tiles "
-        "of those that have not begun."
+        "Cluster launch control: {blocks:block} are launched, in {clusters} clusters of {in_a_cluster}, and those that run take "
+        "over the tiles of those that have not begun."
+    ),
+    "multicast": (
+        "The {blocks:block} of a cluster take {clustered: x } tiles and share {shared: and } by multicast: a block fetches {fetched_bytes} "
+        "bytes of a stage's {stage_bytes}. How many clusters of this size run at once is in no document."
     ),
     "swapped": "Swapped: {core} takes {rows} rows of B, and {columns} of A as its columns.",
     "split": (

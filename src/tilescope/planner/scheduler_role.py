@@ -4,7 +4,7 @@
                      ▲                                       ▼
     all roles   release next_empty ◀─ read the answer ◀─ wait next_full
 
-In a pair the even block asks, and the answer comes to both blocks.
+In a cluster the first block asks, and the answer comes to all blocks.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tilescope.planner.planned_gemm import ANSWER_BYTES
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 
-def answer_readers(cta_group: int) -> int:
-    """Threads that read an answer: producer, scheduler and epilogue of every block, and the one multiplier.
+def answer_readers(blocks: int, cta_group: int) -> int:
+    """Threads of a cluster that read an answer: producer, scheduler and epilogue of every block, and a multiplier for each tile.
 
-    >>> answer_readers(1), answer_readers(2)
-    (131, 261)
+    >>> answer_readers(1, 1), answer_readers(2, 2), answer_readers(4, 2)
+    (131, 261, 522)
     """
-    return cta_group * (WARPGROUP_THREADS + 2) + 1
+    return blocks * (WARPGROUP_THREADS + 2) + blocks // cta_group
 
 
 def scheduler_role(loading: Loading) -> Step:
-    """One thread of every block: it expects an answer for every tile; the even block of a pair asks."""
+    """One thread of every block: it expects an answer for every tile; the first block of a cluster asks."""
     staging = loading.staging
-    in_pairs = staging.cta_group == 2
+    when = "rank == 0" if staging.blocks > 1 else None
     slot = f"t % {staging.answers}"
     free: Step = {"wait": f"next_empty[{slot}]", "parity": f"(t / {staging.answers}) % 2 ^ 1"}
     ask = step_of(
@@ -34,17 +34,17 @@ def scheduler_role(loading: Loading) -> Step:
         bytes=ANSWER_BYTES,
         barrier=f"next_full[{slot}]",
         by="bulk",
-        mask="3 << (rank - rank % 2)" if in_pairs else None,
-        when="rank % 2 == 0" if in_pairs else None,
+        mask=(1 << staging.blocks) - 1 if staging.blocks > 1 else None,
+        when=when,
     )
-    if in_pairs:
-        free["when"] = "rank % 2 == 0"
+    if when is not None:
+        free["when"] = when
     steps: Steps = [free, {"expect": f"next_full[{slot}]", "bytes": ANSWER_BYTES}, ask, *loading.next_tile()]
     last = f"u % {staging.answers}"
     drained = step_of(
         tail=f"next_empty[{last}]",
         parity=f"(u / {staging.answers}) % 2 ^ 1",
-        when="rank % 2 == 0" if in_pairs else None,
+        when=when,
     )
     return {
         "name": "scheduler",

@@ -240,8 +240,8 @@ def read_staging(
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
         raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
-    if gemm is not None and gemm.schedule.cta_group == 2 and (cluster, cta_group) == (1, 1):
-        cluster = cta_group = 2
+    if gemm is not None and split == 1 and (cluster, cta_group) == (1, 1):
+        cluster, cta_group = gemm.schedule.cluster, gemm.schedule.cta_group
     usual_arrivals = "warpgroup" if core.reads_by_descriptor else "warp"
     arriving = usual_arrivals if arrivals is None else arrivals
     read_stages = number("stages", stages, first.stages if gemm is None else gemm.stages, MAX_STAGES)

@@ -32,7 +32,7 @@ from tilescope.questions.plan_questions import (
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.questions.shared_inputs import ELEMENT_TYPE
 from tilescope.sentence import by
-from tilescope.written import number, product
+from tilescope.written import number, product, tile
 
 SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
 GEMM_OPTIONS = (
@@ -59,6 +59,14 @@ GEMM_OPTIONS = (
         unsaid="what is fastest",
     ),
     Input("dynamic", "--dynamic", "Let blocks ask for their next tile, by cluster launch control", read=flag),
+    Input(
+        "multicast",
+        "--multicast",
+        "Tiles of a cluster",
+        "along m, which share B, and along n, which share A.",
+        read=tile,
+        unsaid="what is fastest",
+    ),
     Input(
         "scales",
         "--scales",

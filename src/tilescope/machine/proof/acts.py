@@ -123,7 +123,8 @@ class Acts(WarpBarriers):
         barriers = {self._barrier(one.record.barrier or 0, row.pc) for one in copies}
         ranks = [one.record.shared_address >> SHARED_RANK_SHIFT for one in copies]
         told = [(one.record.barrier or 0) >> SHARED_RANK_SHIFT for one in copies]
-        if len(barriers) > 1 or (told != ranks and len(set(told)) > 1):
+        of_even_blocks = told == [rank - rank % 2 for rank in ranks]
+        if len(barriers) > 1 or (told != ranks and not of_even_blocks and len(set(told)) > 1):
             raise CannotSayError("a copy that tells mbarriers of other blocks than it fills", row.pc)
         if cells is None:
             return
@@ -135,7 +136,7 @@ class Acts(WarpBarriers):
         is_own = ranks == [self._rank(warp)]
         arguments: list[tuple[str, Written]] = [("by", "tma" if row.tensor_copy is not None else "bulk")]
         if told != ranks:
-            arguments.append(("barrier_rank", told[0]))
+            arguments.append(("barrier_rank", told[0] if len(set(told)) == 1 else "rank - rank % 2"))
         self._do(
             warp,
             Act(
