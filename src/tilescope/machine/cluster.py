@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 Words = npt.NDArray[np.generic]
 _NO_LANES: LaneNumbers = np.zeros(0, np.intp)
+_PADDING_LANES = 16  # of a row of registers: rows a power of two apart would share lines of the processor's cache
 
 
 class Cluster:
@@ -115,12 +116,24 @@ class Cluster:
         dtype = self.program.register_dtypes[number]
         content = self.program.read_only.get(number)
         if content is None:
-            return np.zeros(self.lane_count, dtype)
+            row = self.program.fact(rows_of_words)[number]
+            return np.zeros(self.lane_count, dtype) if row is None else self.words[row, : self.lane_count]
         if isinstance(content, Constant):
             return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
         return self._special(content)
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint32]:
+        """All registers of 32 bits, a row each, so that a compiled loop can take several of them."""
+        rows = sum(row is not None for row in self.program.fact(rows_of_words))
+        return np.zeros((rows, self.lane_count + _PADDING_LANES), np.uint32)
+
+    def rows_of(self, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
+        """The rows of `words` that hold registers of 32 bits, which instructions write."""
+        rows = self.program.fact(rows_of_words)
+        return np.array([rows[number] for number in numbers], np.int64)
 
     def _special(self, content: SpecialRegister) -> Words:
         """A special register, for every lane."""
@@ -433,6 +446,17 @@ class _LaneNames:
     def __exit__(self, kind: object, fault: object, trace: object) -> None:
         if isinstance(fault, KernelFaultError) and fault.lane is not None:
             fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
+
+
+def rows_of_words(program: Program) -> list[int | None]:
+    """By register: its number among the registers of 32 bits that instructions write; None: it is another one."""
+    rows: list[int | None] = []
+    count = 0
+    for number, dtype in enumerate(program.register_dtypes):
+        is_word = dtype == np.uint32 and number not in program.read_only
+        rows.append(count if is_word else None)
+        count += is_word
+    return rows
 
 
 def _bytes_of_lane(values: Words) -> int:

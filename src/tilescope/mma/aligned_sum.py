@@ -80,12 +80,18 @@ def aligned_sum(a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Double
     5.5
     """
     terms, elements = a.values.shape[2:]
-    _work.products += c.values.size * terms
-    is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
-    loop = compiled_loop() if elements == 1 and is_worth_loading else None
+    is_compiled = count_products(c.values.size * terms)
+    loop = compiled_loop() if elements == 1 and is_compiled else None
     if loop is not None:
         return by_loop(loop, a, b, c, fractional_bits)
     return by_numpy(a, b, c, fractional_bits)
+
+
+def count_products(products: int) -> bool:
+    """Count products that this process sums. True: numba is there, and they are so many that loading its loops is worth while."""
+    _work.products += products
+    is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
+    return is_worth_loading and compiler() is not None
 
 
 @cache
@@ -101,8 +107,7 @@ def compiled_loop() -> Callable[..., None] | None:
 def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats | None:
     """D of float32 by one compiled loop for all of it, on all cores; None if that is not for these: ask `aligned_sum`."""
     terms, elements = a.values.shape[2:]
-    is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
-    loop = compiled_loop() if elements == 1 and is_worth_loading else None
+    loop = compiled_loop() if elements == 1 and count_products(0) else None
     if loop is None:
         return None
     from tilescope.mma.aligned_sum_loop import cut, take_apart

@@ -28,6 +28,8 @@ Array = npt.NDArray[Any]  # elements of any type, or their codes
 ZERO_ADDEND_EXPONENT = -133
 NO_EXPONENT = -16000  # of a zero factor: the sum of two still fits 16 bits
 _SPECIAL_EXPONENT = NO_EXPONENT - 1  # of an infinity or NaN in a table
+REFUSED_EXPONENT = 8000  # in a table of narrow factors: of what the sum in 32 bits does not take
+_NARROW_EXPONENTS = (-45, 60)  # that it takes
 _FLOAT16_BIAS = 15
 _FLOAT16_FRACTION_BITS = 10
 _FLOAT16_MAGNITUDE = np.uint16(0x7FFF)
@@ -104,6 +106,30 @@ def addends(array: Array) -> Elements:
         return found
     halves = factors(array, DataType.named("float16"))
     return halves._replace(exponents=np.maximum(halves.exponents, np.int16(ZERO_ADDEND_EXPONENT)))
+
+
+class NarrowFactors(NamedTuple):
+    """The value and the exponent of every code of a type, as the sum in 32 bits takes them (narrow_sum_loop.py)."""
+
+    values: npt.NDArray[np.float32]
+    exponents: Exponents
+
+
+@cache
+def narrow_factors(data_type: DataType) -> NarrowFactors:
+    """The table of a type of up to 16 bits; codes that the sum in 32 bits does not take have REFUSED_EXPONENT.
+
+    >>> halves = narrow_factors(DataType.named("f16"))
+    >>> halves.values[0x3E00].item(), halves.exponents[[0x3E00, 0x0001, 0x0000, 0x7C00]].tolist()
+    (1.5, [0, -14, -16000, 8000])
+    """
+    table = _table(data_type)
+    least, most = _NARROW_EXPONENTS
+    is_taken = (table.exponents == NO_EXPONENT) | ((table.exponents >= least) & (table.exponents <= most))
+    return NarrowFactors(
+        np.where(is_taken, table.values, 0.0).astype(np.float32),
+        np.where(is_taken, table.exponents, REFUSED_EXPONENT).astype(np.int16),
+    )
 
 
 def _of_finite_float16(bits: npt.NDArray[np.uint16]) -> Elements | None:

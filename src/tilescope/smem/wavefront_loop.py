@@ -30,7 +30,7 @@ LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 
 
 def _machine_code(loop: Loop) -> Loop:
-    made: Any = compiled(loop)  # type: ignore[arg-type]
+    made: Any = compiled(loop)
     return made  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ Importing this module loads numba and compiles `stream`, which numba then keeps 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from numba.extending import intrinsic
 
 _Numba: TypeAlias = Any  # numba and llvmlite say no types
 _Intrinsic: TypeAlias = tuple[_Numba, Callable[..., object]]  # a signature, and what makes the instructions
+
+_Result = TypeVar("_Result")
 
 PIECE_BYTES = 16  # what the map keeps whole
 LINE_BYTES = 64  # of the processor's cache; four pieces
@@ -92,7 +94,7 @@ def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes:
     fence()
 
 
-def compiled(loop: Callable[..., None], *signature: _Numba) -> Callable[..., None]:
+def compiled(loop: Callable[..., _Result], *signature: _Numba) -> Callable[..., _Result]:
     """The loop as machine code that leaves other threads running; without a signature, made for its first arguments."""
     make: Any = njit  # its types know fewer ways to call it
     try:

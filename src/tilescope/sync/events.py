@@ -122,9 +122,9 @@ class CopyRequested:
     pc: int
     lane: int
     direction: Literal["load", "store", "reduce"]
-    tensor_copy: Any | None  # None: a bulk copy
-    map_number: int | None
-    size_bytes: int
+    map_number: int | None  # None: a bulk copy
+    rows: int  # that lie in the tensor; a bulk copy is one
+    row_bytes: int
 
 
 @dataclass(slots=True, eq=False)

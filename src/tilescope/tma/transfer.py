@@ -233,9 +233,12 @@ def _loaded(copy: Copy, memory: object, smem: Memory | None) -> Memory | Bytes:
     return smem
 
 
-def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes]) -> Bytes:
-    """Carry out a load into the bytes of shared memories, by their names, or of none into zeros as long as it takes."""
-    walked = walk(copy)
+def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes], walked: Walk | None = None) -> Bytes:
+    """Carry out a load into the bytes of shared memories, by their names, or of none into zeros as long as it takes.
+
+    `walked` are the rows of the copy, if the caller knows them.
+    """
+    walked = walk(copy) if walked is None else walked
     placed = placement(copy.tensor_map, walked.rows, copy.smem_address)
     require_memory(copy, walked, walked.high_bytes, len(memory))
     for name, smem in smems.items():  # all are looked at before one is written
@@ -317,19 +320,19 @@ def _stored(copy: Copy, smem: object, memory: Memory) -> Memory:
     return memory
 
 
-def read_rows(copy: Copy, smem: Bytes, name: str = "smem") -> Bytes:
+def read_rows(copy: Copy, smem: Bytes, name: str = "smem", walked: Walk | None = None) -> Bytes:
     """The first half of a store: dense rows, from their places in shared memory; `name` is what a refusal calls it."""
     tensor_map: AnyMap = copy.tensor_map
-    walked = walk(copy)
+    walked = walk(copy) if walked is None else walked
     placed = placement(tensor_map, walked.rows, copy.smem_address)
     require_smem(name, smem, placed.footprint_bytes)
     return _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
 
 
-def write_rows(copy: Copy, rows: Bytes, memory: Bytes) -> None:
+def write_rows(copy: Copy, rows: Bytes, memory: Bytes, walked: Walk | None = None) -> None:
     """The second half of a store: the part of each row that is in the tensor is written, or combined with memory."""
     tensor_map: AnyMap = copy.tensor_map
-    walked = walk(copy)
+    walked = walk(copy) if walked is None else walked
     require_memory(copy, walked, walked.reach_bytes, len(memory))
     if not walked.inside.any():
         return

@@ -69,6 +69,11 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
         return len(self.starts)
 
     @property
+    def inside_rows(self) -> int:
+        """How many of them are in the tensor."""
+        return self.rows if self.all_inside else int(np.count_nonzero(self.inside))
+
+    @property
     def reach_bytes(self) -> int:
         """Where a store stops in a row: the tensor's end rounded up to 16 bytes, but never past the box.
 

@@ -174,7 +174,7 @@ def _issue_load(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     """Global memory into the shared memory of one block, or of all that a multicast reaches."""
     lane = ends.lane
     _require_aligned(lane, shared_address=ends.target, other_address=ends.source)
-    cluster.emit(CopyRequested(cluster.pc, lane, "load", None, None, ends.size_bytes))
+    cluster.emit(CopyRequested(cluster.pc, lane, "load", None, min(ends.size_bytes, 1), ends.size_bytes))
     targets = [ends.target]
     barriers = [ends.barrier]
     if form.cta_mask is not None:
@@ -258,7 +258,7 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     _require_aligned(lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, lane, ends.source, size_bytes)
     direction: CopyKind = "store" if form.reduction is None else "reduce"
-    cluster.emit(CopyRequested(pc, lane, direction, None, None, size_bytes))
+    cluster.emit(CopyRequested(pc, lane, direction, None, min(size_bytes, 1), size_bytes))
     record = CopyRecord(
         pc=pc,
         block=issuing_block(cluster, lane),

@@ -57,7 +57,7 @@ from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.record import MapSubject
 from tilescope.tma.request import taken_offsets
 from tilescope.tma.transfer import deliver, read_rows, write_rows
-from tilescope.tma.walk import placement, walk
+from tilescope.tma.walk import Walk, placement, walk
 
 RANKS = ("1d", "2d", "3d", "4d", "5d")
 _SUBJECT_OF_MODE: dict[str, MapSubject] = {
@@ -169,23 +169,39 @@ def _for_each_lane(form: TensorForm) -> Step:
             number = _map_number(cluster, lane, map_address)
             cluster.emit(MapRead(cluster.pc, lane, map_address))
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
+            walked = WalkedCopy(copy, walk(copy))
             followers = _copies_of_followers(cluster, form, lane, copy)
-            for one in (copy, *[follower.copy for follower in followers]):
-                cluster.whole.emit(CopyRequested(cluster.pc, lane, one.direction, one, number, 0))
+            for rows in (walked.walk, *[follower.walked.walk for follower in followers]):
+                row_bytes = rows.high_bytes - rows.low_bytes
+                event = CopyRequested(cluster.pc, lane, copy.direction, number, rows.inside_rows, row_bytes)
+                cluster.whole.emit(event)
             if barrier is None:
-                _issue_store(cluster, lane, copy, number, followers)
+                _issue_store(cluster, lane, walked, number, followers)
             else:
                 places = {"map_address": map_address, "map_number": number, "barrier": barrier}
-                _issue_load(cluster, form, lane, copy, followers, **places)
+                _issue_load(cluster, form, lane, walked, followers, **places)
 
     return step
+
+
+class WalkedCopy(NamedTuple):
+    """A copy with the rows that it visits: they are walked once, when it is issued."""
+
+    copy: Copy
+    walk: Walk
+
+    @property
+    def memory(self) -> Rows:
+        """The part of the tensor in global memory that it reads or writes."""
+        starts = self.copy.tensor_map.address + self.walk.starts[self.walk.inside] + self.walk.low_bytes
+        return Rows(starts, self.walk.high_bytes - self.walk.low_bytes)
 
 
 class FollowingCopy(NamedTuple):
     """The copy of a block that follows a leader: at the same place of its own shared memory, with its own coordinates."""
 
     lane: int  # of the batch
-    copy: Copy
+    walked: WalkedCopy
     shared: Bytes
 
 
@@ -205,7 +221,7 @@ def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, copy: Co
         own = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
         first_byte = other // whole.block_lanes * stride
         shared = whole.shared[first_byte + copy.smem_address : first_byte + cluster.launch.shared_end]
-        followers.append(FollowingCopy(other, own, shared))
+        followers.append(FollowingCopy(other, WalkedCopy(own, walk(own)), shared))
     return followers
 
 
@@ -262,7 +278,7 @@ def _issue_load(
     cluster: Cluster,
     form: TensorForm,
     lane: int,
-    copy: Copy,
+    walked: WalkedCopy,
     followers: list[FollowingCopy],
     *,
     map_address: int,
@@ -270,6 +286,7 @@ def _issue_load(
     barrier: int,
 ) -> None:
     """One piece of work for every block that receives the box."""
+    copy = walked.copy
     targets = [copy.smem_address]
     barriers = [barrier]
     if form.cta_mask is not None:
@@ -280,7 +297,7 @@ def _issue_load(
             parity = barrier >> SHARED_RANK_SHIFT & 1
             barriers = [one & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for one in barriers]
     for target, own_barrier in zip(targets, barriers, strict=True):
-        own = copy._replace(smem_address=target)
+        own = WalkedCopy(copy._replace(smem_address=target), walked.walk)
         places = {"map_address": map_address, "map_number": map_number, "barrier": own_barrier}
         _add_load(cluster, lane, own, followers, **places)
 
@@ -288,7 +305,7 @@ def _issue_load(
 def _add_load(
     cluster: Cluster,
     lane: int,
-    copy: Copy,
+    walked: WalkedCopy,
     followers: list[FollowingCopy],
     *,
     map_address: int,
@@ -296,20 +313,21 @@ def _add_load(
     barrier: int,
 ) -> None:
     pc = cluster.pc
+    copy = walked.copy
     tensor_map: AnyMap = copy.tensor_map
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
-    record = _record(cluster, lane, copy, map_number, barrier)
+    record = _record(cluster, lane, walked, map_number, barrier)
     keep_record(cluster, record)
-    _keep_copies_of_all(cluster, lane, copy, record, followers)
+    _keep_copies_of_all(cluster, lane, walked, record, followers)
     issue = None
     if cluster.bus.is_heard:
         issue = CopyIssued(
             pc,
             lane,
             record,
-            shared=_written_bytes(cluster, copy),
-            memory=_global_bytes(copy),
+            shared=_written_bytes(cluster, walked),
+            memory=walked.memory,
             is_reduction=False,
             barrier=barrier,
             group=0,
@@ -324,9 +342,9 @@ def _add_load(
             cluster.emit(CopyCompleted(pc, issue, record.bytes))
         try:
             content = global_from(cluster.memory, tensor_map.address)
-            deliver(copy, content, {_rest_named(copy): target})
+            deliver(copy, content, {_rest_named(copy): target}, walked.walk)
             for follower in followers:
-                deliver(follower.copy, content, {_rest_named(copy): follower.shared})
+                deliver(follower.walked.copy, content, {_rest_named(copy): follower.shared}, follower.walked.walk)
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         complete_bytes(cluster, barrier, lane, record.bytes)
@@ -335,16 +353,16 @@ def _add_load(
 
 
 def _keep_copies_of_all(
-    cluster: Cluster, lane: int, copy: Copy, record: CopyRecord, followers: list[FollowingCopy]
+    cluster: Cluster, lane: int, walked: WalkedCopy, record: CopyRecord, followers: list[FollowingCopy]
 ) -> None:
     """Of a leader: keep the records of the blocks that follow it, and the bytes that all of them touch."""
     if cluster.whole is cluster:
         return
-    is_write = copy.direction != "load"
-    cluster.keep_rows(cluster.pc, lane, _global_bytes(copy), is_write=is_write)
+    is_write = walked.copy.direction != "load"
+    cluster.keep_rows(cluster.pc, lane, walked.memory, is_write=is_write)
     for follower in followers:
-        cluster.keep_rows(cluster.pc, follower.lane, _global_bytes(follower.copy), is_write=is_write)
-        cluster.keep_follower(follower.lane, record._replace(coords=follower.copy.coords))
+        cluster.keep_rows(cluster.pc, follower.lane, follower.walked.memory, is_write=is_write)
+        cluster.keep_follower(follower.lane, record._replace(coords=follower.walked.copy.coords))
 
 
 def _rest_named(copy: Copy) -> str:
@@ -352,22 +370,25 @@ def _rest_named(copy: Copy) -> str:
     return f"the rest of shared memory from {copy.smem_address & SHARED_OFFSET_MASK:#x} on,"
 
 
-def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int, followers: list[FollowingCopy]) -> None:
+def _issue_store(
+    cluster: Cluster, lane: int, walked: WalkedCopy, map_number: int, followers: list[FollowingCopy]
+) -> None:
     """A store or a reduction: rows are read from shared memory, then written."""
     pc = cluster.pc
+    copy = walked.copy
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
-    record = _record(cluster, lane, copy, map_number, None)
+    record = _record(cluster, lane, walked, map_number, None)
     keep_record(cluster, record)
-    _keep_copies_of_all(cluster, lane, copy, record, followers)
+    _keep_copies_of_all(cluster, lane, walked, record, followers)
     issue = None
     if cluster.bus.is_heard:
         issue = CopyIssued(
             pc,
             lane,
             record,
-            shared=_read_bytes(cluster, copy),
-            memory=_global_bytes(copy),
+            shared=_read_bytes(cluster, walked),
+            memory=walked.memory,
             is_reduction=copy.reduce is not None,
             barrier=None,
             group=int(cluster.pending.open_groups["bulk"][lane]),
@@ -379,8 +400,8 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int, follo
     def read() -> None:
         cluster.pc = pc
         try:
-            held.append(read_rows(copy, source, _rest_named(copy)))
-            held.extend(read_rows(follower.copy, follower.shared, _rest_named(copy)) for follower in followers)
+            for own, shared in ((walked, source), *[(follower.walked, follower.shared) for follower in followers]):
+                held.append(read_rows(own.copy, shared, _rest_named(copy), own.walk))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
         if issue is not None:
@@ -390,18 +411,19 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int, follo
         cluster.pc = pc
         try:
             content = writeable_from(cluster, lane, tensor_map.address)
-            for one, rows in zip((copy, *[follower.copy for follower in followers]), held, strict=True):
-                write_rows(one, rows, content)
+            copies = (walked, *[follower.walked for follower in followers])
+            for own, rows in zip(copies, held, strict=True):
+                write_rows(own.copy, rows, content, own.walk)
         except RuleError as error:
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
 
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
 
 
-def _written_bytes(cluster: Cluster, copy: Copy) -> Rows:
+def _written_bytes(cluster: Cluster, written: WalkedCopy) -> Rows:
     """The bytes of shared memory that a load writes: its whole box, or the pieces of rows that leave gaps."""
+    copy, walked = written
     tensor_map: AnyMap = copy.tensor_map
-    walked = walk(copy)
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
         return one_row(cluster.shape.place(copy.smem_address), walked.rows * row_bytes)
@@ -409,17 +431,17 @@ def _written_bytes(cluster: Cluster, copy: Copy) -> Rows:
     return _rows_of_pieces(cluster, copy, placed.places, placed.piece_bytes)
 
 
-def _read_bytes(cluster: Cluster, copy: Copy) -> Rows:
+def _read_bytes(cluster: Cluster, read: WalkedCopy) -> Rows:
     """The bytes of shared memory that a store reads: nothing of its box that lies outside the tensor.
 
     So the columns that pad a tile against bank conflicts need not be written, where the box is wider than the tensor.
     """
+    copy, walked = read
     tensor_map: AnyMap = copy.tensor_map
-    walked = walk(copy)
     is_dense = walked.row_bytes == tensor_map.inner_bytes and not tensor_map.interleave.slice_bytes
     is_whole = walked.all_inside and walked.low_bytes == 0 and walked.reach_bytes == walked.row_bytes
     if is_whole or not is_dense:
-        return _written_bytes(cluster, copy)
+        return _written_bytes(cluster, read)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
     pieces = placed.places.reshape(walked.rows, -1)
     starts = np.arange(pieces.shape[1]) * placed.piece_bytes
@@ -432,15 +454,8 @@ def _rows_of_pieces(cluster: Cluster, copy: Copy, pieces: npt.NDArray[np.intp], 
     return Rows(cluster.shape.place(copy.smem_address) + pieces * piece_bytes, piece_bytes)
 
 
-def _global_bytes(copy: Copy) -> Rows:
-    """The part of the tensor in global memory that a copy reads or writes."""
-    walked = walk(copy)
-    starts = copy.tensor_map.address + walked.starts[walked.inside] + walked.low_bytes
-    return Rows(starts, walked.high_bytes - walked.low_bytes)
-
-
-def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:
-    walked = walk(copy)
+def _record(cluster: Cluster, lane: int, issued: WalkedCopy, map_number: int, barrier: int | None) -> CopyRecord:
+    copy, walked = issued
     return CopyRecord(
         pc=cluster.pc,
         block=issuing_block(cluster, lane),

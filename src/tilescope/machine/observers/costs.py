@@ -31,7 +31,6 @@ from tilescope.sync.events import (
     Load,
     Store,
 )
-from tilescope.tma.walk import walk
 
 
 @dataclass(slots=True)
@@ -100,13 +99,7 @@ class Costs:
 
     def count_copy(self, event: CopyRequested) -> None:
         """Count a copy once, also if several blocks receive it."""
-        traffic = self._traffic(event.map_number, event.direction)
-        if event.tensor_copy is None:
-            traffic.add(1 if event.size_bytes else 0, event.size_bytes)
-            return
-        walked = walk(event.tensor_copy)
-        rows = walked.rows if walked.all_inside else int(np.count_nonzero(walked.inside))
-        traffic.add(rows, walked.high_bytes - walked.low_bytes)
+        self._traffic(event.map_number, event.direction).add(event.rows, event.row_bytes)
 
     def _traffic(self, map_number: int | None, direction: CopyKind) -> Traffic:
         return self.traffic.setdefault(TrafficKey(map_number, direction), Traffic())

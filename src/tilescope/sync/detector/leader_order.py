@@ -90,7 +90,8 @@ class LeaderOrder(LockstepOrder):
         self._leader.emit(WarpSync(event.pc, self._leader_lanes(event.lanes)))
 
     def _access_registers(self, event: RegisterAccess) -> None:
-        self._leader.emit(replace(event, lanes=self._leader_lanes(event.lanes)))
+        lanes = self._leader_lanes(event.lanes)
+        self._leader.emit(RegisterAccess(event.pc, lanes, event.read, event.written, event.is_move))
 
     def _read_operand(self, event: OperandRead) -> None:
         if event.rank == 0:

@@ -23,6 +23,13 @@ class Product(NamedTuple):
     pc: int
 
 
+class KnownEpoch(NamedTuple):
+    """The last epoch of a warpgroup that happens before all of some lanes."""
+
+    lanes: LaneNumbers
+    epoch: int
+
+
 class WgmmaOrder:
     """The wgmma of one cluster, by warpgroup."""
 
@@ -31,6 +38,7 @@ class WgmmaOrder:
         self._last: dict[int, Product] = {}
         self._pending: dict[int, dict[int, Product]] = {}  # then by register: the last product that uses it
         self._dirty: dict[int, set[int]] = {}  # registers written since the last wgmma.fence
+        self._known: dict[int, KnownEpoch] = {}
         self._fenced: set[int] = set()  # warpgroups that have executed a wgmma.fence
 
     def issue(self, event: WgmmaIssued) -> None:
@@ -107,22 +115,33 @@ class WgmmaOrder:
                 continue
             dirty.update(use.written)
             if pending:
-                own = lanes[self._context.warpgroup_of_lane[lanes] == warpgroup]
-                self._require_finished(warpgroup, own, pending, use)
+                self._require_finished(warpgroup, pending, use)
 
-    def _require_finished(
-        self, warpgroup: int, lanes: LaneNumbers, pending: dict[int, Product], use: RegisterAccess
-    ) -> None:
+    def _require_finished(self, warpgroup: int, pending: dict[int, Product], use: RegisterAccess) -> None:
         """Report an access to registers of a pending wgmma."""
-        clocks = self._context.clocks
-        column = clocks.first_warpgroup + warpgroup
-        done = int(clocks.time_known_to(lanes, column).min())
         for number in (*use.read, *use.written):
             product = pending.pop(number, None)
-            if product is not None and product.epoch > done:
-                how = "read" if number in use.read else "write"
-                now = Side(self._context.pc, how, int(lanes[0]))  # type: ignore[arg-type]
-                self._context.report("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
+            if product is None or self._is_finished(warpgroup, product, use.lanes):
+                continue
+            first_lane = int(self._own_lanes(warpgroup, use.lanes)[0])
+            now = Side(self._context.pc, "read" if number in use.read else "write", first_lane)
+            self._context.report("accumulators", Side(product.pc, "wgmma", None), now, "registers", None)
+
+    def _is_finished(self, warpgroup: int, product: Product, lanes: LaneNumbers) -> bool:
+        """Whether the end of a wgmma happens before those of the lanes that are of its warpgroup.
+
+        Lanes forget nothing: what was known to them for the last instruction need not be looked up again.
+        """
+        known = self._known.get(warpgroup)
+        if known is None or known.lanes is not lanes or product.epoch > known.epoch:
+            clocks = self._context.clocks
+            epochs = clocks.time_known_to(self._own_lanes(warpgroup, lanes), clocks.first_warpgroup + warpgroup)
+            known = self._known[warpgroup] = KnownEpoch(lanes, int(epochs.min()))
+        return product.epoch <= known.epoch
+
+    def _own_lanes(self, warpgroup: int, lanes: LaneNumbers) -> LaneNumbers:
+        """Those lanes that are of a warpgroup."""
+        return np.asarray(lanes[self._context.warpgroup_of_lane[lanes] == warpgroup])
 
 
 def _move(pending: dict[int, Product], dirty: set[int], use: RegisterAccess) -> None:

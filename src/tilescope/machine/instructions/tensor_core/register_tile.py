@@ -98,6 +98,11 @@ class RegisterTile:
         """Matrices, rows and columns that one group holds."""
         return _places(self).shape
 
+    @property
+    def order(self) -> npt.NDArray[np.intp]:
+        """Which element each lane's register holds: register after register, lane after lane, part after part."""
+        return _places(self).scatter
+
     def targets(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction writes the operand to."""
         return self._checked(assembler, [(one, assembler.written(one)) for one in assembler.vector(operand)])

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
+from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.operand_shape import ReadShape
@@ -28,6 +29,12 @@ from tilescope.machine.execution.collective import Collective
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, OPERAND_FIX, KernelFaultError
 from tilescope.machine.execution.pending import Work
 from tilescope.machine.instructions.modifiers import Words
+from tilescope.machine.instructions.tensor_core.compiled_product import (
+    CodesOfGroups,
+    RegistersOfGroups,
+    is_compiled,
+    multiply_groups,
+)
 from tilescope.machine.instructions.tensor_core.metadata_operand import MetadataOperand, metadata_operand
 from tilescope.machine.instructions.tensor_core.mma import Product, decode_product
 from tilescope.machine.instructions.tensor_core.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
@@ -96,8 +103,6 @@ class SmemRead(NamedTuple):
         """The codes that one descriptor reads, in the block of each warpgroup."""
         ranks = first_lanes // cluster.block_lanes
         places, base = self._reach(cluster, int(first_lanes[0]), word)
-        for lane in cluster.select_heard_lanes(first_lanes).tolist() if cluster.bus.is_heard else ():
-            self._announce(cluster, lane, word)
         stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
         units = places.units + base // self.stored_bytes
         if (ranks == np.arange(len(ranks))).all():
@@ -106,11 +111,27 @@ class SmemRead(NamedTuple):
             codes = stored[ranks[:, None, None], units]
         return self._apply_signs(codes)
 
+    def codes(self, cluster: Cluster, first_lanes: LaneNumbers, word: int, data_type: DataType) -> CodesOfGroups:
+        """What one descriptor reads in the blocks of warpgroups, as the compiled loop takes it."""
+        places, base = self._reach(cluster, int(first_lanes[0]), word)
+        stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
+        units = places.units if self.operand == "A" else places.units.T
+        own_places = np.ascontiguousarray(units).ravel() + base // self.stored_bytes
+        return CodesOfGroups(stored, first_lanes // cluster.block_lanes, own_places, self.sign_mask, data_type)
+
     def _apply_signs(self, codes: Elements) -> Elements:
         """Codes as registers hold them, negated where the instruction says so."""
         if self.element_bits == 1:
             codes = codes.view(np.uint32)
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+    def announce(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> None:
+        """Emit what warpgroups read; a fault where one of them reads past the end of shared memory."""
+        for word in dict.fromkeys(descriptors.tolist()):
+            own = first_lanes[descriptors == np.uint64(word)]
+            self._reach(cluster, int(own[0]), word)
+            for lane in cluster.select_heard_lanes(own).tolist() if cluster.bus.is_heard else ():
+                self._announce(cluster, lane, word)
 
     def _announce(self, cluster: Cluster, lane: int, word: int) -> None:
         """Emit that the block of a lane is read."""
@@ -223,6 +244,11 @@ class Multiplication(NamedTuple):
         """What is read when the product is made, beside D."""
         return self.a if self.metadata is None else (*self.a, self.metadata.register)
 
+    def a_codes(self, cluster: Cluster, groups: LaneGroups, own: LaneNumbers) -> CodesOfGroups:
+        """A of some of the warpgroups, from registers, as the compiled loop takes it."""
+        codes = self.a_tile.gathered(cluster, self.a, groups).reshape(groups.group_count, -1)
+        return CodesOfGroups(codes, own, np.arange(codes.shape[1]), self.a_read.sign_mask, self.product.a_type)
+
     def issue(self, cluster: Cluster, at: Lanes) -> None:
         """Take what does not wait, and leave the rest to be done later."""
         groups = warpgroups_of(cluster, at)
@@ -294,6 +320,44 @@ class Issued(NamedTuple):
         groups = warpgroups_of(cluster, lanes)
         own_first = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
         chosen = np.searchsorted(self.first_lanes, own_first)
+        if not decoded.a:
+            decoded.a_read.announce(cluster, own_first, self.a_descriptors[chosen])
+        decoded.b_read.announce(cluster, own_first, self.b_descriptors[chosen])
+        if is_compiled(cluster, decoded.product):
+            is_refused = self._multiply_compiled(cluster, groups, own_first, chosen)
+            if is_refused.any():
+                own_first, chosen = own_first[is_refused], chosen[is_refused]
+                refused_lanes = (own_first[:, None] + np.arange(WARPGROUP_LANES)).ravel()
+                self._multiply_arrays(cluster, LaneGroups(refused_lanes, len(own_first)), own_first, chosen)
+        else:
+            self._multiply_arrays(cluster, groups, own_first, chosen)
+        cluster.pc = waiting_pc
+
+    def _multiply_compiled(
+        self, cluster: Cluster, groups: LaneGroups, first_lanes: LaneNumbers, chosen: LaneNumbers
+    ) -> npt.NDArray[np.bool_]:
+        """Multiply by the compiled loop, for warpgroups with equal descriptors at once. True for those that it refused."""
+        decoded = self.multiplication
+        is_refused = np.zeros(len(first_lanes), np.bool_)
+        a_words = self.a_descriptors[chosen].tolist()
+        b_words = self.b_descriptors[chosen].tolist()
+        pairs = list(zip(a_words, b_words, strict=True))
+        for pair in dict.fromkeys(pairs):
+            own = np.array([number for number, other in enumerate(pairs) if other == pair])
+            if decoded.a:
+                a = decoded.a_codes(cluster, groups, own)
+            else:
+                a = decoded.a_read.codes(cluster, first_lanes[own], pair[0], decoded.product.a_type)
+            b = decoded.b_read.codes(cluster, first_lanes[own], pair[1], decoded.product.b_type)
+            d = RegistersOfGroups(decoded.d_tile, decoded.d, first_lanes[own], self.adds_d[chosen[own]])
+            is_refused[own] = multiply_groups(cluster, decoded.product, a, b, d)
+        return is_refused
+
+    def _multiply_arrays(
+        self, cluster: Cluster, groups: LaneGroups, own_first: LaneNumbers, chosen: LaneNumbers
+    ) -> None:
+        """Multiply arrays of the operands of all warpgroups."""
+        decoded = self.multiplication
         if decoded.a:
             a = decoded.a_tile.gathered(cluster, decoded.a, groups)[:, 0]
             if decoded.a_read.sign_mask:
@@ -309,7 +373,6 @@ class Issued(NamedTuple):
             nibbles = decoded.metadata.nibbles(cluster, groups)
             after = decoded.product.sparse_summed(cluster, a, b, before, nibbles)
         decoded.d_tile.fill(cluster, decoded.d, groups, after)
-        cluster.pc = waiting_pc
 
 
 def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
