@@ -174,7 +174,8 @@ def _tile_text(name: str, tile: AttentionTile) -> _TileText:
         swizzle=plan.swizzle.name,
         comment=_COMMENTS[name],
         copies=tuple(
-            _Copy(f" + {copy.smem_offset_bytes}" if copy.smem_offset_bytes else "", copy.coords[0]) for copy in plan.copies
+            _Copy(f" + {copy.smem_offset_bytes}" if copy.smem_offset_bytes else "", copy.coords[0])
+            for copy in plan.copies
         ),
         terms=facts.terms,
         descriptors=descriptors,
