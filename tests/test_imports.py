@@ -49,6 +49,7 @@ ORDER = (
     "testing",
     "pytest_plugin",
     "planner",
+    "kernel_plan",
     "emitter",
     "symptoms",
     "view",

@@ -80,6 +80,7 @@ _ROW_MODULES = (
     "machine.launch.packing",
     "machine.launch.launch_file",
     "planner.barrier_roles",
+    "kernel_plan",
     "emitter.source_template",
     "view",
     "layout.layout_comparison",
