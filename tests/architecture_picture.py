@@ -14,7 +14,7 @@ LAYERS = (
     ("facts and rules", ("errors · rule · value", "arch · card · data_type", "sentence · reading"), "#eef2f7"),
     ("where bytes lie", ("swizzle", "layout", "tensor_map", "tma", "mma", "smem", "notation"), "#e6f4ea"),
     ("what happens, and when", ("sync", "pipeline", "ptx", "machine", "triton"), "#fdf0e0"),
-    ("what to write", ("planner", "emitter"), "#f0eafa"),
+    ("what to write", ("planner", "kernel_plan", "emitter"), "#f0eafa"),
     ("what people ask", ("symptoms", "view", "questions"), "#e8f1fb"),
     ("where it meets the world", ("gpu", "web", "cli", "testing"), "#f7eaea"),
 )

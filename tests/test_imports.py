@@ -50,6 +50,7 @@ ORDER = (
     "testing",
     "pytest_plugin",
     "planner",
+    "kernel_plan",
     "types",
     "emitter",
     "symptoms",

@@ -227,6 +227,7 @@ CALLS = {
     ts.parse_layout: {"text": "128B", "element_bits": 16},
     ts.plan: {"tile": (64, 64), "data_type": "bf16"},
     ts.Problem: {"tile": (64, 64), "data_type": "bf16"},
+    ts.plan_kernel: {"kernel": "gemm", "arch": "sm_90", "blocks_per_sm": 1, "cluster": 1, "sizes": {"M": 128}},
     ts.plan_gemm: {"m": 256, "n": 256, "k": 256, "data_type": "bf16", "tile": (64, 64, 64)},
     ts.sweep: {"problems": [ts.Problem((64, 64), "bf16")]},
     ts.scatter4: {"tensor_map": ROWS4, "smem": bytes(512), "memory": MEMORY.copy(), "column": 0, "rows": (0, 1, 2, 3)},

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TilescopeError,
         Violation,
     )
+    from tilescope.kernel_plan import plan_kernel
     from tilescope.layout import Layout
     from tilescope.machine.approx_function import approx
     from tilescope.machine.kernel import Kernel
@@ -141,6 +142,7 @@ _NAMES_IN = {
     "pipeline.simulation": ("simulate",),
     "planner": ("plan", "plan_gemm", "Problem", "sweep"),
     "planner.barrier_roles": ("plan_pipeline",),
+    "kernel_plan": ("plan_kernel",),
     "smem.access": ("Access",),
     "smem.banks": ("wavefronts",),
     "smem.op": ("SMEM_OP", "SmemOp"),
@@ -215,6 +217,7 @@ __all__ = [
     "parse_layout",
     "plan",
     "plan_gemm",
+    "plan_kernel",
     "plan_pipeline",
     "scale_layout",
     "scatter4",

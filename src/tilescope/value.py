@@ -58,6 +58,7 @@ _DEFINING_MODULES = (
     "machine.launch.described_launch",
     "triton.program_report",
     "planner",
+    "kernel_plan",
     "gpu.bench.benchmark",
     "gpu.driver.environment",
     "gpu.bench.gemm_benchmark",

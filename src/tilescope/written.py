@@ -112,6 +112,15 @@ def tile(text: str) -> tuple[int, ...]:
     return extents(text, 2)
 
 
+def tile_or_name(text: str) -> tuple[int, ...] | str:
+    """The two extents of a tile, or a name, which does not begin with a digit.
+
+    >>> tile_or_name("128x64"), tile_or_name("kernel.toml")
+    ((128, 64), 'kernel.toml')
+    """
+    return tile(text) if text.lstrip("([{ ")[:1].isdigit() else text.strip()
+
+
 def rows_and_columns(text: str) -> tuple[int, ...]:
     """The extents of a tile in shared memory; a single one is a row.
 

@@ -174,12 +174,13 @@ def plans() -> list[str]:
     piece: str = ts.snippet(best, "descriptors")
     gemm: GemmPlan = ts.plan_gemm(512, 512, 512, "bf16")
     stages: int = gemm.stages
+    whole_bytes: int = ts.plan_kernel("gemm").smem_bytes
     pipeline = ts.plan_pipeline(best, stages=2)
     proof: Simulation = ts.simulate(pipeline)
     verdict: str = proof.verdict
     table = ts.sweep([ts.Problem((64, 64), "bf16")])
     asked: list[str] = [row.asked for row in table.rows]
-    return [code[:10], piece[:10], str(stages), verdict, *asked]
+    return [code[:10], piece[:10], str(stages), str(whole_bytes), verdict, *asked]
 
 
 def kernels() -> str:

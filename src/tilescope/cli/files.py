@@ -174,6 +174,22 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
     return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
 
 
+def with_kernel_file(asked: Asked, _: Output) -> Asked:
+    """The kernel that a FILE describes, where its name is in the place of a tile; a known kernel has no file."""
+    from tilescope.cli.map_source import read_input
+    from tilescope.kernel_plan.known_kernels import known_kernel_names
+
+    name = asked.get("tile")
+    if not isinstance(name, str) or name in known_kernel_names():
+        return asked
+    if name != STDIN and not Path(name).exists():
+        raise click.UsageError(
+            f"{name!r} is not a tile such as 128x64, not a file, and not a known kernel: "
+            f"{', '.join(known_kernel_names())}."
+        )
+    return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
+
+
 def with_pasted_words(asked: Asked, _: Output) -> Asked:
     """What a file or stdin holds, where its name or - stands for the words; of a kernel, the command that runs it."""
     words: tuple[str, ...] = asked.get("topic", ())
@@ -389,6 +405,7 @@ GATHERED: dict[str, Gather] = {  # by the question that asks about them
     "diff": with_two_maps,
     "decode": with_word_or_map,
     "identify": with_dump_and_tile,
+    "plan": with_kernel_file,
     "pipeline": with_description_or_tiles,
     "run": with_kernel,
 }

@@ -19,10 +19,12 @@ from typing import Literal, get_args
 from tilescope.emitter.cute_facts import cute_facts
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.gluon_facts import gluon_facts
+from tilescope.emitter.kernel_program import kernel_source, kernel_target
 from tilescope.emitter.ptx_facts import ptx_facts
 from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
 from tilescope.emitter.tile_program import TileProgram, tile_program
 from tilescope.errors import RuleError, argument_type
+from tilescope.kernel_plan.planned_kernel import KernelPlan
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
@@ -33,6 +35,12 @@ ALIASES: dict[str, Target] = {"gluon": "triton"}  # Triton's language for layout
 TARGETS: tuple[Target, ...] = tuple(name for name in get_args(Target) if name not in ALIASES)
 
 
+KERNEL_NOT_SHOWN = EMIT.worded(
+    argument="target",
+    found="{target} of a kernel",
+    limit="a whole kernel is written as CUDA alone",
+    fix="Use cuda.",
+)
 GEMM_NOT_SHOWN = EMIT.worded(
     argument="target",
     found="{target} of a GEMM",
@@ -41,10 +49,11 @@ GEMM_NOT_SHOWN = EMIT.worded(
 )
 
 
-def emit(plan: Plan | GemmPlan, target: Target) -> str:
+def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
     """The plan as source text.
 
     "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "gluon" is "triton".
+    Of a kernel's plan "cuda" is the kernel with gaps for its arithmetic.
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")
@@ -54,7 +63,7 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     return SourceText(emit_file(plan, target, ""))
 
 
-def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
+def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> str:
     """The source text for a file of this name, which the line that builds a program says; "": tile.cu or gemm.cu.
 
     >>> from tilescope.planner import plan
@@ -64,6 +73,8 @@ def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
     """
     asked = known_name("target", target, get_args(Target))
     target = ALIASES.get(asked, asked)
+    if isinstance(plan, KernelPlan):
+        return _kernel_text(plan, target, file)
     if isinstance(plan, GemmPlan):
         program = _gemm_program(plan, target)
     elif isinstance(plan, Plan):
@@ -97,6 +108,16 @@ class _Program:
     sample: str  # bits of test data, from a hash h
     facts: Facts
     family: str = ""  # a target whose code the other chips of the family run too; "": there is none
+
+
+def _kernel_text(plan: KernelPlan, target: Target, file: str) -> str:
+    """A kernel with gaps, as CUDA; it is compiled to a cubin, as it has no main."""
+    if target != "cuda":
+        raise KERNEL_NOT_SHOWN.error(target=target)
+    named = file if file.isprintable() and file else "kernel.cu"
+    architecture = kernel_target(plan)
+    build = f"nvcc -std=c++17 -arch={architecture} -cubin -o {shlex.quote(named)}bin {shlex.quote(named)}"
+    return kernel_source(plan, build)
 
 
 def _gemm_program(gemm: GemmPlan, target: Target) -> _Program:

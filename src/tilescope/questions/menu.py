@@ -51,6 +51,13 @@ MENU = (
         {"": gemm_questions.GEMM_PLAN_FORM},
     ),
     Page(
+        "kernel",
+        "Kernel",
+        "A whole kernel under one budget: shared memory over time, tensor memory, registers and barriers.",
+        {"": plan_questions.KERNEL_FORM},
+        is_common=False,
+    ),
+    Page(
         "tensor-map",
         "Tensor map",
         "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",

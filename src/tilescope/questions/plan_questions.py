@@ -16,12 +16,21 @@ from tilescope.planner.plans import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line, shared_bits
+from tilescope.questions.kernel_questions import (
+    BLOCKS_PER_SM,
+    KERNEL_FIELDS,
+    KERNEL_OPTIONS,
+    KNOWN_KERNEL,
+    TEMPLATE,
+    ask_as_command,
+    kernel_answer,
+)
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.sentence import by, filled
 from tilescope.swizzle import SWIZZLE
-from tilescope.written import number, numbers, pair, tile
+from tilescope.written import number, numbers, pair, tile, tile_or_name
 
 if TYPE_CHECKING:
     from tilescope.emitter.emission import Target
@@ -90,7 +99,15 @@ def refuse_misuse(asked: Asked) -> None:
 
 
 def plan_answer(asked: Asked) -> Answer:
-    """Every candidate, ranked, with the reasons of those that were refused."""
+    """Every candidate, ranked, with the reasons of those that were refused; or the plan of a whole kernel."""
+    if "template" in asked or isinstance(asked.get("tile"), str):
+        return kernel_answer(asked)
+    for row in KERNEL_OPTIONS:
+        refuse(row.name in asked, f"{row.option} is for a kernel: name its FILE, or a known kernel.")
+    refuse(
+        "tile" not in asked or "data_type" not in asked,
+        "name a TILE and its TYPE such as 128x64 bf16, the FILE of a kernel, or a --template.",
+    )
     refuse_misuse(asked)
     mn, k = asked["tile"]
     is_counted = asked.get("consumer", "") not in ("", *CONSUMER)
@@ -227,8 +244,21 @@ PLAN = Question(
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked. The
     answer has the swizzle, the boxes, the bytes that the mbarrier expects, the descriptors of the K loop and the address
     of every element, with the reasons. --emit prints a program of it.
+
+    With the FILE of a kernel (TOML or JSON, see docs/kernels.md; - is stdin) or the name of a known one, the whole kernel is
+    planned: shared memory, tensor memory, registers and barriers. --template prints a known kernel to start from.
     """,
-    inputs=(*PLAN_INPUTS, PATH_OF, WHY, EMIT, PROGRAM_FILE),
+    inputs=(
+        replace(TILE, read=tile_or_name, is_required=False),
+        replace(ELEMENT_TYPE, is_required=False),
+        *PLAN_OPTIONS,
+        *KERNEL_OPTIONS,
+        TEMPLATE,
+        PATH_OF,
+        WHY,
+        EMIT,
+        PROGRAM_FILE,
+    ),
     answer=plan_answer,
     functions=(plan,),
 )
@@ -361,5 +391,11 @@ PATH_FORM = PageForm(
     walks=True,
     picked="element",
     leads=path_leads,
+)
+KERNEL_FORM = PageForm(
+    PLAN,
+    inputs=(KNOWN_KERNEL, *KERNEL_FIELDS, ARCHITECTURE, BLOCKS_PER_SM),
+    presets={"known": "flash-attention-3-forward-128"},
+    asking=ask_as_command,
 )
 QUESTIONS = (PLAN,)

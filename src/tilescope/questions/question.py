@@ -86,11 +86,18 @@ READERS: dict[Reader, Writing] = {
     written.pair: Writing("N,N", "two numbers"),
     written.extents: Writing("NxN", "a shape"),
     written.tile: Writing("NxN", "two numbers"),
+    written.tile_or_name: Writing("TILE | FILE", "two numbers, or a name"),
     written.rows_and_columns: Writing("NxN", "a shape"),
     written.product: Writing("MxNxK", "three numbers"),
     written.smem_address: Writing("A", "an address of shared memory"),
 }
-_SHAPES: tuple[Reader, ...] = (written.extents, written.tile, written.rows_and_columns, written.product)
+_SHAPES: tuple[Reader, ...] = (
+    written.extents,
+    written.tile,
+    written.tile_or_name,
+    written.rows_and_columns,
+    written.product,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,7 @@ class Input:
         if self.is_hex and isinstance(value, int):
             return hex(value)
         said = in_words(value)
-        return said.replace(",", "x") if self.read in _SHAPES else said
+        return said.replace(",", "x") if self.read in _SHAPES and not isinstance(value, str) else said
 
     def words(self, value: object) -> list[str]:
         """The words of a command that say `value`; none for an option that is not given.

@@ -48,6 +48,7 @@ _MODULE_OF = {  # the module that draws values of a kind
     "im2col_wide_map": "tensor_map_view",
     "inspection": "descriptor_view",
     "instruction_descriptor": "descriptor_view",
+    "kernel_plan": "kernel_view",
     "kernel_run": "run_view",
     "layout": "layout_view",
     "layout_search": "banks_view",

@@ -1,0 +1,419 @@
+"""A planned kernel as CUDA: its shared memory, its barriers, and the loops of its roles, with named gaps for the arithmetic.
+
+    struct Shared          a union of padded members, one for each tile, so that overlays have their addresses
+    init_barriers          the counts of the plan
+    kernel                 a branch for each role; waits, arrivals, copies and fences are those of the proven pipeline
+    gap_consumer_3         what step 3 of the consumer computes: empty, until somebody writes it
+
+A known kernel may bring the bodies of its gaps: `kernel_source(plan, bodies)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilescope.kernel_plan.handovers import Ring, derive_rings
+from tilescope.kernel_plan.kernel_description import KernelStep
+from tilescope.kernel_plan.kernel_pipeline import STEP_MARK, round_number
+from tilescope.kernel_plan.planned_kernel import KernelPlan, PlacedTile
+from tilescope.pipeline.expression import reference
+from tilescope.pipeline.parts import Loop, Role, Step
+
+_INDENT = "    "
+_ARITHMETIC = ("read", "write", "multiply")
+_ARRIVING = ("arrive", "commit")
+_COMMIT = {
+    "wgmma": 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
+    "bulk": 'asm volatile("cp.async.bulk.commit_group;" ::: "memory");',
+}
+_WAIT_GROUP = {
+    "wgmma": 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");',
+    "bulk": 'asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");',
+}
+_FENCE = {
+    "proxy.async": 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");',
+    "tcgen05.after": 'asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");',
+    "tcgen05.before": 'asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");',
+}
+_FIXED = {"commit": _COMMIT, "wait_group": _WAIT_GROUP, "fence": _FENCE}
+_HELPERS = r"""
+struct alignas(64) Map { unsigned char bytes[128]; };  // a CUtensorMap
+
+__device__ __forceinline__ unsigned shared_address(const void* at) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(at));
+}
+__device__ __forceinline__ void mbarrier_init(unsigned long long* bar, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count) : "memory");
+}
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* bar, int parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}"
+        ::"r"(shared_address(bar)), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* bar, int bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void bar_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+"""
+_TENSOR_MEMORY_HELPERS = r"""
+__device__ __forceinline__ void tensor_commit(unsigned long long* bar) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+__device__ __forceinline__ void tensor_alloc(unsigned* at, int columns) {
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(at)), "r"(columns) : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void tensor_dealloc(unsigned at, int columns) {
+    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(at), "r"(columns) : "memory");
+}
+"""
+
+
+def kernel_target(plan: KernelPlan) -> str:
+    """The architecture that the kernel is compiled for: the exact one, as wgmma, tcgen05 and setmaxnreg need it."""
+    has_own = any(plan.arch.has(feature) for feature in ("wgmma", "tcgen05"))
+    return f"{plan.arch.name}a" if has_own else plan.arch.name
+
+
+def kernel_source(plan: KernelPlan, build: str = "", bodies: Mapping[str, str] | None = None) -> str:
+    """The source text; `bodies` are those of gaps, by name.
+
+    >>> from tilescope.kernel_plan import plan_kernel
+    >>> source = kernel_source(plan_kernel("gemm"))
+    >>> "static_assert(sizeof(Shared) == 197632" in source, "gap_consumer_1" in source
+    (True, True)
+    """
+    writer = _Writer(plan, bodies or {})
+    return writer.source(build)
+
+
+class _Writer:
+    """Writes the parts of a kernel's source."""
+
+    def __init__(self, plan: KernelPlan, bodies: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.bodies = bodies
+        self.uses_tensor_memory = bool(plan.columns)
+        self.barriers = {row.name for row in plan.barriers}
+        self.rings = derive_rings(plan.kernel)
+        self.loops = [loop.name for loop in plan.kernel.loops]
+        self.mapped = [tile for tile in plan.tiles if tile.tensor_map is not None and self._is_copied(tile.name)]
+
+    def source(self, build: str) -> str:
+        """All parts below each other."""
+        plan = self.plan
+        head = [
+            f"// {plan.kernel.name}: {plan.smem_bytes} bytes of shared memory, {plan.kernel.threads} threads, {kernel_target(plan)}.",
+            "// The synchronization is that of the plan; gap_ functions are for the arithmetic and the coordinates.",
+        ]
+        if build:
+            head += ["//", f"//     {build}"]
+        parts = ["\n".join(head), *self._facts(), _HELPERS.strip("\n")]
+        if self.uses_tensor_memory:
+            parts.append(_TENSOR_MEMORY_HELPERS.strip("\n"))
+        parts += [*self._copies(), self._shared(), self._init(), *self._gaps(), self._kernel()]
+        return "\n\n".join(parts) + "\n"
+
+    def _is_copied(self, name: str) -> bool:
+        kernel = self.plan.kernel
+        loads = any(step.operation == "load" for _, step in kernel.writes_of(name))
+        return loads or any(step.operation == "store" for _, step in kernel.reads_of(name))
+
+    def _facts(self) -> Iterator[str]:
+        lines = [f"constexpr int {name} = {value};" for name, value in self.plan.kernel.sizes.items()]
+        lines.append(f"constexpr int THREADS = {self.plan.kernel.threads};")
+        if self.uses_tensor_memory:
+            lines.append(f"constexpr int ALLOC_COLUMNS = {self.plan.alloc_columns};")
+            lines += [
+                f"constexpr int COLUMN_{_identifier(row.name)} = {row.first_column};  // {row.columns} columns, lane {row.lane}"
+                for row in self.plan.columns
+            ]
+        yield "\n".join(lines)
+
+    def _copies(self) -> Iterator[str]:
+        """The copies of each rank that a map has."""
+        ranks = sorted({tile.tensor_map.rank for tile in self.mapped if tile.tensor_map is not None})
+        form = "__device__ __forceinline__ void"
+        for rank in ranks:
+            given = ", ".join(f'"r"(at[{place}])' for place in range(rank))
+            into = ", ".join(f"%{place + 3}" for place in range(rank))
+            out = ", ".join(f"%{place + 2}" for place in range(rank))
+            load = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+            yield (
+                f"{form} copy_in(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}]) {{\n"
+                f'    asm volatile("{load} [%0], [%1, {{{into}}}], [%2];"\n'
+                f'        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), {given} : "memory");\n}}'
+            )
+            yield (
+                f"{form} copy_out(const Map* map, const void* from, const int (&at)[{rank}]) {{\n"
+                f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
+                f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
+            )
+
+    def _shared(self) -> str:
+        """Shared memory: every tile at its own offset, those that lie over each other in the same bytes."""
+        plan = self.plan
+        alignment = max([tile.alignment_bytes for tile in plan.tiles] + [8])
+        lines = [f"union alignas({alignment}) Shared {{", f"{_INDENT}unsigned char all[{plan.smem_bytes}];"]
+        checks = [f'static_assert(sizeof(Shared) == {plan.smem_bytes}, "as planned");']
+        for tile in plan.tiles:
+            before = f"unsigned char before[{tile.offset_bytes}]; " if tile.offset_bytes else ""
+            lines.append(f"{_INDENT}struct {{ {before}unsigned char data[{tile.size_bytes}]; }} {tile.name};")
+            checks.append(
+                f'static_assert(__builtin_offsetof(Shared, {tile.name}.data) % {tile.alignment_bytes} == 0, "{tile.name}");'
+            )
+        if plan.barriers or self.uses_tensor_memory:
+            before = f"unsigned char before[{plan.barriers_offset_bytes}]; " if plan.barriers_offset_bytes else ""
+            members = " ".join(f"unsigned long long {row.name}[{row.stages}];" for row in plan.barriers)
+            pointer = " unsigned tensor_memory;" if self.uses_tensor_memory else ""
+            lines.append(f"{_INDENT}struct {{ {before}{members}{pointer} }} bars;")
+        lines.append("};")
+        checks.append(f'static_assert(sizeof(Shared) <= {plan.smem_limit_bytes}, "a block of {plan.arch.name}");')
+        return "\n".join([*lines, *checks])
+
+    def _init(self) -> str:
+        lines = ["__device__ __forceinline__ void init_barriers(Shared& shared) {"]
+        stages = "for (int stage = 0; stage < {0}; ++stage)"
+        lines += [
+            f"{_INDENT}{stages.format(row.stages)} mbarrier_init(&shared.bars.{row.name}[stage], {row.count});"
+            for row in self.plan.barriers
+        ]
+        lines.append(f'{_INDENT}asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+        return "\n".join([*lines, "}"])
+
+    def _gaps(self) -> Iterator[str]:
+        """A function for the arithmetic of each step, and one for the coordinates of each tile that is copied."""
+        counters = "".join(f", int {name}" for name in self.loops)
+        for place, step in enumerate(self.plan.kernel.steps):
+            if step.operation not in ("load", "store"):
+                name = _gap_name(step, place)
+                body = self.bodies.get(name, f"{_INDENT}// {step.title}")
+                yield (f"__device__ __forceinline__ void {name}(Shared& shared, int instance{counters}) {{\n{body}\n}}")
+        for tile in self.mapped:
+            assert tile.tensor_map is not None
+            name = f"gap_coordinates_{tile.name}"
+            body = self.bodies.get(name, f"{_INDENT}// of the tile's first element, innermost first")
+            rank = tile.tensor_map.rank
+            yield f"__device__ __forceinline__ void {name}(int (&at)[{rank}], int instance{counters}) {{\n{body}\n}}"
+
+    def _kernel(self) -> str:
+        plan = self.plan
+        maps = [f"const __grid_constant__ Map map_{tile.name}" for tile in self.mapped]
+        rounds = [f"const int {name}_rounds" for name in self.loops]
+        bounds = f"__launch_bounds__({plan.kernel.threads}, {plan.blocks_per_sm})"
+        lines = [
+            f'extern "C" __global__ void {bounds} kernel({", ".join([*maps, *rounds])}) {{',
+            f"{_INDENT}extern __shared__ __align__(1024) unsigned char memory[];",
+            f"{_INDENT}Shared& shared = *reinterpret_cast<Shared*>(memory);",
+            f"{_INDENT}const int warp = threadIdx.x / 32;",
+            f"{_INDENT}if (threadIdx.x == 0) init_barriers(shared);",
+        ]
+        if self.uses_tensor_memory:
+            lines.append(f"{_INDENT}if (warp == 0) tensor_alloc(&shared.bars.tensor_memory, ALLOC_COLUMNS);")
+        lines.append(f"{_INDENT}__syncthreads();")
+        first = 0
+        for number, role in enumerate(plan.pipeline.roles):
+            row = plan.kernel.role(role.name)
+            word = "if" if number == 0 else "} else if"
+            lines.append(f"{_INDENT}{word} (warp < {first + row.all_warps}) {{  // {role.name}")
+            lines.append(f"{_INDENT * 2}const int instance = (warp - {first}) / {row.warps};")
+            lines.append(f"{_INDENT * 2}const int role_warp = (warp - {first}) % {row.warps};")
+            lines.append(f"{_INDENT * 2}const bool leads = role_warp == 0 && threadIdx.x % 32 == 0;")
+            lines += self._role(role)
+            first += row.all_warps
+        lines.append(f"{_INDENT}}}")
+        if self.uses_tensor_memory:
+            lines.append(f"{_INDENT}__syncthreads();")
+            lines.append(f"{_INDENT}if (warp == 0) tensor_dealloc(shared.bars.tensor_memory, ALLOC_COLUMNS);")
+        return "\n".join([*lines, "}"])
+
+    def _role(self, role: Role) -> list[str]:
+        """The steps of a role: the synchronization of the pipeline, and its arithmetic in the same places."""
+        return _RoleWriter(self, role.name).lines(role.steps, ())
+
+    def ring_of(self, barrier: str) -> Ring:
+        """The ring whose tiles a barrier tells to be filled."""
+        return next(ring for ring in self.rings if ring.is_passed_on and ring.barrier_name(1) == barrier)
+
+    def stage_address(self, tile: PlacedTile, stage: str) -> str:
+        """Where a stage of a tile starts, in C.
+
+        Of two tiles of different sizes that take turns, a slot starts behind the slots before it, which hold the other tile
+        and its own in turn.
+        """
+        ring = next(ring for ring in self.rings if tile.name in ring.tiles)
+        if len(ring.fills) == 2:
+            own, other = (self._slot_bytes(name) for name in (tile.name, *(set(ring.tiles) - {tile.name})))
+            if own != other:
+                return f"shared.{tile.name}.data + (({stage}) + 1) / 2 * {other} + ({stage}) / 2 * {own}"
+        row = self.plan.kernel.tile(tile.name)
+        copies = self.plan.kernel.copies_of(row)
+        index = stage if copies == 1 else f"({stage}) * {copies} + instance"
+        return (
+            f"shared.{tile.name}.data" if index == "0" else f"shared.{tile.name}.data + ({index}) * {tile.stage_bytes}"
+        )
+
+    def _slot_bytes(self, name: str) -> int:
+        tile = self.plan.tile(name)
+        return self.plan.kernel.tile(name).stage_bytes if tile.plan is None else tile.plan.smem_bytes
+
+
+class _RoleWriter:
+    """Writes the steps of one role; the kernel's own steps are called where their actions are."""
+
+    def __init__(self, writer: _Writer, name: str) -> None:
+        self.writer = writer
+        self.plan = writer.plan
+        self.kernel = writer.plan.kernel
+        self.role = self.kernel.role(name)
+        self.called: set[int] = set()
+
+    def lines(self, steps: Sequence[Step | Loop], path: tuple[str, ...]) -> list[str]:
+        """The text of steps at one level of loops."""
+        margin = _INDENT * (2 + len(path))
+        own = [
+            place
+            for place, step in enumerate(self.kernel.steps)
+            if step.role == self.role.name and self.kernel.path(step.loop) == path
+        ]
+        text: list[str] = []
+        for step in steps:
+            place = _first_place(step)
+            if place is not None:
+                text += [
+                    f"{margin}{self._call(earlier)}" for earlier in own if earlier < place and self._is_due(earlier)
+                ]
+            if isinstance(step, Loop):
+                counter = step.counter
+                text.append(f"{margin}for (int {counter} = 0; {counter} < {counter}_rounds; ++{counter}) {{")
+                text += self.lines(step.steps, (*path, counter))
+                text.append(f"{margin}}}")
+                continue
+            if place in own and (step.op in _ARITHMETIC or step.op in _ARRIVING) and self._is_due(place):
+                text.append(f"{margin}{self._call(place)}")
+            text += [f"{margin}{line}" for line in self._action(step, place)]
+        return text + [f"{margin}{self._call(place)}" for place in own if self._is_due(place)]
+
+    def _is_due(self, place: int) -> bool:
+        """Whether the arithmetic of a step is not called yet."""
+        return place not in self.called and self.kernel.steps[place].operation not in ("load", "store")
+
+    def _call(self, place: int) -> str:
+        self.called.add(place)
+        step = self.kernel.steps[place]
+        inside = self.kernel.path(step.loop)
+        counters = "".join(f", {name}" if name in inside else ", 0" for name in self.writer.loops)
+        return f"{_gap_name(step, place)}(shared, instance{counters});"
+
+    def _action(self, step: Step, place: int | None) -> list[str]:
+        """The C of one step of the pipeline."""
+        match step.op:
+            case "wait":
+                return [f"mbarrier_wait({_bar(step.target)}, {_in_c(step.arguments['parity'])});"]
+            case "expect":
+                assert place is not None
+                return self._load(step, place)
+            case "arrive":
+                who = "threadIdx.x % 32 == 0" if int(step.arguments.get("count", 1)) > 1 else "leads"
+                return [f"if ({who}) mbarrier_arrive({_bar(step.target)});"]
+            case "commit" if step.target not in _COMMIT:
+                return [f"if (leads) tensor_commit({_bar(step.target)});"]
+            case "commit" | "wait_group" | "fence":
+                return [_FIXED[step.op][str(step.target)]]
+            case "sync":
+                return [f"bar_sync({_in_c(step.target)}, {step.arguments['threads']});"]
+            case "registers":
+                change = "dec" if int(str(step.target)) < self.plan.entry_registers else "inc"
+                return [f'asm volatile("setmaxnreg.{change}.sync.aligned.u32 {step.target};");']
+            case "store":
+                assert place is not None
+                return self._store(place)
+        return []
+
+    def _load(self, step: Step, place: int) -> list[str]:
+        """The bytes that are expected, and the copies that bring them."""
+        barrier, stage = reference("expect", step.target)
+        ring = self.writer.ring_of(barrier)
+        arrives = step.arguments.get("arrive", True)
+        expects = "mbarrier_arrive_expect" if arrives else "mbarrier_expect"
+        bar = _bar(step.target)
+        text = ["if (leads) {", f"{_INDENT}{expects}({bar}, {step.arguments['bytes']});"]
+        fill = next(names for names in ring.fills if set(names) & set(self.kernel.steps[place].writes))
+        for name in fill:
+            if name in self.kernel.steps[place].writes:
+                text += [f"{_INDENT}{line}" for line in self._copies(self.plan.tile(name), place, _in_c(stage), bar)]
+        return [*text, "}"]
+
+    def _store(self, place: int) -> list[str]:
+        """The copies of all tiles that a step stores; they are written once, at its first action."""
+        if place in self.called:
+            return []
+        self.called.add(place)
+        text = ["if (leads) {"]
+        for name in self.kernel.steps[place].inputs:
+            tile = self.plan.tile(name)
+            ring = next(ring for ring in self.writer.rings if name in ring.tiles)
+            stage = "0" if tile.stages == 1 else f"{round_number(self.kernel, ring.home)} % {tile.stages}"
+            text += [f"{_INDENT}{line}" for line in self._copies(tile, place, stage, "")]
+        return [*text, "}"]
+
+    def _copies(self, tile: PlacedTile, place: int, stage: str, bar: str) -> list[str]:
+        """The copies of a tile's boxes, in or out."""
+        if tile.tensor_map is None or tile.plan is None:
+            return [f"// copy {tile.name}: it has no tensor map"]
+        rank = tile.tensor_map.rank
+        inside = self.kernel.path(self.kernel.steps[place].loop)
+        counters = "".join(f", {name}" if name in inside else ", 0" for name in self.writer.loops)
+        text = [
+            f"int at_{tile.name}[{rank}] = {{}};",
+            f"gap_coordinates_{tile.name}(at_{tile.name}, instance{counters});",
+        ]
+        for copy in tile.plan.copies:
+            coords = [*copy.coords, *(0 for _ in range(rank - len(copy.coords)))]
+            at = ", ".join(
+                f"at_{tile.name}[{axis}] + {start}" if start else f"at_{tile.name}[{axis}]"
+                for axis, start in enumerate(coords)
+            )
+            smem = f"{self.writer.stage_address(tile, stage)} + {copy.smem_offset_bytes}"
+            if bar:
+                text.append(f"copy_in({smem}, &map_{tile.name}, {bar}, {{{at}}});")
+            else:
+                text.append(f"copy_out(&map_{tile.name}, {smem}, {{{at}}});")
+        return text
+
+
+def _first_place(step: Step | Loop) -> int | None:
+    """The place of the kernel's step that an action belongs to; of a loop, that of its first one."""
+    if isinstance(step, Loop):
+        return next((place for inner in step.steps if (place := _first_place(inner)) is not None), None)
+    return int(step.at.removeprefix(STEP_MARK)) if step.at else None
+
+
+def _bar(target: object) -> str:
+    """The address of a barrier, in C."""
+    name, stage = reference("barrier", target)
+    return f"&shared.bars.{name}[{_in_c(stage)}]"
+
+
+def _in_c(expression: object) -> str:
+    """An expression of the pipeline in C."""
+    return str(expression).replace(" and ", " && ").replace(" or ", " || ")
+
+
+def _gap_name(step: KernelStep, place: int) -> str:
+    return f"gap_{_identifier(step.role)}_{place}"
+
+
+def _identifier(text: str) -> str:
+    """A name that C takes: S[1] is S_1."""
+    return re.sub(r"\W+", "_", text).strip("_")

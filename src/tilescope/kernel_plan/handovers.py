@@ -1,0 +1,244 @@
+"""Which role has a tile when, and the barriers by which it passes on.
+
+In one round of a tile's loop its accesses follow one another in turns. All roles of a turn wait for a barrier at which all
+roles of the turn before have arrived; the first turn waits for the last one of the round before:
+
+    turn 0    producer loads K          waits for K_empty      its bytes arrive at K_full
+    turn 1    consumers multiply K      wait for K_full        arrive at K_empty
+
+Tiles that one step loads share their barriers. Tiles of one ring take turns in its slots and share barriers too. A tile
+that one role alone uses needs none: the warps of the role meet at a named barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilescope.kernel_plan.kernel_description import KernelStep
+from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.lifetimes import Lifetime, home_path
+from tilescope.value import Value
+
+MBARRIER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Roles that have a tile at the same time, and the places of their steps."""
+
+    places: tuple[int, ...]
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Tiles that are filled and passed on together, or one after another through the same slots.
+
+    `fills` lists the tiles of each fill of a round: [["A", "B"]] for two tiles of one load, [["K"], ["V"]] for two that
+    take turns.
+    """
+
+    name: str
+    fills: tuple[tuple[str, ...], ...]
+    home: tuple[str, ...]  # the loops of its rounds
+    turns: tuple[tuple[Turn, ...], ...]  # of each fill
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """All its tiles."""
+        return tuple(name for fill in self.fills for name in fill)
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether more than one role uses it, so that it has barriers."""
+        return len(self.turns[0]) > 1
+
+    def barrier_name(self, turn: int) -> str:
+        """The barrier that a turn waits for."""
+        if turn == 0:
+            return f"{self.name}_empty"
+        return f"{self.name}_full" if turn == 1 else f"{self.name}_turn{turn}"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBarrier(Value):
+    """An mbarrier of the kernel: stages, the arrivals of a phase, the bytes that a phase expects, and what it is for."""
+
+    name: str
+    stages: int
+    count: int
+    bytes: int
+    waiting: tuple[str, ...]  # roles
+    arriving: tuple[str, ...]  # roles
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayBarrier:
+    """A barrier that makes an overlay safe: who may write `after` once `before` has been read for the last time."""
+
+    name: str
+    before: str  # the tile whose last access is waited for
+    after: str  # the tile that is written over it
+    is_next_round: bool  # the write is that of the next round of the loop around both
+    loop: str  # that loop; "": the kernel
+
+
+def derive_rings(kernel: Kernel) -> tuple[Ring, ...]:
+    """The rings of all tiles in shared and tensor memory, in the order of their first steps."""
+    rings: list[Ring] = []
+    done: set[str] = set()
+    for step in kernel.steps:
+        for name in step.writes:
+            tile = kernel.tile(name)
+            if name in done or tile.memory == "registers":
+                continue
+            fills: tuple[tuple[str, ...], ...]
+            if tile.ring:
+                fills = tuple((other,) for other in _written_in_order(kernel) if kernel.tile(other).ring == tile.ring)
+                title = tile.ring
+            else:
+                together = _loaded_together(kernel, step, name)
+                fills = (together,)
+                title = "_".join(together)
+            done |= {each for fill in fills for each in fill}
+            turns = tuple(_turns(kernel, fill) for fill in fills)
+            rings.append(Ring(title, fills, home_path(kernel, fills[0][0]), turns))
+    return tuple(rings)
+
+
+def _written_in_order(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for step in kernel.steps for name in step.writes))
+
+
+def _loaded_together(kernel: Kernel, step: KernelStep, name: str) -> tuple[str, ...]:
+    """The tiles of a load that the same roles read in the same loops; they share a barrier."""
+    if step.operation != "load":
+        return (name,)
+    tile = kernel.tile(name)
+    readers = _readers(kernel, name)
+    same = []
+    for other in step.writes:
+        stages = (kernel.tile(other).least_stages, kernel.tile(other).most_stages)
+        is_alike = stages == (tile.least_stages, tile.most_stages) and _readers(kernel, other) == readers
+        if other == name or (is_alike and home_path(kernel, other) == home_path(kernel, name)):
+            same.append(other)
+    return tuple(same)
+
+
+def _readers(kernel: Kernel, name: str) -> frozenset[str]:
+    return frozenset(step.role for _, step in kernel.reads_of(name))
+
+
+def _turns(kernel: Kernel, fill: tuple[str, ...]) -> tuple[Turn, ...]:
+    """The turns of a fill: readers share one; a role keeps its turn for as long as it works in the same way."""
+    turns: list[Turn] = []
+    writes = False
+    for place, step in enumerate(kernel.steps):
+        if not set(fill) & set(step.tiles):
+            continue
+        is_write = bool(set(fill) & set(step.writes))
+        last = turns[-1] if turns else None
+        if last is not None and (_goes_on(kernel, last, step) or (not is_write and not writes)):
+            turns[-1] = Turn((*last.places, place), tuple(dict.fromkeys((*last.roles, step.role))))
+            writes = writes or is_write
+        else:
+            turns.append(Turn((place,), (step.role,)))
+            writes = is_write
+    return tuple(turns)
+
+
+def _goes_on(kernel: Kernel, turn: Turn, step: KernelStep) -> bool:
+    """Whether a step belongs to the turn of its own role: a load and a tcgen05.mma end at a barrier, threads do not."""
+    if turn.roles != (step.role,):
+        return False
+    return _completion(kernel.steps[turn.places[-1]]) == _completion(step)
+
+
+def _completion(step: KernelStep) -> str:
+    """What tells that a step is done: the bytes of a load, the commit of a tcgen05.mma, or the threads themselves."""
+    return step.operation if step.operation in ("load", "tcgen05.mma") else "threads"
+
+
+def arrivals(kernel: Kernel, turn: Turn, role: str) -> int:
+    """Arrivals of all instances of a role at the end of its turn: one each, of threads one a warp."""
+    operations = {kernel.steps[place].operation for place in turn.places if kernel.steps[place].role == role}
+    row = kernel.role(role)
+    each = row.warps if "threads" in operations else 1
+    return each * row.instances
+
+
+def ring_barriers(kernel: Kernel, ring: Ring, stages: int) -> tuple[KernelBarrier, ...]:
+    """The barriers of a ring; none if one role alone uses it."""
+    if not ring.is_passed_on:
+        return ()
+    rows = []
+    turns = ring.turns[0]
+    for number, turn in enumerate(turns):
+        before = turns[number - 1]
+        loaded = any(kernel.steps[place].operation == "load" for place in before.places)
+        expected = 0
+        if loaded and number == 1:
+            expected = max(sum(kernel.tile(name).stage_bytes for name in fill) for fill in ring.fills)
+        rows.append(
+            KernelBarrier(
+                name=ring.barrier_name(number),
+                stages=stages,
+                count=sum(arrivals(kernel, before, role) for role in before.roles),
+                bytes=expected,
+                waiting=turn.roles,
+                arriving=before.roles,
+                purpose="filled" if number == 1 else "free again" if number == 0 else "passed on",
+            )
+        )
+    return tuple(rows)
+
+
+def overlay_barriers(
+    kernel: Kernel, pairs: Mapping[str, tuple[str, ...]], lifetimes: Mapping[str, Lifetime]
+) -> tuple[OverlayBarrier, ...]:
+    """The barriers that order tiles which lie over each other; `pairs` has for each tile those over which it lies.
+
+    Of two tiles, the one that dies first is followed by the other in the same round, and follows it in the next one.
+    Where one role does both the last access and the first write, its own order serves.
+    """
+    found = []
+    for name, others in pairs.items():
+        for other in others:
+            first, second = sorted((name, other), key=lambda tile: min(lifetimes[tile]))
+            around = _common_loop(kernel, first, second)
+            orders = [(first, second, False)]
+            if around:
+                orders.append((second, first, True))
+            for before, after, is_next_round in orders:
+                if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after)):
+                    found.append(OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around))
+    return tuple(found)
+
+
+def _common_loop(kernel: Kernel, one: str, other: str) -> str:
+    """The innermost loop around all steps of both tiles; "" if there is none."""
+    common = ""
+    for left, right in zip(home_path(kernel, one), home_path(kernel, other), strict=False):
+        if left != right:
+            break
+        common = left
+    return common
+
+
+def _is_one_group(kernel: Kernel, roles: frozenset[str]) -> bool:
+    """Whether the roles are one role of one instance, whose own order serves."""
+    return len(roles) == 1 and all(kernel.role(name).instances == 1 for name in roles)
+
+
+def last_roles(kernel: Kernel, tile: str) -> frozenset[str]:
+    """The roles that have a tile last: all that read it after its last write, else its writer."""
+    last_write = max(place for place, _ in kernel.writes_of(tile))
+    readers = frozenset(step.role for place, step in kernel.reads_of(tile) if place >= last_write)
+    return readers or frozenset([kernel.steps[last_write].role])
+
+
+def first_roles(kernel: Kernel, tile: str) -> frozenset[str]:
+    """The role that writes a tile first."""
+    return frozenset([kernel.steps[min(place for place, _ in kernel.writes_of(tile))].role])

@@ -1,0 +1,134 @@
+"""A kernel as data: roles, tiles, loops and steps, before anything is placed.
+
+    tiles   K   176 x 128 bfloat16, shared, 2 stages     S   64 x 176 float32, registers
+    steps   producer  load K                  in loop kv
+            consumer  wgmma S = Q K           in loop kv
+
+These are the rows; `kernel_file` has the kernel, and reads it from TOML or plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilescope.arithmetic import ceil_div
+from tilescope.data_type import DataType
+from tilescope.layout import Major
+from tilescope.sync.thread_limits import WARP_THREADS
+from tilescope.value import Value, row_field
+
+Memory = Literal["shared", "tensor", "registers"]
+Operation = Literal["load", "store", "wgmma", "tcgen05.mma", "threads"]
+MEMORIES: tuple[Memory, ...] = ("shared", "tensor", "registers")
+OPERATIONS: tuple[Operation, ...] = ("load", "store", "wgmma", "tcgen05.mma", "threads")
+MULTIPLICATIONS: tuple[Operation, ...] = ("wgmma", "tcgen05.mma")
+ASYNC_PROXY: tuple[Operation, ...] = ("load", "store", "wgmma", "tcgen05.mma")  # that reach shared memory past threads
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRole(Value):
+    """Warps that do the same: `instances` groups of `warps` warps, with `registers` registers per thread.
+
+    `other_registers` is what a thread needs beside the tiles that it holds.
+    """
+
+    name: str
+    warps: int
+    instances: int = 1
+    registers: int | None = None  # that setmaxnreg asks for; None: as many as at entry
+    other_registers: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of one instance."""
+        return self.warps * WARP_THREADS
+
+    @property
+    def all_warps(self) -> int:
+        """Warps of all instances."""
+        return self.warps * self.instances
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOfTile(Value):
+    """The tensor in global memory that a tile is copied from or to: its shape, and the two dimensions of the tile."""
+
+    shape: tuple[int, ...]  # outermost first; the last dimension is contiguous
+    rows: int  # the dimension that the tile's rows run along; its columns run along the last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTile(Value):
+    """A matrix that a kernel keeps: rows of contiguous columns, where it is kept, and in how many stages."""
+
+    name: str
+    shape: tuple[int, int]
+    data_type: DataType = row_field(DataType.named)
+    memory: Memory = "shared"
+    major: Major = "K"  # which dimension of a product's operand is contiguous
+    least_stages: int = 1
+    most_stages: int = 1
+    overlay: tuple[str, ...] = ()  # tiles that it lies over; "*": any, if there is no room otherwise
+    share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
+    per_instance: bool = False  # every instance of the role that writes it has one
+    ring: str = ""  # tiles of one ring take turns in its slots
+    swizzle: str | None = None
+    tensor: TensorOfTile | None = None
+
+    @property
+    def elements(self) -> int:
+        """Elements of one stage."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage, packed."""
+        return ceil_div(self.elements * self.data_type.smem_bits, 8)
+
+    def overlays(self, other: KernelTile, *, if_needed: bool) -> bool:
+        """Whether one of the two says that it lies over the other; "*" says so of any tile, if it is needed."""
+        if if_needed and "*" in (*self.overlay, *other.overlay):
+            return True
+        return other.name in self.overlay or self.name in other.overlay
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLoop(Value):
+    """A loop of steps; `inside` is the loop around it, `count` the rounds of which the pipeline is proven."""
+
+    name: str
+    count: int
+    inside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep(Value):
+    """What one role does with tiles: those that it reads, a and b of a product among them, and those that it writes."""
+
+    role: str
+    operation: Operation
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    a: str = ""
+    b: str = ""
+    loop: str = ""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All tiles that it reads, operands first."""
+        return tuple(dict.fromkeys(name for name in (self.a, self.b, *self.reads) if name))
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """All tiles that it reads or writes."""
+        return tuple(dict.fromkeys((*self.inputs, *self.writes)))
+
+    @property
+    def title(self) -> str:
+        """The step in a few words: "wgmma S = Q K"."""
+        written = ", ".join(self.writes)
+        read = " ".join(self.inputs) if self.operation in MULTIPLICATIONS else ", ".join(self.inputs)
+        if written and read:
+            return f"{self.operation} {written} = {read}"
+        return f"{self.operation} {written or read}"

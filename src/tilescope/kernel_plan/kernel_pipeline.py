@@ -1,0 +1,430 @@
+"""The pipeline of a whole kernel: every wait, arrival, fence and copy of its roles, as data for `simulate`.
+
+A role does its steps in their order, in their loops. Before the first step of a turn it waits, after the last one it arrives;
+both at the level of the loop in each round of which the tile is filled once. Tiles that lie over others are cut into
+pieces of memory that they share, so that the proof covers the overlays:
+
+    V 0..90111, O over 0..32767    pieces m0 (V, O) and m1 (V)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tilescope.errors import Violation
+from tilescope.kernel_plan.handovers import (
+    KernelBarrier,
+    OverlayBarrier,
+    Ring,
+    Turn,
+    arrivals,
+    first_roles,
+    last_roles,
+)
+from tilescope.kernel_plan.kernel_description import ASYNC_PROXY, KernelRole, KernelStep, KernelTile
+from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
+from tilescope.kernel_plan.placement import Block, Placement
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.pipeline_rules import Plain
+from tilescope.sync.thread_limits import BARS
+
+STEP_MARK = "step "  # before the place of the kernel's step that a step of the pipeline belongs to
+_FIRST_BAR = 1  # 0 is __syncthreads
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A slot of the pipeline that a stage of a tile uses, and the condition under which it does."""
+
+    slot: str
+    bytes: int
+    when: str = ""
+
+
+def check_bars(kernel: Kernel) -> list[Violation]:
+    """Refuse roles that need more named barriers than a block has."""
+    needed = _FIRST_BAR + sum(role.instances for role in kernel.roles if role.warps > 1)
+    return [KERNEL_BARS.violation(needed=needed, most=BARS)] if needed > BARS else []
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPipeline:
+    """What the pipeline of a planned kernel is made from."""
+
+    kernel: Kernel
+    rings: tuple[Ring, ...]
+    stages: Mapping[str, int]
+    barriers: tuple[KernelBarrier, ...]
+    overlay_barriers: tuple[OverlayBarrier, ...]
+    shared: Placement
+    tensor: Placement
+    entry_registers: int
+
+    def build(self) -> Pipeline:
+        """The pipeline, as data."""
+        slots: Plain = {}
+        for ring in self.rings:
+            for name in ring.tiles:
+                for piece in self._all_pieces(ring, name):
+                    self._enter_slot(slots, ring, name, piece)
+        data: Plain = {
+            "name": self.kernel.name,
+            "constants": {f"{loop.name}_rounds": loop.count for loop in self.kernel.loops},
+            "barriers": {row.name: {"count": row.count, "stages": row.stages} for row in self.barriers},
+            "slots": slots,
+            "roles": [self._role(role) for role in self.kernel.roles],
+        }
+        if any(role.registers is not None for role in self.kernel.roles):
+            data["registers"] = self.entry_registers
+        if self.kernel.cluster > 1:
+            data["not_covered"] = ["what blocks of a cluster do with each other"]
+        return Pipeline.from_dict(data)
+
+    def role_steps(self, role: KernelRole) -> list[Plain]:
+        """The steps of one role, loops inside."""
+        places = [place for place, step in enumerate(self.kernel.steps) if step.role == role.name]
+        steps: list[Plain] = []
+        if role.registers is not None:
+            steps.append({"registers": role.registers})
+        return steps + self._level(role, places, ())
+
+    def _role(self, role: KernelRole) -> Plain:
+        return {
+            "name": role.name,
+            "threads": role.threads,
+            "instances": role.instances,
+            "steps": self.role_steps(role),
+        }
+
+    def _level(self, role: KernelRole, places: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
+        """The steps of a role at one level of loops, with the waits before and the arrivals after each part."""
+        steps: list[Plain] = []
+        for part in self._parts(places, path):
+            inner = self.kernel.path(self.kernel.steps[part[0]].loop)
+            steps += _marked(self._waits(role, part, path), part[0])
+            if len(inner) > len(path):
+                counter = inner[len(path)]
+                body = self._level(role, part, inner[: len(path) + 1])
+                steps.append({"loop": counter, "count": f"{counter}_rounds", "steps": body})
+            else:
+                steps += _marked(self._actions(role, part[0]), part[0])
+            steps += _marked(self._arrivals(role, part, path), part[-1])
+        return steps
+
+    def _parts(self, places: Sequence[int], path: tuple[str, ...]) -> list[list[int]]:
+        """The places at one level, those of an inner loop together."""
+        parts: list[list[int]] = []
+        running = ""
+        for place in places:
+            inner = self.kernel.path(self.kernel.steps[place].loop)
+            loop = inner[len(path)] if len(inner) > len(path) else ""
+            if loop and loop == running:
+                parts[-1].append(place)
+            else:
+                parts.append([place])
+            running = loop
+        return parts
+
+    def _own_turns(self, role: KernelRole, path: tuple[str, ...]) -> Iterable[tuple[Ring, int, int, Turn]]:
+        """The turns that a role has of rings whose rounds are those of this level: ring, fill, number, turn."""
+        for ring in self.rings:
+            if ring.home != path or not ring.is_passed_on:
+                continue
+            for fill, turns in enumerate(ring.turns):
+                for number, turn in enumerate(turns):
+                    if role.name in turn.roles:
+                        yield ring, fill, number, turn
+
+    def _waits(self, role: KernelRole, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
+        steps: list[Plain] = []
+        for ring, fill, number, turn in self._own_turns(role, path):
+            own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
+            if own[0] in part:
+                parity = self._parity(ring, fill)
+                barrier = self._reference(ring.barrier_name(number), ring, fill)
+                steps.append({"wait": barrier, "parity": f"{parity} ^ 1" if number == 0 else parity})
+        for row in self.overlay_barriers:
+            if self.kernel.path(row.loop) != path or role.name not in first_roles(self.kernel, row.after):
+                continue
+            if min(place for place, _ in self.kernel.writes_of(row.after)) in part:
+                parity = f"{round_number(self.kernel, path)} % 2"
+                steps.append({"wait": row.name, "parity": f"{parity} ^ 1" if row.is_next_round else parity})
+        if steps and self._uses_tensor_memory(part):
+            steps.append({"fence": "tcgen05.after"})
+        return steps
+
+    def _arrivals(self, role: KernelRole, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
+        steps: list[Plain] = []
+        for ring, fill, number, turn in self._own_turns(role, path):
+            own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
+            if own[-1] not in part or self._arrives_by_itself(own, path):
+                continue
+            barrier = self._reference(ring.barrier_name((number + 1) % len(ring.turns[fill])), ring, fill)
+            steps.append(self._arrival(role, turn, barrier))
+        for row in self.overlay_barriers:
+            if self.kernel.path(row.loop) != path or role.name not in last_roles(self.kernel, row.before):
+                continue
+            uses = [
+                place
+                for place, step in (*self.kernel.reads_of(row.before), *self.kernel.writes_of(row.before))
+                if step.role == role.name
+            ]
+            if max(uses) in part:
+                steps.append(self._arrival(role, Turn((max(uses),), (role.name,)), row.name))
+        threads_arrive = any("arrive" in step for step in steps)
+        if threads_arrive and self._uses_tensor_memory(part):
+            steps.insert(0, {"fence": "tcgen05.before"})
+        return steps
+
+    def _arrives_by_itself(self, own: Sequence[int], path: tuple[str, ...]) -> bool:
+        """Whether the expectation of a load is the arrival: a single load at this level."""
+        step = self.kernel.steps[own[0]]
+        return len(own) == 1 and step.operation == "load" and self.kernel.path(step.loop) == path
+
+    def _arrival(self, role: KernelRole, turn: Turn, barrier: str) -> Plain:
+        operations = {self.kernel.steps[place].operation for place in turn.places}
+        if operations == {"tcgen05.mma"}:
+            return {"commit": barrier}
+        count = arrivals(self.kernel, turn, role.name) // role.instances
+        return {"arrive": barrier, "count": count} if count > 1 else {"arrive": barrier}
+
+    def _uses_tensor_memory(self, places: Sequence[int]) -> bool:
+        return any(
+            self.kernel.tile(name).memory == "tensor" for place in places for name in self.kernel.steps[place].tiles
+        )
+
+    def _actions(self, role: KernelRole, place: int) -> list[Plain]:
+        """What a step does, between its waits and arrivals."""
+        step = self.kernel.steps[place]
+        match step.operation:
+            case "load":
+                return self._load(place, step)
+            case "store":
+                stored = self._named("store", self._pieces_of(step.inputs, step))
+                done: list[Plain] = [{"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
+                return [*stored, *done, *self._meeting(role, place, "threads")]
+            case "wgmma":
+                pieces = self._pieces_of(step.inputs, step)
+                multiplied = self._named("multiply", pieces)
+                if not multiplied:
+                    return []
+                return [*multiplied, {"commit": "wgmma"}, {"wait_group": "wgmma"}]
+            case "tcgen05.mma":
+                return self._tensor_product(step)
+        return self._thread_code(role, place, step)
+
+    def _load(self, place: int, step: KernelStep) -> list[Plain]:
+        steps: list[Plain] = []
+        for ring in self.rings:
+            for fill, names in enumerate(ring.fills):
+                if not set(names) & set(step.writes):
+                    continue
+                full = self._reference(ring.barrier_name(1), ring, fill)
+                pieces = [piece for name in names if name in step.writes for piece in self._pieces(ring, name, step)]
+                total = sum(self.kernel.tile(name).stage_bytes for name in names if name in step.writes)
+                expects: Plain = {"expect": full, "bytes": total}
+                own = [each for each in ring.turns[fill][0].places if self.kernel.steps[each].role == step.role]
+                if not self._arrives_by_itself(own, ring.home):
+                    expects["arrive"] = False
+                steps.append(expects)
+                for piece in pieces:
+                    copy: Plain = {"copy": piece.slot, "bytes": piece.bytes, "barrier": full}
+                    steps.append(copy | ({"when": piece.when} if piece.when else {}))
+        return steps
+
+    def _tensor_product(self, step: KernelStep) -> list[Plain]:
+        operands = self._pieces_of(step.inputs, step)
+        into = self._pieces_of(step.writes, step)
+        always = [piece.slot for piece in operands if not piece.when]
+        steps: list[Plain] = []
+        for number, target in enumerate(into):
+            read = always if number == 0 else always[:1]
+            product: Plain = {"multiply": read, "unit": "tcgen05", "into": target.slot}
+            steps.append(product | ({"when": target.when} if target.when else {}))
+        steps += [{"multiply": [piece.slot], "unit": "tcgen05", "when": piece.when} for piece in operands if piece.when]
+        return steps
+
+    def _thread_code(self, role: KernelRole, place: int, step: KernelStep) -> list[Plain]:
+        read = self._pieces_of(step.inputs, step)
+        written = self._pieces_of(step.writes, step)
+        steps = self._named("read", read)
+        if not written:
+            return steps
+        steps += self._meeting(role, place, "before")
+        steps += self._named("write", written)
+        if any(self._meets_async_proxy(name) for name in step.writes):
+            steps.append({"fence": "proxy.async"})
+        return steps + self._meeting(role, place, "after")
+
+    def _meeting(self, role: KernelRole, place: int, when: str) -> list[Plain]:
+        """The warps of a role wait for each other, if others of them use the same tile in shared memory."""
+        if role.warps == 1:
+            return []
+        step = self.kernel.steps[place]
+        names = step.inputs if when == "threads" else step.writes
+        used_again = any(
+            self.kernel.tile(name).memory == "shared" and (self._used_by_role(name, role, place) or name in step.inputs)
+            for name in names
+        )
+        if not used_again:
+            return []
+        first = _FIRST_BAR
+        for other in self.kernel.roles:
+            if other.name == role.name:
+                break
+            first += other.instances if other.warps > 1 else 0
+        number: int | str = first if role.instances == 1 else f"{first} + instance"
+        return [{"sync": number, "threads": role.threads}]
+
+    def _used_by_role(self, tile: str, role: KernelRole, place: int) -> bool:
+        """Whether another step of the role uses the tile, or one that lies over it."""
+        over = {tile, *(name for pair in self._overlaid() if tile in pair for name in pair)}
+        return any(
+            other != place and step.role == role.name and over & set(step.tiles)
+            for other, step in enumerate(self.kernel.steps)
+        )
+
+    def _overlaid(self) -> list[set[str]]:
+        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays()]
+
+    def _meets_async_proxy(self, name: str) -> bool:
+        """Whether copies or products use the bytes of a tile, its own or those that it lies over."""
+        if self.kernel.tile(name).memory != "shared":
+            return False
+        over = {name, *(each for pair in self._overlaid() if name in pair for each in pair)}
+        return any(step.operation in ASYNC_PROXY and over & set(step.tiles) for step in self.kernel.steps)
+
+    def _named(self, operation: str, pieces: Sequence[_Piece]) -> list[Plain]:
+        """One step for all pieces that are always used, and one for each that depends on the stage."""
+        always = [piece.slot for piece in pieces if not piece.when]
+        steps: list[Plain] = [{operation: always}] if always else []
+        return steps + [{operation: [piece.slot], "when": piece.when} for piece in pieces if piece.when]
+
+    def _pieces_of(self, names: Sequence[str], step: KernelStep) -> list[_Piece]:
+        found: list[_Piece] = []
+        for name in names:
+            for ring in self.rings:
+                if name in ring.tiles:
+                    found += self._pieces(ring, name, step)
+        return found
+
+    def _pieces(self, ring: Ring, name: str, step: KernelStep) -> list[_Piece]:
+        """The pieces that a step of a role uses of a tile: those of its own instance, if the role writes one each."""
+        tile = self.kernel.tile(name)
+        copies = self.kernel.copies_of(tile)
+        writers = {each.role for _, each in self.kernel.writes_of(name)}
+        fill = next(number for number, names in enumerate(ring.fills) if name in names)
+        stage = self._stage(ring, fill)
+        if self._is_cut(name):
+            own = "instance" if step.role in writers and copies > 1 else ""
+            return self._cut_pieces(ring, tile, stage, own)
+        slot = ring.name if len(ring.fills) > 1 else name
+        size = tile.stage_bytes
+        if copies == 1:
+            return [_Piece(f"{slot}[{stage}]", size)]
+        if step.role in writers:
+            return [_Piece(f"{slot}[{stage} * {copies} + instance]", size)]
+        return [_Piece(f"{slot}[{stage} * {copies} + {number}]", size) for number in range(copies)]
+
+    def _is_cut(self, name: str) -> bool:
+        return any(name in block.tiles for pair in self._all_overlays() for block in pair)
+
+    def _all_overlays(self) -> tuple[tuple[Block, Block], ...]:
+        return (*self.shared.overlays(), *self.tensor.overlays())
+
+    def _cut_pieces(self, ring: Ring, tile: KernelTile, stage: str, own: str) -> list[_Piece]:
+        """The pieces of each stage and instance of a tile that shares memory, each with its condition."""
+        placement = self.shared if tile.memory == "shared" else self.tensor
+        pieces = []
+        count = self.stages[tile.name]
+        copies = self.kernel.copies_of(tile)
+        for number in range(count):
+            for copy in range(copies):
+                conditions = []
+                if count > 1:
+                    conditions.append(f"{stage} == {number}")
+                if own:
+                    conditions.append(f"{own} == {copy}")
+                start, end, half = self._extent(placement, ring, tile, number * copies + copy)
+                for low, high, lanes in self._cuts(placement, tile.memory):
+                    if start <= low and high <= end and half & lanes:
+                        slot = f"{tile.memory}_{low}_{lanes}"
+                        size = min(high - low, max(0, start + tile.stage_bytes - low))
+                        pieces.append(_Piece(slot, size if tile.memory == "shared" else 0, " and ".join(conditions)))
+        return pieces
+
+    def _extent(self, placement: Placement, ring: Ring, tile: KernelTile, number: int) -> tuple[int, int, int]:
+        """First and last address, and the lanes, of a stage of a tile."""
+        blocks = placement.blocks_of(tile.name)
+        if tile.memory == "tensor":
+            block = blocks[number]
+            spot = placement.packing.spots[block.name]
+            return spot.offset, spot.offset + block.size, spot.half
+        block = blocks[0]
+        spot = placement.packing.spots[block.name]
+        if len(ring.fills) > 1:  # slots of a turning ring move, so that all of them count as one
+            return spot.offset, spot.offset + block.size, spot.half
+        start = spot.offset + number * block.stride
+        return start, start + block.stride, spot.half
+
+    def _cuts(self, placement: Placement, memory: str) -> list[tuple[int, int, int]]:
+        """The pieces that the ends of all overlaid stages cut a memory into."""
+        ends: set[int] = set()
+        for ring in self.rings:
+            for name in ring.tiles:
+                tile = self.kernel.tile(name)
+                if tile.memory == memory and self._is_cut(name):
+                    for number in range(self.stages[name] * self.kernel.copies_of(tile)):
+                        start, end, _ = self._extent(placement, ring, tile, number)
+                        ends |= {start, end}
+        ordered = sorted(ends)
+        halves = (1, 2) if memory == "tensor" else (3,)
+        return [(low, high, half) for low, high in pairwise(ordered) for half in halves]
+
+    def _all_pieces(self, ring: Ring, name: str) -> list[_Piece]:
+        """All pieces of a tile, whatever the stage."""
+        if self._is_cut(name):
+            return self._cut_pieces(ring, self.kernel.tile(name), "0", "")
+        return [_Piece(ring.name if len(ring.fills) > 1 else name, self.kernel.tile(name).stage_bytes)]
+
+    def _enter_slot(self, slots: Plain, ring: Ring, name: str, piece: _Piece) -> None:
+        tile = self.kernel.tile(name)
+        row: Plain = {} if tile.memory == "shared" else {"space": "tmem"}
+        if not self._is_cut(name):
+            row["stages"] = self.stages[name] * self.kernel.copies_of(tile)
+        slots[piece.slot] = row
+
+    def _fill(self, ring: Ring, fill: int) -> str:
+        counter = round_number(self.kernel, ring.home)
+        if len(ring.fills) == 1:
+            return counter
+        return f"({counter} * {len(ring.fills)} + {fill})"
+
+    def _stage(self, ring: Ring, fill: int) -> str:
+        stages = self.stages[ring.tiles[0]]
+        return "0" if stages == 1 else f"{self._fill(ring, fill)} % {stages}"
+
+    def _parity(self, ring: Ring, fill: int) -> str:
+        stages = self.stages[ring.tiles[0]]
+        number = self._fill(ring, fill)
+        return f"{number} % 2" if stages == 1 else f"{number} / {stages} % 2"
+
+    def _reference(self, barrier: str, ring: Ring, fill: int) -> str:
+        stage = self._stage(ring, fill)
+        return barrier if stage == "0" else f"{barrier}[{stage}]"
+
+
+def _marked(steps: list[Plain], place: int) -> list[Plain]:
+    """The steps with the place of the kernel's step that they belong to."""
+    return [step | {"at": f"{STEP_MARK}{place}"} for step in steps]
+
+
+def round_number(kernel: Kernel, path: tuple[str, ...]) -> str:
+    """The number of a round among all rounds of its loops: (tile * kv_rounds + kv); the names are those of the loops."""
+    text = ""
+    for name in (kernel.loop(each).name for each in path):
+        text = f"({text} * {name}_rounds + {name})" if text else name
+    return text or "0"

@@ -1,0 +1,141 @@
+"""What to change where nothing fits: fewer stages, overlays, shared lanes, a smaller size, a narrower type.
+
+Every change is tried: it is told only if the kernel fits with it, with its bytes and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from itertools import combinations
+from typing import NamedTuple
+
+from tilescope.arch import Arch
+from tilescope.errors import PlainData, RuleError
+from tilescope.kernel_plan.kernel_file import Kernel, read_kernel
+from tilescope.kernel_plan.registers import check_registers, count_registers
+from tilescope.kernel_plan.stage_search import Limits, StageSearch
+
+_NARROWER = {"float32": "bfloat16", "bfloat16": "e4m3", "float16": "e4m3"}
+_LEAST_SIZE = 16
+_HALVINGS = 3
+MAX_CHANGES = 3
+
+
+class KernelChange(NamedTuple):
+    """A change after which a kernel fits, in words, with what it then needs."""
+
+    text: str
+    smem_bytes: int
+    tmem_columns: int
+
+
+class _Edit(NamedTuple):
+    """A change of a kernel's data."""
+
+    text: str
+    data: PlainData
+
+
+def nearest_changes(kernel: Kernel, arch: Arch, limits: Limits) -> list[KernelChange]:
+    """Up to three changes after which the kernel fits; two changes together only if no single one does."""
+    edits = list(_edits(kernel))
+    found = []
+    for edit in edits:
+        change = _fitting(edit, arch, limits)
+        if change is not None:
+            found.append(change)
+            if len(found) == MAX_CHANGES:
+                return found
+    if found:
+        return found
+    for one, other in combinations(edits, 2):
+        both = _merged(kernel, one, other)
+        change = None if both is None else _fitting(both, arch, limits)
+        if change is not None:
+            return [change]
+    return []
+
+
+def _edits(kernel: Kernel) -> Iterator[_Edit]:
+    """Changes of one kind each, the smallest first."""
+    yield from _fewer_stages(kernel)
+    if any(tile.memory == "tensor" and not tile.share_lanes for tile in kernel.tiles):
+        yield _edit_tiles(kernel, "let accumulators of 64 rows share columns", share_lanes=True)
+    if any(tile.memory != "registers" and not tile.overlay for tile in kernel.tiles):
+        yield _edit_tiles(kernel, "let tiles lie over each other (overlay = true)", overlay=True)
+    for name, value in kernel.sizes.items():
+        halved = value
+        for _ in range(_HALVINGS):
+            halved //= 2
+            if halved < _LEAST_SIZE:
+                break
+            data = deepcopy(dict(kernel.written))
+            data["sizes"] = {**data["sizes"], name: halved}
+            yield _Edit(f"use {name} = {halved}", data)
+    for wide, narrow in _NARROWER.items():
+        names = [tile.name for tile in kernel.in_memory("shared") if tile.data_type.name == wide]
+        if names:
+            data = deepcopy(dict(kernel.written))
+            for name in names:
+                data["tiles"][name]["data_type"] = narrow
+            yield _Edit(f"store {', '.join(names)} as {narrow}", data)
+    if kernel.blocks_per_sm > 1:
+        data = deepcopy(dict(kernel.written))
+        data["blocks_per_sm"] = 1
+        yield _Edit("use one block on an SM", data)
+
+
+def _fewer_stages(kernel: Kernel) -> Iterator[_Edit]:
+    """One stage fewer of all tiles that have most, again and again."""
+    least = {tile.name: tile.least_stages for tile in kernel.tiles if tile.memory != "registers"}
+    while max(least.values(), default=1) > 1:
+        deepest = max(least.values())
+        names = [name for name, count in least.items() if count == deepest]
+        least |= dict.fromkeys(names, deepest - 1)
+        data = deepcopy(dict(kernel.written))
+        for name, count in least.items():
+            if count < kernel.tile(name).least_stages:
+                data["tiles"][name]["stages"] = [count, max(count, kernel.tile(name).most_stages)]
+        word = "stage" if deepest == 2 else "stages"
+        yield _Edit(f"use {deepest - 1} {word} of {', '.join(names)}", data)
+
+
+def _edit_tiles(kernel: Kernel, text: str, **fields: bool) -> _Edit:
+    data = deepcopy(dict(kernel.written))
+    for tile in kernel.tiles:
+        if tile.memory != "registers":
+            data["tiles"][tile.name] |= fields
+    return _Edit(text, data)
+
+
+def _merged(kernel: Kernel, one: _Edit, other: _Edit) -> _Edit | None:
+    """Both edits together; None if they change the same part."""
+    data = deepcopy(one.data)
+    for name, value in other.data.get("sizes", {}).items():
+        if value != kernel.sizes[name]:
+            if data["sizes"][name] != kernel.sizes[name]:
+                return None
+            data["sizes"][name] = value
+    before = kernel.written["tiles"]
+    for name, row in other.data["tiles"].items():
+        for key, value in row.items():
+            if before[name].get(key) != value:
+                data["tiles"][name][key] = value
+    return _Edit(f"{one.text} and {other.text}", data)
+
+
+def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
+    """The change with its numbers, if the kernel fits with it."""
+    try:
+        kernel = read_kernel(edit.data)
+    except RuleError:
+        return None
+    if kernel.blocks_per_sm == 1:
+        limits = Limits.of(arch, 1) if "one block" in edit.text else limits
+    search = StageSearch(kernel, arch, limits)
+    candidate = search.best_of(search.least())
+    uses = count_registers(kernel, candidate.lifetimes, kernel.blocks_per_sm)
+    if not candidate.fits(limits) or check_registers(kernel, uses, kernel.blocks_per_sm):
+        return None
+    return KernelChange(edit.text, candidate.shared.needed, candidate.tensor.needed)
