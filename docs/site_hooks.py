@@ -3,13 +3,18 @@
 Links that leave docs/ (to examples/ and tests/) lead to files of the repository, which the site does not have: they become text.
 A picture is a link to itself: a drawing may be wider than the column of text. Python with prompts is coloured as a session.
 The first use of a glossary term in the prose of a page links to the glossary.
+The pages of the explorer that states.md names are exported into the site, and linked there and below the how-to pages that they are for.
 """
 
 import posixpath
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from mkdocs.structure.files import File, Files
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:examples|tests|src|CHANGELOG|README)[^)]*\)")
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$", re.MULTILINE)
@@ -46,12 +51,85 @@ _EVERYDAY_WORDS |= {
 }
 _SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 
+_STATE = re.compile(r"^\| ([^|]+) \| ([^|]+) \| `(/[^`]+)` \|(?: (.+) \|)?$", re.MULTILINE)
+_HOW_TO = re.compile(r"\]\((how-to/[^)]+)\)")
+_PICTURES = {  # for the card of a link, by the page of the explorer
+    "banks": "explorer-banks-dark.png",
+    "load": "explorer-load.png",
+    "pipeline": "explorer-pipeline.png",
+    "swizzle": "explorer-compare.png",
+    "tensor-map": "explorer-tensor-map.png",
+}
+
+
+class State(NamedTuple):
+    """A line of states.md: a page of the explorer, and the how-to pages that it is for."""
+
+    title: str
+    address: str
+    how_tos: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """Its path in the site."""
+        return f"states/{re.sub('[^a-z0-9]+', '-', self.title.lower()).strip('-')}.html"
+
+
+@cache
+def states() -> tuple[State, ...]:
+    """The lines of states.md."""
+    text = (Path(__file__).parent / "states.md").read_text("utf-8")
+    return tuple(
+        State(found[1], _with_texts(found[3]), tuple(_HOW_TO.findall(found[4] or "")))
+        for found in _STATE.finditer(text)
+    )
+
+
+def _with_texts(address: str) -> str:
+    """The address with the text of a template or a sample in place of its name."""
+    from tilescope.pipeline.toml_text import template_text
+    from tilescope.questions.pipeline_samples import SAMPLES
+
+    def text_of(found: re.Match[str]) -> str:
+        name = found[1]
+        return quote(SAMPLES[name].text if name in SAMPLES else template_text(name))
+
+    return re.sub(r"\{([\w-]+)\}", text_of, address)
+
+
+def exported(site_url: str) -> Iterator[tuple[str, str]]:
+    """The pages of states.md as documents, with their paths in the site; a card's picture needs the address of the site."""
+    from tilescope.web.rendering import export_page
+
+    for state in states():
+        name = state.address.strip("/").partition("?")[0]
+        picture = f"{site_url.rstrip('/')}/images/{_PICTURES.get(name, 'explorer-path.png')}"
+        yield state.file, export_page(state.address, image=picture if site_url else f"../images/{Path(picture).name}")
+
+
+def on_files(files: Files, config: Any, **_: object) -> Files:
+    """The files of the site, with the exported pages."""
+    for path, content in exported(config.site_url or ""):
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def _link_states(markdown: str, src_uri: str) -> str:
+    """The page with links to the exported pages: in states.md itself, and at the end of a how-to page."""
+    if src_uri == "states.md":
+        named = {state.title: state.file for state in states()}
+        return _STATE.sub(
+            lambda found: found[0].replace(f"| {found[1]} |", f"| [{found[1]}]({named[found[1]]}) |", 1), markdown
+        )
+    links = [f"[{state.title}](../{state.file})" for state in states() if src_uri in state.how_tos]
+    return f"{markdown}\n\n**To look at:** {', '.join(links)}.\n" if links else markdown
+
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """The page without links out of docs/, with pictures that open and sessions that are coloured."""
     if page.file.src_uri in _ALONE_IN_THEIR_TAB:
         page.meta["hide"] = ["navigation"]
-    inside = _OUTSIDE.sub(r"\1", markdown)
+    inside = _OUTSIDE.sub(r"\1", _link_states(markdown, page.file.src_uri))
     if page.file.src_uri not in _PAGES_WITHOUT_TERMS:
         inside = link_terms(inside, page.file.src_uri)
     return _SESSION.sub("```pycon\n", _PICTURE.sub(r"[![\1](\2)](\2)", inside))

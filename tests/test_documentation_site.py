@@ -103,6 +103,37 @@ REMOTE = re.compile(
 )
 
 
+def site_hooks():
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LARGEST_PAGE_BYTES = 360_000
+
+
+def test_eight_kernels_and_twenty_states_are_exported(require):
+    require("mkdocs")
+    hooks = site_hooks()
+    pages = dict(hooks.exported("https://docs.example/"))
+    assert len(pages) == len(hooks.states()) == 28
+    sizes = sorted(len(page.encode()) for page in pages.values())
+    assert sizes[len(sizes) // 2] < 220_000
+    assert sizes[-1] < LARGEST_PAGE_BYTES
+    for path, page in pages.items():
+        assert re.search('property="og:image" content="https://docs.example/images/[\\w-]+.png"', page), path
+        assert 'class="verdict refused"' not in page, path
+
+
+def test_every_how_to_leads_to_a_page_to_look_at(require):
+    require("mkdocs")
+    hooks = site_hooks()
+    named = {page for state in hooks.states() for page in state.how_tos}
+    how_tos = {path.relative_to(DOCS).as_posix() for path in DOCS.glob("how-to/*.md")} - {"how-to/index.md"}
+    assert named == how_tos
+
+
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path, require):
     require("mkdocs")
@@ -112,6 +143,9 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path, req
     pages = list(tmp_path.glob("**/*.html"))
     assert len(pages) > len(list(DOCS.glob("**/*.md")))  # all of them, and the page for addresses that do not exist
     assert [page.name for page in pages if REMOTE.search(page.read_text("utf-8"))] == []
+    assert len(list((tmp_path / "states").glob("*.html"))) == 28
+    how_to = (tmp_path / "how-to" / "bank-conflicts.html").read_text("utf-8")
+    assert 'href="../states/a-transpose-with-conflicts.html"' in how_to
 
 
 @pytest.mark.slow

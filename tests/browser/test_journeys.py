@@ -1,6 +1,10 @@
 """Ways through pages as a person goes them, on a screen and on a phone: what is tapped happens, and the answer is in view."""
 
 import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ from browser_page import PATIENCE_MS, address_of, settled
 from playwright.sync_api import expect
 
 import tilescope as ts
+from tilescope.web.rendering import export_page
 
 pytestmark = pytest.mark.browser
 SCREENS = {
@@ -62,6 +67,134 @@ def test_a_pasted_map_is_answered_in_view(open_page, screen):
     else:
         button.click()
     page.get_by_role("heading", name=re.compile("256 x 64 float16")).wait_for()
+    comes_into_view(page, ".verdict")
+
+
+def unfold(page, screen):
+    """On a phone the form is folded behind a line."""
+    if screen == "phone":
+        page.locator("#fold").tap()
+
+
+def write(page, field, text):
+    """Type a text into a field and wait for what is asked of the server."""
+    page.locator(f"#field-{field}").fill(text)
+    settled(page)
+
+
+def verdict(page, pattern):
+    """Wait for an answer with these words, in view."""
+    page.locator(".verdict").filter(has_text=re.compile(pattern)).wait_for()
+    settled(page)
+    comes_into_view(page, ".verdict")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_click_follows_another_element(open_page, screen):
+    page = open_page("/path", **SCREENS[screen])
+    verdict(page, r"Element \(37, 21\)")
+    cell = page.locator("figure .cells-box").first.locator("rect[data-goes]").nth(3)
+    press(page, cell, screen)
+    page.locator(".verdict").filter(has_not_text="(37, 21)").wait_for()
+    settled(page)
+    assert "element=" in address_of(page)
+    comes_into_view(page, "#readout")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_two_cells_are_compared_and_one_is_taken_away(open_page, screen):
+    page = open_page("/swizzle", **SCREENS[screen])
+    cells = page.locator("figure .cells-box").first.locator("g.cells rect:not(.frame, .halo)")
+    press(page, cells.nth(3), screen)
+    press(page, cells.nth(11), screen)
+    assert page.locator("#pins li").count() == 2
+    comes_into_view(page, "#pins")
+    press(page, page.get_by_role("button", name="Take away pin 1"), screen)
+    assert page.locator("#pins li").count() == 1
+    comes_into_view(page, "#pins")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_conflict_is_cured_by_a_button(open_page, screen):
+    page = open_page("/banks", **SCREENS[screen])
+    verdict(page, "32-way conflict")
+    press(page, page.get_by_role("link", name="Apply: pad rows by 4 bytes"), screen)
+    verdict(page, "ld.b32 columns: no conflict")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_refused_map_is_fixed_by_one_button(open_page, screen):
+    page = open_page("/tensor-map", **SCREENS[screen])
+    unfold(page, screen)
+    write(page, "box", "128,300")
+    press(page, page.get_by_role("button", name="Show"), screen)
+    verdict(page, "Refused")
+    press(page, page.get_by_role("link", name="Apply all"), screen)
+    verdict(page, "Accepted")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_another_product_is_planned_with_its_code(open_page, screen):
+    page = open_page("/gemm", **SCREENS[screen])
+    unfold(page, screen)
+    write(page, "shape", "1024x1024x512")
+    press(page, page.get_by_role("button", name="Show"), screen)
+    verdict(page, "1024 x 1024 x 512")
+    assert "constexpr int M = 1024" in page.locator("#source").inner_text()
+    assert page.get_by_role("heading", name=re.compile("^B in shared memory")).count() == 1
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_two_tiles_are_compared(open_page, screen):
+    page = open_page("/plan", **SCREENS[screen])
+    press(page, page.get_by_role("link", name="Compare"), screen)
+    page.get_by_role("link", name="Change sides").wait_for()
+    unfold(page, screen)
+    write(page, "tile", "64x64")
+    press(page, page.get_by_role("button", name="Show"), screen)
+    settled(page)
+    assert page.locator(".side").count() == 2
+    comes_into_view(page, ".verdict")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_hang_is_asked_about_and_tested(open_page, screen):
+    page = open_page("/", **SCREENS[screen])
+    page.get_by_label("What do you see").fill("the kernel hangs")
+    press(page, page.get_by_role("button", name="Explain"), screen)
+    verdict(page, "the kernel hangs")
+    press(page, page.get_by_role("link", name="Test it on the page Pipeline").first, screen)
+    verdict(page, "Hang")
+    press(page, page.get_by_role("button", name="Next step"), screen)
+    comes_into_view(page, "#readout")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_box_is_moved(open_page, screen):
+    page = open_page("/load?coords=0,0", **SCREENS[screen])
+    unfold(page, screen)
+    write(page, "coords", "16,11")
+    press(page, page.get_by_role("button", name="Show"), screen)
+    verdict(page, "outside the tensor")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_layout_that_is_too_large_is_refused_in_view(open_page, screen):
+    page = open_page("/layout", **SCREENS[screen])
+    unfold(page, screen)
+    write(page, "text", "(1024,1024):(1024,1)")
+    press(page, page.get_by_role("button", name="Show"), screen)
+    verdict(page, "Refused")
+    comes_into_view(page, ".violations")
+    open_page.said.clear()  # the browser tells of the status 422
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_list_of_pages_leads_to_tensor_memory(open_page, screen):
+    page = open_page("/", **SCREENS[screen])
+    press(page, page.get_by_text("All pages"), screen)
+    press(page, page.locator("#menu").get_by_role("link", name="Tensor memory"), screen)
+    page.get_by_role("heading", name="Tensor memory", exact=True).wait_for()
     comes_into_view(page, ".verdict")
 
 
@@ -173,6 +306,52 @@ def test_what_is_copied_is_what_is_shown(open_page, address):
     page.get_by_role("button", name="Copy the link").get_by_text("Copied").wait_for()
     shown = page.locator("code:has(#link)").inner_text()
     assert page.evaluate("navigator.clipboard.readText()") == shown == f"{address}/swizzle?mode=64B"
+
+
+def test_the_picture_of_a_page_is_copied(open_page):
+    page = open_page("/swizzle", permissions=["clipboard-read", "clipboard-write"], **SCREENS["screen"])
+    page.get_by_role("button", name="Copy the picture").click()
+    page.locator("#copy-picture").get_by_text("Copied").wait_for()
+    types = page.evaluate("navigator.clipboard.read().then((items) => items[0].types)")
+    assert types == ["image/png"]
+    page.get_by_role("button", name="Copy the short text").click()
+    page.get_by_role("button", name="Copy the short text").get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("Swizzle 128B moves byte a")
+
+
+@pytest.fixture
+def exported_site(tmp_path):
+    """An exported page in a frame, behind a server that is not the explorer's."""
+    (tmp_path / "state.html").write_text(export_page("/swizzle?pin=0.1.3"), "utf-8")
+    (tmp_path / "talk.html").write_text(
+        "<!doctype html><iframe src='state.html' width=1200 height=800></iframe>", "utf-8"
+    )
+    handler = partial(QuietHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as site:
+        Thread(target=site.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{site.server_port}"
+        site.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_an_exported_page_works_in_a_frame_of_another_site(open_page, exported_site):
+    page = open_page("/", **SCREENS["screen"])
+    page.goto(f"{exported_site}/talk.html")
+    frame = page.frame_locator("iframe")
+    frame.locator("rect.pinned").wait_for()
+    frame.locator("figure .cells-box").first.locator("g.cells rect:not(.frame, .halo)").nth(3).click()
+    assert frame.locator("#pins li").count() == 2
+    frame.get_by_role("button", name="Next step").click()
+    frame.locator("#player .count").get_by_text("2 of 64").wait_for()
+    with page.expect_download() as saved:
+        frame.locator("#save-svg").click()
+    assert saved.value.suggested_filename == "swizzle.svg"
+    assert Path(saved.value.path()).read_text("utf-8").startswith("<svg")
+    open_page.said.clear()  # the site has no icon
 
 
 def test_a_link_of_another_site_opens(open_page, address):

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const live = location.protocol.startsWith("http");  // an exported file has no server
+  const live = document.documentElement.dataset.standalone === undefined;  // an exported page has no server
   let index = new Map();  // word of a link → its cells
   let timer = 0;
   const state = () => location.pathname + location.search;  // a line of the same page is no other state
@@ -674,23 +674,35 @@
       try { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; } catch { copy.textContent = "Not allowed"; }
       setTimeout(() => { copy.textContent = "Copy"; }, 1500);
     }
-    if (event.target.id === "save-png" || event.target.dataset?.from) savePng(event.target);
+    const button = event.target;
+    if (button.id === "save-png" || button.dataset?.from) save(await pictureOf(button), button.dataset.name);
+    if (button.id === "copy-picture") {
+      try { await navigator.clipboard.write([new ClipboardItem({ "image/png": pictureOf(button) })]); button.textContent = "Copied"; } catch { button.textContent = "Not allowed"; }
+      setTimeout(() => { button.textContent = "Picture"; }, 1500);
+    }
+    if (button.dataset?.packed) save(await unpack(button), button.dataset.name);
   });
+  function save(blob, name) {
+    const link = document.createElement("a");
+    link.download = name; link.href = URL.createObjectURL(blob);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  // An exported page holds its files packed.
+  async function unpack(button) {
+    const packed = Uint8Array.from(atob(button.dataset.packed), (each) => each.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Blob([await new Response(stream).arrayBuffer()], { type: button.dataset.type });
+  }
   // A figure has 300 pixels to the inch of a paper; its SVG has 96.
-  function savePng(button) {
-    const image = new Image(), from = button.dataset.from;
-    image.onload = () => {
-      const scale = Math.min(from ? 300 / 96 : 2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
-      canvas.width = image.width * scale; canvas.height = image.height * scale;
-      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob((blob) => {
-        const link = document.createElement("a");
-        link.download = button.dataset.name; link.href = URL.createObjectURL(blob);
-        link.click();
-        setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-      });
-    };
-    image.src = $(from ?? "save-svg").href;
+  async function pictureOf(button) {
+    const image = new Image(), from = button.dataset.from, file = $(from ?? "save-svg");
+    image.src = file.dataset.packed ? URL.createObjectURL(await unpack(file)) : file.href;
+    await image.decode();
+    const scale = Math.min(from ? 300 / 96 : 2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
+    canvas.width = image.width * scale; canvas.height = image.height * scale;
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return new Promise((done) => canvas.toBlob(done));
   }
 
   // The list of all pages closes at Escape, and at a click elsewhere.
@@ -709,7 +721,7 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], [data-fills], .open, [data-from], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], .open, [data-from], #save-png, #copy-picture, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     const bar = here?.parentNode, end = here ? here.offsetLeft - bar.offsetLeft + here.clientWidth : 0;
     if (here && end + 32 > bar.clientWidth) bar.scrollLeft = end - bar.clientWidth / 2;  // its right end fades out
