@@ -45,7 +45,13 @@ from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
-_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript", "theme.js": "text/javascript"}
+_STATIC = {
+    "explorer.css": "text/css",
+    "explorer.js": "text/javascript",
+    "run.css": "text/css",
+    "run.js": "text/javascript",
+    "theme.js": "text/javascript",
+}
 
 
 def application(host: str = "127.0.0.1") -> Starlette:

@@ -647,6 +647,8 @@
       reveal(box, first);
       if (line >= 0 && first !== pinned) first.remove();
     }
+    document.dispatchEvent(new Event("tilescope:shown"));
   }
+  document.addEventListener("tilescope:drawn", setUp);  // another script has replaced the drawing
   setUp();
 })();
