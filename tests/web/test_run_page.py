@@ -6,7 +6,10 @@ import re
 
 import pytest
 
+from tilescope.errors import RuleError
 from tilescope.questions.run_page import RUN_FORM
+from tilescope.web.form import filled_form
+from tilescope.web.pages import PAGES
 
 PTX = RUN_FORM.presets["ptx"]
 LAUNCH = RUN_FORM.presets["launch"]
@@ -47,7 +50,7 @@ def test_marked_lines_and_findings_lead_to_each_other(client):
 
 
 def test_the_text_opens_at_the_line_of_the_worst_finding(client):
-    assert re.findall(r'<tr id="(line-\d+)" class="\w+" data-opens>', asked(client).text) == ["line-47"]
+    assert re.findall(r'<tr id="(line-\d+)" class="\w+" data-opens data-line="47">', asked(client).text) == ["line-47"]
 
 
 def test_a_field_has_as_many_rows_as_its_sample_has_lines(client):
@@ -64,9 +67,18 @@ def test_the_text_stands_beside_the_answer_with_the_warps_that_ran_it(client):
     assert rows[42][1] == ""  # .loc is no instruction
 
 
-def test_no_remedy_is_tried_and_the_fix_is_the_general_one(client, monkeypatch):
-    monkeypatch.setattr("tilescope.machine.kernel_launch.try_remedies", None)
+def test_a_finding_has_its_tested_fix_as_a_button(client):
     page = asked(client)
+    links = [html.unescape(link) for link in re.findall(r'<a class="button cure" href="([^"]*)">Apply the fix</a>', page.text)]
+    assert len(links) == 1
+    cured = client.get(links[0])
+    assert "0 errors" in html.unescape(cured.text) or "with 1 error" not in cured.text
+    assert "bar.sync 0;\n    ld.shared.f32 %f3" in html.unescape(cured.text)
+
+
+def test_no_fix_is_tried_for_a_long_text(client, monkeypatch):
+    monkeypatch.setattr("tilescope.machine.kernel_launch.try_remedies", None)
+    page = asked(client, ptx=PTX + "\n// a comment" * 2500)
     assert page.status_code == 200
     assert '<span class="fix">Put bar.sync (__syncthreads) between them.</span>' in page.text
     assert "--no-remedies" in page.text
@@ -85,7 +97,7 @@ def test_line_ends_of_a_browser_are_line_ends(client):
 
 
 def test_a_moment_of_shared_memory_is_drawn(client):
-    page = html.unescape(asked(client, smem_at="42").text)
+    page = html.unescape(asked(client, draw="smem", smem_at="42").text)
     assert "right before PTX line 42 runs" in page
 
 
@@ -173,10 +185,11 @@ def test_a_run_that_its_own_launch_stops_is_an_answer(client):
     assert answer.json()["outcome"] == "stopped"
 
 
-def test_a_text_that_is_too_long_is_refused(client):
-    rules, page = refusal(client, ptx=PTX + "x" * 30_000)
-    assert rules == ["page-limit"]
-    assert "characters" in page
+def test_a_text_that_is_too_long_is_refused():
+    form = filled_form(PAGES["run"], {"ptx": PTX + "x" * 2_000_000})
+    with pytest.raises(RuleError, match="2,?000,?000 characters") as caught:
+        form.asked()
+    assert [violation.rule for violation in caught.value.violations] == ["page-limit"]
 
 
 def test_a_long_text_is_taken(client):

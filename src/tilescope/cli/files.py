@@ -288,12 +288,18 @@ def _with_launch_beside(asked: Asked) -> Asked:
     return asked.saying(launch=str(beside), launch_beside=beside.name) if beside.is_file() else asked
 
 
+def _show_recording(steps: int) -> None:
+    """How far the recording of a run has come, in a line of the terminal that the next one replaces."""
+    click.echo(f"\rrecording: {steps} steps ", err=True, nl=False)
+
+
 def with_launch(asked: Asked) -> Asked:
     """What the launch file says, and how the arrays that it names are read."""
     from tilescope.cli.map_source import read_input
     from tilescope.machine.launch.launch_archive import is_archive, read_archive
     from tilescope.machine.launch.launch_file import read_launch
 
+    asked = asked.saying(progress=_show_recording if sys.stderr.isatty() else None)
     if "launch" not in asked:
         return asked.saying(folders=(), read_array=lambda name: read_array_beside(Path(), name))
     name: str = asked["launch"]

@@ -23,6 +23,7 @@ from tilescope.questions import (
 )
 from tilescope.questions.page import Page
 from tilescope.questions.question import Input
+from tilescope.questions.run_examples import fill_example
 
 KIND_OF_MAP = Input("kind", label="Kind of map")
 MENU = (
@@ -158,9 +159,10 @@ MENU = (
     Page(
         "run",
         "Run",
-        "Run a kernel's PTX without a GPU: how it ends, what is wrong by line, which lines ran most, and who wrote what in "
-        "shared memory.",
+        "Run a kernel's PTX without a GPU, step by step: what is wrong by line and its fix, where every warp is, registers, "
+        "copies, mbarriers, and who wrote what in shared memory.",
         {"": run_page.RUN_FORM},
+        redirect=fill_example,
     ),
     Page(
         "symptoms",

@@ -1,26 +1,32 @@
 """The page that runs a kernel: PTX and a launch in, the outcome, the findings and the pictures out.
 
-A launch is the text of a launch file. Its page reads no file, and takes what it can run within two seconds.
+A launch is the text of a launch file. Its page reads no file, compiles nothing, and takes what it can run within a second. The runs
+of the last few texts are kept: a step of the same run is answered from its recording.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from math import prod
+from threading import Lock
 from typing import Any, Never
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
-from tilescope.errors import raise_all
+from tilescope.errors import Violation, raise_all
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch.argument_text import format_arguments
-from tilescope.machine.launch.described_launch import run_launch
+from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
 from tilescope.machine.launch.launch_description import ALL, LaunchDescription, own_array
 from tilescope.machine.launch.launch_file import format_launch, read_launch
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import judge_run
+from tilescope.machine.stepping.run_state import RunState
+from tilescope.ptx.editing import Edit, edited
 from tilescope.questions.call import Call
 from tilescope.questions.opened_file import fields_of_text
 from tilescope.questions.page import ListedLine, OpenedField, PageForm
@@ -31,13 +37,22 @@ from tilescope.questions.run_questions import (
     SMEM_AT,
     SMEM_BLOCK,
     SMEM_PICTURE,
+    STATE,
+    THREAD,
     answer,
     launch_of,
     picture_options,
 )
 from tilescope.questions.run_sentences import make_first_line
 
-MAX_PTX_CHARACTERS = 30_000
+MAX_PTX_CHARACTERS = 2_000_000
+MAX_FIXED_CHARACTERS = 30_000  # of a text whose fixes are tried: each is read and run again
+_RUNS_KEPT = 4
+_LISTED_LINES = 2000  # of a text; of a longer one those around findings and what ran last
+_LINES_AROUND = 40
+_LINE_CHARACTERS = 500  # of a line
+_RUNS: OrderedDict[tuple[str, ...], LaunchOutcome] = OrderedDict()
+_LOCK = Lock()
 _LIMITS = {
     "seconds": 1,  # of the run; reading the text and drawing come on top
     "steps": 100_000,
@@ -82,12 +97,14 @@ def _ask_from_input(asked: Asked) -> Asked:
     raise_all([NO_FILES.violation(index=index, file=file) for index, file in named])
     arguments = format_arguments(described.arguments)
     blocks = described.blocks if isinstance(described.blocks, tuple) else (described.blocks,)
-    is_drawn = asked.get("draw") == SMEM_PICTURE
+    is_drawn = asked.get("draw") in (SMEM_PICTURE, STATE)
+    is_short = len(asked.get("ptx", "")) <= MAX_FIXED_CHARACTERS
     return asked.saying(
         launch=None,
         kernel="-",
         read_array=_no_file,
-        no_remedies=True,  # which of them are tried within a second depends on the machine
+        run_launch=_run_once,
+        no_remedies=None if is_short else True,
         entry=described.entry,
         grid=described.grid,
         block=described.block,
@@ -100,6 +117,7 @@ def _ask_from_input(asked: Asked) -> Asked:
         args=arguments or None,
         smem_block=asked.get("smem_block") if is_drawn else None,
         smem_at=asked.get("smem_at") if is_drawn else None,
+        thread=asked.get("thread") if asked.get("draw") == STATE else None,
     )
 
 
@@ -126,10 +144,43 @@ def _answer(asked: Asked) -> Answer:
         argument="ptx",
         fix="Use fewer blocks; the command line takes more.",
     )
+    violations = tuple(replace(finding, change=_edit_text(asked["ptx"], finding)) for finding in found.violations)
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
     return replace(
-        found, call=_call(asked, launch), extra=extra, first=make_first_line(run, None, judge_run(run), None)
+        found,
+        call=_call(asked, launch),
+        extra=extra,
+        first=make_first_line(run, None, judge_run(run), None),
+        violations=violations,
     )
+
+
+def _run_once(kernel: Kernel, launch: LaunchDescription, *arguments: Any, **options: Any) -> LaunchOutcome:
+    """Run a launch, or take the run of the same text and launch that is kept."""
+    key = (kernel.ptx, kernel.entry, repr(launch), repr(sorted(options.items())))
+    with _LOCK:
+        if key in _RUNS:
+            _RUNS.move_to_end(key)
+            return _RUNS[key]
+    done = run_launch(kernel, launch, *arguments, **options)
+    with _LOCK:
+        _RUNS[key] = done
+        while len(_RUNS) > _RUNS_KEPT:
+            _RUNS.popitem(last=False)
+    return done
+
+
+def _edit_text(ptx: str, finding: Violation) -> dict[str, str] | None:
+    """The text with the tested fix of a finding, as the field that a button fills; None if it has no fix in the PTX."""
+    change: Mapping[str, Any] = finding.change or {}
+    edits = [
+        Edit(
+            one["offset"], one["offset"], f"{one['text']}\n    " if one["place"] == "before" else f"\n    {one['text']}"
+        )
+        for one in change.get("insert_ptx", ())
+    ]
+    edits += [Edit(one["start"], one["end"], one["text"]) for one in change.get("replace_ptx", ())]
+    return {"ptx": edited(ptx, edits)} if edits else None
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
@@ -140,7 +191,9 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     described = Call(
         read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch.launch_file"
     )
-    options = {**picture_options(asked), "remedies": False}
+    options: dict[str, object] = {**picture_options(asked)}
+    if asked.get("no_remedies"):
+        options["remedies"] = False
     return Call(
         run_launch,
         (kernel, described),
@@ -183,13 +236,32 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     for number, finding in enumerate(found.violations, 1):
         for line in finding.values.get("ptx_lines", ()):
             numbers.setdefault(line, []).append(number)
+    lines = asked["ptx"].split("\n")
+    state = found.shown.get("state")
+    current = {place.ptx_line for place in state.warps} if isinstance(state, RunState) else set()
     listed = []
-    for line, text in enumerate(asked["ptx"].split("\n"), 1):
+    for line in _lines_shown(len(lines), [*sorted(numbers), *sorted(line for line in current if line is not None)]):
         here = numbers.get(line, [])
         severities = {found.violations[number - 1].severity for number in here}
         worst = next((severity for severity in _SEVERITIES if severity in severities), "")
-        listed.append(ListedLine(line, text.rstrip("\r"), counts.get(line), worst, tuple(here)))
+        text = lines[line - 1].rstrip("\r")[:_LINE_CHARACTERS]
+        listed.append(ListedLine(line, text, counts.get(line), worst, tuple(here)))
     return tuple(listed)
+
+
+def _lines_shown(count: int, places: Sequence[int]) -> list[int]:
+    """The lines that are listed: all of a short text, of a long one those around some places.
+
+    >>> _lines_shown(3, []), len(_lines_shown(100_000, [5000]))
+    ([1, 2, 3], 81)
+    """
+    if count <= _LISTED_LINES:
+        return list(range(1, count + 1))
+    near: set[int] = set()
+    for place in places or [1]:
+        if len(near) < _LISTED_LINES:
+            near |= set(range(max(1, place - _LINES_AROUND), min(count, place + _LINES_AROUND) + 1))
+    return sorted(near)
 
 
 def _sample(name: str) -> str:
@@ -203,7 +275,7 @@ RUN_FORM = PageForm(
             "ptx",
             "",
             "PTX",
-            "of Triton, nvcc, NVRTC or CuTe; the command reads it from its input.",
+            "of Triton, nvcc, NVRTC or CuTe, up to 2 MB; the command reads it from its input.",
             is_long=True,
             longest=MAX_PTX_CHARACTERS,
             read=str,
@@ -216,12 +288,19 @@ RUN_FORM = PageForm(
             is_long=True,
         ),
         Input(
-            "draw", "--draw", "Draw", "the shared memory of a block, beside the lines.", choices=(SMEM_PICTURE, LINES)
+            "draw",
+            "--draw",
+            "Draw",
+            "the state after a step, the shared memory at a line, or the lines alone.",
+            choices=(STATE, SMEM_PICTURE, LINES),
         ),
-        replace(SMEM_BLOCK, label="Block", hint="whose shared memory is drawn."),
-        replace(SMEM_AT, label="At"),
+        replace(SMEM_BLOCK, label="Block", hint="whose state or shared memory is drawn."),
+        replace(
+            SMEM_AT, label="At", hint="a step; where shared memory is drawn, a line: 40, or 40:3 for the third time."
+        ),
+        replace(THREAD, label="Thread", hint="whose registers are drawn."),
     ),
-    presets={"ptx": _sample("run.ptx"), "launch": _sample("run.toml"), "draw": SMEM_PICTURE},
+    presets={"ptx": _sample("run.ptx"), "launch": _sample("run.toml"), "draw": STATE},
     opens={"ptx": OpenedField(fields_of_text, ("ptx",)), "launch": OpenedField(fields_of_text, ("toml",))},
     asking=_ask_from_input,
     answer=_answer,

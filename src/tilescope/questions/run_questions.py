@@ -22,6 +22,7 @@ from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import describe_work
 from tilescope.machine.report.run import KernelRun
 from tilescope.machine.report.verdict import Verdict, judge_run, read_acceptance
+from tilescope.machine.stepping.run_state import RunState
 from tilescope.questions.first_line import make_line
 from tilescope.questions.program_questions import answer_program
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
@@ -36,6 +37,8 @@ BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
 SMEM_PICTURE = "smem"
+STATE = "state"
+_STEP_DIGITS = 12
 _TOLD_WITH_PROOF = ("sentence", "way")  # parts of a timeline
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
@@ -73,7 +76,7 @@ def answer(asked: Asked) -> Answer:
     launch = launch_of(said, asked)
     picture = picture_options(asked)
     start = time.perf_counter()
-    done = run_launch(
+    done: LaunchOutcome = asked.get("run_launch", run_launch)(
         kernel,
         launch,
         asked["read_array"],
@@ -84,6 +87,7 @@ def answer(asked: Asked) -> Answer:
     )
     seconds = time.perf_counter() - start
     run = done.run
+    state = state_of(run, asked)
     texts: dict[str, str] | None = None
     if asked.get("by") == BY_LINE or asked.get(
         "all_lines"
@@ -114,8 +118,9 @@ def answer(asked: Asked) -> Answer:
             "accepted": verdict.accepted_findings,
             "timeline": timeline,
             "smem": run.smem,
+            "state": state,
         },
-        extra={"seconds": round(seconds, 6), **_facts(asked, done, verdict, proof)},
+        extra={"seconds": round(seconds, 6), **_facts(asked, done, verdict, proof, state)},
         is_yes=_is_as_hoped(asked, done, verdict, proof),
         violations=run.findings,
         told_in="findings",
@@ -156,7 +161,9 @@ def _template_answer(asked: Asked, kernel: Kernel) -> Answer:
     return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
 
 
-def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None) -> dict[str, object]:
+def _facts(
+    asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof | None, state: RunState | None
+) -> dict[str, object]:
     """What --json has beside the run's own data."""
     run = done.run
     facts: dict[str, object] = {
@@ -175,6 +182,8 @@ def _facts(asked: Asked, done: LaunchOutcome, verdict: Verdict, proof: RunProof 
         facts["proof"] = proof.to_dict()
     if run.smem is not None:
         facts["smem"] = run.smem.to_dict()
+    if state is not None:
+        facts["state"] = state.to_dict()
     return facts
 
 
@@ -194,10 +203,35 @@ class PictureOptions(TypedDict, total=False):
     smem_at: str | None
 
 
+def asks_state(asked: Asked) -> bool:
+    """Whether the state after a step is asked for: by --draw state, or by --at without another drawing."""
+    return asked.get("draw", STATE if "smem_at" in asked else None) == STATE
+
+
+def state_of(run: KernelRun, asked: Asked) -> RunState | None:
+    """The state after the step of --at, or after the last; None if no state is asked for."""
+    if not asks_state(asked):
+        return None
+    steps = run.state(0, progress=asked.get("progress")).steps
+    return run.state(
+        read_step(asked["smem_at"]) if "smem_at" in asked else steps,
+        block=asked.get("smem_block"),
+        thread=asked.get("thread"),
+    )
+
+
+def read_step(written: str) -> int:
+    """The number of a step, as --at has it."""
+    is_number = written.isascii() and written.isdigit() and len(written) <= _STEP_DIGITS
+    refuse(not is_number, f"--at {shortened(written, 40)}: a step is a number; --draw smem takes a line.")
+    return int(written)
+
+
 def picture_options(asked: Asked) -> PictureOptions:
     """The picture of shared memory that --draw smem asks for."""
     if asked.get("draw") != SMEM_PICTURE:
-        refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
+        is_unused = "smem_at" in asked or "smem_block" in asked or "thread" in asked
+        refuse(is_unused and not asks_state(asked), "--at and --draw-block are for --draw smem and --draw state.")
         return {}
     return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
 
@@ -267,7 +301,7 @@ MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is
 SMEM_BLOCK = Input(
     "smem_block",
     "--draw-block",
-    "The block whose shared memory is drawn",
+    "The block whose shared memory or state is drawn",
     read=numbers,
     shown_as="X,Y,Z",
     unsaid="0,0,0",
@@ -275,10 +309,13 @@ SMEM_BLOCK = Input(
 SMEM_AT = Input(
     "smem_at",
     "--at",
-    "When it is drawn",
-    "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
-    shown_as="LINE[:TIMES]",
-    unsaid="the end of the block",
+    "The step after which the state is drawn",
+    "with --draw smem a line: right before PTX line 40 or mm.py:12 runs; 40:3 is the third time.",
+    shown_as="STEP|LINE[:TIMES]",
+    unsaid="the end",
+)
+THREAD = Input(
+    "thread", "--thread", "The thread whose registers are drawn", read=number, unsaid="one that ran the step"
 )
 RUN = Question(
     name="run",
@@ -406,12 +443,13 @@ RUN = Question(
             "draw",
             "--draw",
             "What the drawing shows: the lines that ran, the warps, copies and barriers over time, "
-            "or the shared memory of a block and who wrote it",
-            choices=(LINES, TIMELINE, SMEM_PICTURE),
+            "the shared memory of a block and who wrote it, or the state after a step",
+            choices=(LINES, TIMELINE, SMEM_PICTURE, STATE),
             is_strict=True,
         ),
         SMEM_BLOCK,
         SMEM_AT,
+        THREAD,
     ),
     answer=answer,
     functions=(Kernel.run,),

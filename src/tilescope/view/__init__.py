@@ -67,6 +67,7 @@ _MODULE_OF = {  # the module that draws values of a kind
     "scale_layout": "scale_view",
     "simulation": "pipeline_view",
     "sweep": "sweep_view",
+    "run_state": "state_view",
     "smem_picture": "smem_view",
     "swizzle": "swizzle_view",
     "tcgen05_descriptor": "descriptor_view",

@@ -12,6 +12,7 @@ from tilescope.machine.report.finding_text import describe_finding
 from tilescope.machine.report.line_count import line_counts
 from tilescope.machine.report.outcome import outcome_sentence
 from tilescope.machine.report.run import KernelRun
+from tilescope.machine.stepping.run_state import RunState
 from tilescope.pipeline.simulation import Simulation
 from tilescope.ptx.source_name import source_name
 from tilescope.sentence import by, in_percent
@@ -19,6 +20,7 @@ from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.pipeline_view import draw_simulation
 from tilescope.view.smem_view import smem_parts
+from tilescope.view.state_view import state_parts
 
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 _ACCEPTED = "Accepted"
@@ -34,13 +36,14 @@ def draw_kernel_run(
     texts: Mapping[str, str] | None = None,
     timeline: Simulation | None = None,
     smem: SmemPicture | None = None,
+    state: RunState | None = None,
     is_page: bool = False,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, and findings; those that are `accepted` under a title of their own.
 
     `lines` adds the lines that ran most. With `texts`, the source of lines as far as it is known, the lines have what their
-    accesses cost, and what TMA and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory,
-    comes below; a page has room for all of them.
+    accesses cost, and what TMA and wgmma did below them. A `timeline` of the run's pipeline, a picture of shared memory, or the
+    `state` after a step comes below; a page has room for all of them.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -67,6 +70,8 @@ def draw_kernel_run(
         told = told.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
         told = told.with_parts(smem_parts(smem))
+    if state is not None:
+        told = told.with_parts(state_parts(state))
     return told
 
 

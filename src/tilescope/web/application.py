@@ -52,7 +52,13 @@ MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
 _OPEN = "/open/"  # in the path of a file that a field takes
 _FIELDS_TYPE = "application/json"
 _FILE_TYPE = "application/octet-stream"
-_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript", "theme.js": "text/javascript"}
+_STATIC = {
+    "explorer.css": "text/css",
+    "explorer.js": "text/javascript",
+    "run.css": "text/css",
+    "run.js": "text/javascript",
+    "theme.js": "text/javascript",
+}
 
 
 def application(host: str = "127.0.0.1") -> Starlette:

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.gallery import GALLERY
 from tilescope.questions.page import Code, Page
+from tilescope.questions.run_examples import EXAMPLES
 from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Beside, Part, pack_lines, plain
 from tilescope.view.grid import Grid
@@ -64,7 +65,7 @@ def _environment() -> Environment:
 def static_file(name: str) -> str:
     """A file of the page: its script, or its style with the colours of the drawings."""
     content = (files("tilescope.web") / "static" / name).read_text("utf-8")
-    return content + _drawing_rules() if name.endswith(".css") else content
+    return content + _drawing_rules() if name == "explorer.css" else content
 
 
 def _drawing_rules() -> str:
@@ -137,6 +138,7 @@ def _page_html(
         standalone=standalone,
         pasted=pasted,
         gallery=GALLERY,
+        run_examples=EXAMPLES if form.page.name == "run" else (),
         told=set() if standalone is None else None,
         pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.events import (
     AsyncStoreIssued,
     Atomic,
+    BarrierComplete,
     CopyCompleted,
     CopyIssued,
     MbarrierArrive,
@@ -104,6 +106,7 @@ class ClusterLog:
         self.parked: list[tuple[int, tuple[Parked, ...]]] = [(0, ())]
         self.barriers: list[BarrierRow] = []
         self.works: list[WorkRow] = []
+        self.barrier_steps: list[int] = []
         self.loads: list[tuple[int, CopyRecord]] = []  # tensor copies that wrote shared memory
         self._register_steps = array("q")
         self._register_numbers = array("i")
@@ -144,6 +147,7 @@ class ClusterLog:
             MbarrierInval: self._change_barrier,
             MbarrierArrive: self._change_barrier,
             MbarrierExpect: self._change_barrier,
+            BarrierComplete: self._complete_barrier,
         }
 
     def begin(self, step: int, pc: int, lanes: Lanes, *, written: Lanes | None = None, is_turn: bool = False) -> None:
@@ -223,6 +227,24 @@ class ClusterLog:
         rows = [row for row in self.works if row.first <= step < row.end]
         return sorted(rows, key=lambda row: row.issued)
 
+    def events(self) -> Iterator[tuple[int, str, int]]:
+        """(step, what happened, instruction): work issued and completed, phases of mbarriers, barriers of blocks."""
+        for row in self.works:
+            if row.first == row.issued:
+                yield row.issued, f"{row.work.kind} issued", row.work.pc
+            if row.end < NEVER:
+                yield row.end, f"{row.work.kind} completed", row.work.pc
+        phases: dict[int, int] = {}
+        for barrier in self.barriers:
+            if barrier.phase > phases.get(barrier.address, 0):
+                yield barrier.step, "phase completed", self._pc_at(barrier.step)
+            phases[barrier.address] = barrier.phase
+        for step in self.barrier_steps:
+            yield step, "barrier completed", self._pc_at(step)
+
+    def _pc_at(self, step: int) -> int:
+        return self.pcs[max(self.count_until(step) - 1, 0)]
+
     def registers_of(self, lane: int, step: int) -> list[WrittenRegister]:
         """The registers that a lane has written up to a step."""
         count = bisect_right(self._register_steps, step)
@@ -286,6 +308,9 @@ class ClusterLog:
         record = issue.record
         if record.coords is not None:
             self.loads.append((self.steps[-1], record))
+
+    def _complete_barrier(self, _: BarrierComplete) -> None:
+        self.barrier_steps.append(self.steps[-1])
 
     def _change_barrier(self, _: object) -> None:
         self._are_barriers_changed = True

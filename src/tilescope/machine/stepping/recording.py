@@ -29,6 +29,7 @@ from tilescope.machine.stepping.run_state import (
     PendingWork,
     RegisterValue,
     RunState,
+    StepEvent,
     StepRan,
     WarpPlace,
 )
@@ -40,6 +41,7 @@ from tilescope.sentence import by
 from tilescope.sync.address import GLOBAL_START, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
 
+EVENTS_KEPT = 500
 _FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 
 
@@ -102,6 +104,7 @@ class Recording:
 
     launch: Launch
     recorder: StepRecorder
+    _events: tuple[StepEvent, ...] | None = None
 
     def state(self, step: int, block: Sequence[int] | None = None, thread: int | None = None) -> RunState:
         """The state after a step, of a block and a thread: by default those that executed it."""
@@ -137,9 +140,25 @@ class Recording:
             mbarriers=parts.mbarriers,
             pending=parts.pending,
             smem=parts.smem,
+            events=self._list_events(),
         )
         object.__setattr__(state, "_find_writer", lambda address: self._find_writer(log, rank, address, number))
         return state
+
+    def _list_events(self) -> tuple[StepEvent, ...]:
+        """The first EVENTS_KEPT events of the run, found once."""
+        if self._events is None:
+            found = sorted(event for log in self.recorder.logs for event in log.events())
+            self._events = tuple(
+                StepEvent(
+                    step=step,
+                    event=name,
+                    ptx_line=_line(self.launch.program.instructions[pc]),
+                    source_line=_source_line(self.launch.program.instructions[pc]),
+                )
+                for step, name, pc in found[:EVENTS_KEPT]
+            )
+        return self._events
 
     def _read_block(self, block: Sequence[int]) -> BlockIndex:
         coordinates = integers("block", block)
@@ -329,9 +348,10 @@ class _BlockState:
         contents = log.shared.at(self.step)
         own = slice(self.rank * shape.shared_stride, self.rank * shape.shared_stride + shape.shared_end)
         pcs = np.append(log.shared.pcs(), NOBODY).astype(np.int64)[contents.records]
-        written = WrittenCells(
-            self.launch.program.instructions, pcs[own], self._under_way(log, len(pcs))[own], contents.content[own], 1
-        )
+        pending = self._pending_writers(log, len(pcs))
+        pcs = np.where(pending == NOBODY, pcs, pending)
+        instructions = self.launch.program.instructions
+        written = WrittenCells(instructions, pcs[own], pending[own] != NOBODY, contents.content[own], 1)
         is_here = [
             record
             for step, record in log.loads
@@ -349,18 +369,14 @@ class _BlockState:
             mbarriers=tuple(barrier.address for barrier in self._mbarriers(log)),
         )
 
-    def _under_way(self, log: ClusterLog, size_bytes: int) -> npt.NDArray[np.bool_]:
-        """The bytes of the cluster's shared memory that pending copies will write."""
-        is_under_way = np.zeros(size_bytes, np.bool_)
+    def _pending_writers(self, log: ClusterLog, size_bytes: int) -> npt.NDArray[np.int64]:
+        """By byte of the cluster's shared memory: the pending copy that will write it, or NOBODY."""
+        writers = np.full(size_bytes, NOBODY, np.int64)
         for row in log.works_at(self.step):
-            if _writes_shared(row) and row.copy is not None:
+            if row.copy is not None and row.copy.record.kind == "load":
                 for run in shared_runs(row.copy):
-                    is_under_way[run.starts[:, None] + np.arange(run.piece_bytes)] = True
-        return is_under_way
-
-
-def _writes_shared(row: WorkRow) -> bool:
-    return row.copy is not None and row.copy.record.kind == "load"
+                    writers[run.starts[:, None] + np.arange(run.piece_bytes)] = row.work.pc
+        return writers
 
 
 def _place_of(

@@ -86,6 +86,16 @@ class PendingWork(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent(Value):
+    """Something that happened in a step, for a time line: work issued or completed, a phase, a barrier."""
+
+    step: int
+    event: str  # "load issued", "load completed", "phase completed", "barrier completed"
+    ptx_line: int
+    source_line: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunState(Value):
     """The state of a run after `step` instructions, for one block and one of its threads.
 
@@ -104,6 +114,7 @@ class RunState(Value):
     mbarriers: tuple[MbarrierAt, ...] = field(repr=False)
     pending: tuple[PendingWork, ...] = field(repr=False)
     smem: SmemPicture | None = field(repr=False)  # None: the block has not started
+    events: tuple[StepEvent, ...] = field(default=(), repr=False)  # the first 500 of the whole run
     _find_writer: FindWriter | None = field(default=None, init=False, repr=False, compare=False)
 
     def last_writer(self, address: int) -> LastWriter | None:

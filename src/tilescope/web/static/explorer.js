@@ -745,6 +745,8 @@
       reveal(box, first);
       if (line >= 0 && !pins.includes(first)) first.remove();
     }
+    document.dispatchEvent(new Event("tilescope:shown"));
   }
+  document.addEventListener("tilescope:drawn", setUp);  // another script has replaced the drawing
   setUp();
 })();

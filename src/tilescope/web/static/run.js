@@ -1,0 +1,138 @@
+// The page that runs a kernel: an editor with line numbers and colours, and a time line that shows the state after a step.
+(() => {
+  "use strict";
+  const $ = (id) => document.getElementById(id);
+  const LONGEST = 60000;  // of an address; what is longer is posted
+  const LARGEST = 200000;  // characters of a text that is coloured
+  const TOKENS = /(\/\/[^\n]*|\/\*[\s\S]*?\*\/|^[ \t]*#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(%[\w.]+)|(\.[a-z_][\w:]*)|(\$[\w$]+|^[ \t]*\w+:(?!:))|\b(0[xfdXFD][0-9a-fA-F]+|\d[\w.]*)\b|\b(__\w+__|auto|bool|break|case|char|const|constexpr|continue|do|double|else|extern|float|for|if|int|long|return|short|sizeof|static|struct|switch|template|typename|unsigned|using|void|volatile|while|uint\d+_t|int\d+_t|half|bra|ret|exit|call)\b|([a-z][\w]*(?=\.))/gm;
+  const KINDS = ["comment", "string", "register", "directive", "label", "number", "keyword", "opcode"];
+
+  // The editor: a text area without ink above the same text in colour, and its line numbers at the left.
+  function colour(text) {
+    const parts = document.createDocumentFragment();
+    let end = 0;
+    for (const found of text.matchAll(TOKENS)) {
+      const kind = KINDS[found.slice(1).findIndex((part) => part !== undefined)];
+      if (found.index > end) parts.append(text.slice(end, found.index));
+      const span = document.createElement("span");
+      span.className = `code-${kind}`;
+      span.textContent = found[0];
+      parts.append(span);
+      end = found.index + found[0].length;
+    }
+    parts.append(text.slice(end), "\n");
+    return parts;
+  }
+  function number(editor) {
+    const area = editor.querySelector("textarea"), gutter = editor.querySelector(".gutter");
+    const worst = new Map([...document.querySelectorAll(".lines tr[data-line][id]")].map((row) => [Number(row.dataset.line), row.className]));
+    const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" ").map(Number));
+    const lines = area.value.split("\n").length, parts = document.createDocumentFragment();
+    let plain = [];
+    const flush = () => { if (plain.length) { parts.append(plain.join("\n") + "\n"); plain = []; } };
+    for (let line = 1; line <= lines; line++) {
+      if (area.name !== "ptx" || (!worst.has(line) && !here.has(line))) { plain.push(line); continue; }
+      flush();
+      const mark = document.createElement("b");
+      mark.className = `${worst.get(line) ?? ""} ${here.has(line) ? "at" : ""}`;
+      mark.textContent = line;
+      parts.append(mark, "\n");
+    }
+    flush();
+    gutter.replaceChildren(parts);
+  }
+  function paint(editor) {
+    const area = editor.querySelector("textarea"), ink = editor.querySelector(".ink");
+    const coloured = area.value.length <= LARGEST && area.name === "ptx";
+    editor.classList.toggle("plain", !coloured);
+    ink.replaceChildren(coloured ? colour(area.value) : "");
+    number(editor);
+    follow(editor);
+  }
+  function follow(editor) {
+    const area = editor.querySelector("textarea");
+    editor.querySelector(".ink").scrollTop = area.scrollTop;
+    editor.querySelector(".ink").scrollLeft = area.scrollLeft;
+    editor.querySelector(".gutter").scrollTop = area.scrollTop;
+  }
+  function edit(area) {
+    if (!area || area.closest(".editor")) return;
+    const editor = document.createElement("div"), ink = document.createElement("pre"), gutter = document.createElement("pre");
+    editor.className = "editor";
+    ink.className = "ink";
+    gutter.className = "gutter";
+    for (const part of [ink, gutter]) part.setAttribute("aria-hidden", "true");
+    area.wrap = "off";
+    area.replaceWith(editor);
+    editor.append(gutter, ink, area);
+    area.addEventListener("input", () => paint(editor));
+    area.addEventListener("scroll", () => follow(editor));
+    paint(editor);
+  }
+
+  // The time line: the last step that was asked for is shown; those on the way to it may be left out, never the last.
+  let wanted = null, showing = false;
+  function address(step) {
+    const query = new URLSearchParams();
+    for (const field of $("form").elements) {
+      if (!field.name || field.name === "smem_at") continue;
+      if (field.value !== (field.dataset.default ?? "")) query.set(field.name, field.value);
+    }
+    query.set("smem_at", step);
+    return `/run?${query}`;
+  }
+  function request(url) {
+    if (url.length <= LONGEST) return [url];
+    const fields = Object.fromEntries(new URL(url, location.href).searchParams);
+    return ["/run", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) }];
+  }
+  async function show() {
+    if (showing) return;
+    showing = true;
+    document.body.classList.add("busy");
+    try {
+      while (wanted !== null) {
+        const step = wanted, url = address(step);
+        wanted = null;
+        const response = await fetch(...request(url));
+        const next = new DOMParser().parseFromString(await response.text(), "text/html");
+        $("offline").hidden = true;
+        if (!response.ok || !next.getElementById("stepping") || !$("stepping")) break;
+        for (const part of ["#drawing", ".take"]) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+        for (const fact of ["step", "lines", "ran"]) $("stepping").dataset[fact] = next.getElementById("stepping").dataset[fact];
+        $("field-smem_at").value = step;
+        if (url.length <= LONGEST) history.replaceState(null, "", url);
+        document.dispatchEvent(new Event("tilescope:drawn"));
+      }
+    } catch { $("offline").hidden = false; } finally {
+      showing = false;
+      document.body.classList.remove("busy");
+    }
+  }
+  function go(step) {
+    const range = $("step-range");
+    range.value = step;
+    $("step-count").textContent = `${range.value} of ${range.max}`;
+    wanted = Number(range.value);
+    show();
+  }
+  document.addEventListener("input", (event) => { if (event.target.id === "step-range") go(event.target.value); });
+  document.addEventListener("click", (event) => {
+    const goes = event.target.closest?.("[data-goes]")?.dataset.goes, range = $("step-range");
+    if (!goes || !range) return;
+    const now = Number(range.value);
+    go({ first: 0, back: Math.max(0, now - 1), next: Math.min(Number(range.max), now + 1), last: Number(range.max) }[goes] ?? Number(goes));
+  });
+  function markLines() {
+    const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" "));
+    for (const row of document.querySelectorAll(".lines tr[data-line]")) row.classList.toggle("at", here.has(row.dataset.line));
+  }
+  function setUp() {
+    edit($("field-ptx"));
+    edit($("field-launch"));
+    markLines();
+    for (const editor of document.querySelectorAll(".editor")) number(editor);
+  }
+  document.addEventListener("tilescope:shown", setUp);
+  setUp();
+})();
