@@ -263,6 +263,42 @@ def _bf16(m, n, k):
     return partial(_transposed_product, m, n, k, BF16)
 
 
+def _packed_scales(m, n, k):
+    """D = A B^T of e4m3, with powers of two for every 128 elements of k: four exponents to a word, rows beside each other."""
+
+    def prepare():
+        a, b = _integers((m, k), E4M3), _integers((n, k), E4M3, seed=1)
+        d = _zeros((m, n), BF16)
+        exponents = [
+            np.random.default_rng(seed).integers(126, 129, (rows, k // 128)) for seed, rows in ((2, m), (3, n))
+        ]
+        wide = [
+            matrix.astype(np.float64) * np.repeat(2.0 ** (scale - 127), 128, axis=1)
+            for matrix, scale in zip((a, b), exponents, strict=True)
+        ]
+        packed = [aligned(np.ascontiguousarray(scale.astype(np.uint8)).view(np.uint32).T.copy()) for scale in exponents]
+        expected = (wide[0] @ wide[1].T).astype(BF16)
+        return [a, b, d, *packed, m, n, k], [Result(d, expected)]
+
+    return prepare
+
+
+CUTE_BLACKWELL = (  # tutorials of the wheel, and a product of which every cluster has one tile
+    ("01_mma_sm100", (128, 256, 128)),
+    ("02_mma_tma_sm100", (128, 256, 128)),
+    ("03_mma_tma_multicast_sm100", (512, 1024, 128)),
+    ("04_mma_tma_2sm_sm100", (512, 1024, 128)),
+    ("05_mma_tma_epi_sm100", (512, 1024, 128)),
+)
+
+
+def _cute_blackwell(file, shape):
+    place = cutlass_include().parent / "examples" / "cute" / "tutorial" / "blackwell"
+    options = (f'-DTUTORIAL="{place / file}.cu"', f"-I{place}", "-std=c++17", "-DCUTLASS_ARCH_MMA_SM100_SUPPORTED")
+    prepare = partial(_transposed_product, *shape, np.float16, np.float32)
+    return CudaLaunch("CUTLASS", f"cute {file}", "cute_blackwell.cu", "product", prepare, "sm_100a", options)
+
+
 CUDA_LAUNCHES = (
     _cub("DeviceScan::InclusiveSum", "cub_scan.cu", "inclusive_sum", _running_sums),
     _cub("DeviceScan::ExclusiveScan", "cub_scan.cu", "exclusive_maximum", _running_maxima),
@@ -293,6 +329,11 @@ CUDA_LAUNCHES = (
     _deepgemm("sm90 fp8 1d2d", "sm90_fp8_gemm_1d2d", "SM90_FP8", "fp8", partial(_scaled_product, 256, 128, 256)),
     _deepgemm("sm100 bf16", "sm100_bf16_gemm", "SM100_BF16", "bf16", _bf16(256, 128, 256), "sm_100a"),
     _deepgemm("sm100 bf16 pair", "sm100_bf16_gemm", "SM100_BF16", "bf16_pair", _bf16(256, 128, 256), "sm_100a"),
+    _deepgemm("sm100 fp8", "sm100_fp8_fp4_gemm_1d1d", "SM100_FP8", "fp8", _packed_scales(256, 128, 512), "sm_100a"),
+    _deepgemm(
+        "sm100 fp8 pair", "sm100_fp8_fp4_gemm_1d1d", "SM100_FP8", "fp8_pair", _packed_scales(256, 128, 512), "sm_100a"
+    ),
+    *(_cute_blackwell(*row) for row in CUTE_BLACKWELL),
     _kittens(1, 64, "H100", "float"),
     _kittens(2, 64, "H100", tolerance=0.02),
     _kittens(3, 64, "H100", tolerance=0.02),

@@ -5,7 +5,7 @@
 The tutorials are given by path, and not copied into this repository. Each runs in a temporary folder with the sizes below in
 place of its own, since a machine without a card is slower: everything else is as it is. A row of the table that is printed has
 the time, the launches, the findings, and whether the tutorial's own checks passed. Triton (3.6 to 3.9) and torch's CPU build
-are needed; the texts of the patches are those of Triton 3.7.
+are needed; the texts of the patches are those of Triton 3.7, of the tutorials from gluon/12 on those of 3.9.
 """
 
 from __future__ import annotations
@@ -111,6 +111,34 @@ TUTORIALS = (
     Tutorial("gluon/08-warp-specialization.py", (
         Patch('"xnumel, ynumel", [(1000, 2000), (4000, 120)]', '"xnumel, ynumel", [(100, 200), (150, 120)]'),
         Patch("[(208, 416, 304), (2000, 1000, 2000)]", "[(200, 304, 200)]"),
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/06-tcgen05.py", (
+        Patch('parametrize("M", [64, 128, 256])', 'parametrize("M", [64, 128])'),
+        Patch('parametrize("N", [64, 128])', 'parametrize("N", [64])'),
+        Patch("[(128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)]", "[(128, 128, 128), (64, 128, 128)]"),
+        Patch("[(208, 416, 304), (2000, 1000, 2000)]", "[(136, 152, 304)]"),
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/10-tcgen05-copy.py", (
+        Patch("[(1024, 1024, 2048), (4096, 4096, 4096)]", "[(256, 128, 512)]"),
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/11-tcgen05-mma-scaled.py", (
+        Patch("[(2048, 2048, 4096)]", "[(128, 256, 512)]"),
+        Patch('parametrize("BLOCK_N", [32, 64, 128, 256])', 'parametrize("BLOCK_N", [64, 256])'),
+        Patch('parametrize("BLOCK_K", [32, 64, 128, 256, 512])', 'parametrize("BLOCK_K", [256])'),
+        Patch('parametrize("BLOCK_N", [128, 256])', 'parametrize("BLOCK_N", [128])'),
+        Patch('parametrize("BLOCK_K", [128, 256, 512])', 'parametrize("BLOCK_K", [128])'),
+        Patch('parametrize("K", [128, 640, 704, 1152, 4096])', 'parametrize("K", [704])'),
+        Patch("[(2048, 2048), (500, 600), (128, 128), (8192, 8192)]", "[(150, 300)]"),
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/12-cluster-launch-control.py", (
+        Patch("[(8192, 8192, 8192), (1000, 1000, 1000)]", "[(296, 296, 200)]"),  # square: the kernel reads its M and N exchanged
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/13-conv-im2col.py", (
+        Patch('parametrize("N", [1, 4])', 'parametrize("N", [1])'),
+        Patch('parametrize("Ci,Co", [(64, 64), (96, 96)])', 'parametrize("Ci,Co", [(64, 64)])'),
+    ), is_pytest=True, arch="sm_100"),
+    Tutorial("gluon/14-multicta.py", (
+        Patch('"M, N", [(64, 64), (64, 256), (16, 2**16)]', '"M, N", [(64, 64), (16, 2**12)]'),
     ), is_pytest=True, arch="sm_100"),
 )  # fmt: skip
 

@@ -84,4 +84,31 @@ extern "C" int bf16(const void *a, const void *b, void *d, int m, int n, int k) 
 extern "C" int bf16_pair(const void *a, const void *b, void *d, int m, int n, int k) {
   return run_bf16<2>(a, b, d, m, n, k);
 }
+#elif defined(SM100_FP8)
+// Scale factors of 128 elements of k, four to a word, those of neighbouring rows beside each other.
+template <int CLUSTER>
+static int run_fp8(const void *a, const void *b, void *d, const void *scales_a, const void *scales_b, uint32_t m, uint32_t n,
+                   uint32_t k) {
+  constexpr int BLOCKS = 2;
+  using E4m3 = cutlass::float_e4m3_t;
+  auto kernel = &sm100_fp8_fp4_gemm_1d1d_impl<K_MAJOR, K_MAJOR, 128, 128, 128, 0, 0, 0, 128, 128, 128, 1, 128, 128, 128, 4, 128,
+                                              128, CLUSTER, false, BLOCKS, false, false, GemmType::Normal, false, E4m3, E4m3,
+                                              cutlass::bfloat16_t, epilogue::transform::EpilogueIdentity>;
+  const auto bytes = CU_TENSOR_MAP_DATA_TYPE_UINT8, words = CU_TENSOR_MAP_DATA_TYPE_INT32;
+  const int along = (k + 511) / 512;
+  auto map_a = make_map(a, bytes, 1, k, m, 128, 128, CU_TENSOR_MAP_SWIZZLE_128B);
+  auto map_b = make_map(b, bytes, 1, k, n, 128, 128 / CLUSTER, CU_TENSOR_MAP_SWIZZLE_128B);
+  auto map_sfa = make_map(scales_a, words, 4, m, along, 128, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
+  auto map_sfb = make_map(scales_b, words, 4, n, along, 128, 1, CU_TENSOR_MAP_SWIZZLE_NONE);
+  auto map_d = make_map(d, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, n, m, 64, 128, CU_TENSOR_MAP_SWIZZLE_128B);
+  int *grouped = nullptr;
+  void *arguments[] = {&grouped, &m, &n, &k, &map_a, &map_b, &map_sfa, &map_sfb, &map_d};
+  return launch((const void *)kernel, BLOCKS, 256, SMEM_BYTES, CLUSTER, arguments);
+}
+extern "C" int fp8(const void *a, const void *b, void *d, const void *sfa, const void *sfb, int m, int n, int k) {
+  return run_fp8<1>(a, b, d, sfa, sfb, m, n, k);
+}
+extern "C" int fp8_pair(const void *a, const void *b, void *d, const void *sfa, const void *sfb, int m, int n, int k) {
+  return run_fp8<2>(a, b, d, sfa, sfb, m, n, k);
+}
 #endif
