@@ -4,16 +4,20 @@ Recorded kernels, as they were launched on a card, and larger launches of kernel
 recorded: the sizes at which people run their tests. A warp instruction is one instruction of one warp, as a profiler counts them; a
 step is one instruction of all threads of a block that stand at it together.
 
+The last two columns show the same computation by Triton's interpreter (TRITON_INTERPRET=1), which checks nothing, in the same rounds:
+its time, and how many times the time of a run with findings that is. They need Triton and torch.
+
 python benchmarks/run.py
 """
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from ratio import Work, run, shown_time, sized, timings
+from ratio import Work, is_tiny, run, shown_time, sized, timings
 
 import tilescope as ts
 
@@ -24,7 +28,7 @@ ROWS = sized(64, tiny=4)  # of softmax and layer norm, 4096 elements each
 WORDS = sized(1 << 20, tiny=1 << 13)  # of element-wise kernels and reductions
 EXTENT = sized(1024, tiny=128)  # of matrices, and of a sequence of attention with two heads of 64
 GOALS_SECONDS = {"mm_tma_f16": 0.5}  # with numpy alone, without findings
-FINDINGS_GOAL = 3.0  # times the run without them …
+FINDINGS_GOAL = 2.0  # times the run without them …
 FINDINGS_FROM_SECONDS = 0.1  # … where that takes as long
 
 
@@ -99,15 +103,35 @@ def of_maps(name, grid, boxes, arrays, numbers):
     return launch
 
 
+def random_arrays():
+    """The arrays of the larger launches, by name."""
+    random = np.random.default_rng(0)
+    return {
+        "rows": random.standard_normal((ROWS, 4096)).astype(np.float32),
+        "weights": random.standard_normal(4096).astype(np.float32),
+        "words": random.standard_normal(WORDS).astype(np.float32),
+        "square": random.standard_normal((EXTENT, EXTENT)).astype(np.float16),
+        "keys": random.standard_normal((EXTENT, 64)).astype(np.float16),
+        "queries": random.standard_normal((2 * EXTENT, 64)).astype(np.float16),
+    }
+
+
+def interpreted_launches():
+    """The same by Triton's interpreter, by the first words of the rows' names; empty where it is not installed.
+
+    A trial with --tiny leaves it out: a process in which Triton interprets can do nothing else with it.
+    """
+    if is_tiny():
+        return {}
+    sys.path.insert(0, str(LARGER))
+    from interpreted import launches
+
+    return launches(ROWS, WORDS, EXTENT, random_arrays()) or {}
+
+
 def larger_launches():
     """Launches by what their rows are called."""
-    random = np.random.default_rng(0)
-    rows = random.standard_normal((ROWS, 4096)).astype(np.float32)
-    weights = random.standard_normal(4096).astype(np.float32)
-    words = random.standard_normal(WORDS).astype(np.float32)
-    square = random.standard_normal((EXTENT, EXTENT)).astype(np.float16)
-    keys = random.standard_normal((EXTENT, 64)).astype(np.float16)
-    queries = random.standard_normal((2 * EXTENT, 64)).astype(np.float16)
+    rows, weights, words, square, keys, queries = random_arrays().values()
     tiles = EXTENT // 128
     zeros = np.zeros_like
     return {
@@ -124,16 +148,31 @@ def larger_launches():
     }
 
 
+def interpreter_of(name, interpreted):
+    """What the interpreter runs for a row; None where it has no such kernel, or is not installed."""
+    return next((launch for kernel, launch in interpreted.items() if name.startswith(f"{kernel} ")), None)
+
+
+def shown_interpreter(name, measured):
+    """The two columns about the interpreter."""
+    if measured is None:
+        return "" if name in NAMES else f"{'left out' if is_tiny() else 'not installed':>16}"
+    return f"{shown_time(measured.seconds):>16}{measured.ratio:8.2f}"
+
+
 def main():
     print(
         f"{'kernel':28}{'time':>10}{'goal':>10}{'with findings':>16}{'ratio':>8}{'goal':>7}"
-        f"{'warp instructions':>20}{'steps':>10}{'warp instr. / s':>18}{'steps / s':>12}"
+        f"{'warp instructions':>20}{'steps':>10}{'warp instr. / s':>18}{'steps / s':>12}{'interpreter':>16}{'ratio':>8}"
     )
     launches = {name: partial(launched, recorded(name)) for name in NAMES} | larger_launches()
+    interpreted = interpreted_launches()
     for name, launch in launches.items():
-        plain, with_findings = timings(
-            Work("plain", launch),
+        interpreter = interpreter_of(name, interpreted)
+        with_findings, plain, *others = timings(
             Work("with findings", partial(launch, findings=True)),
+            Work("plain", launch),
+            *([] if interpreter is None else [Work("interpreter", interpreter)]),
         )
         done = launch()
         assert done.outcome == "finished", f"{name}: {done.outcome}"
@@ -143,8 +182,9 @@ def main():
         shown_ratio_goal = f"{FINDINGS_GOAL:.2f}" if plain.seconds > FINDINGS_FROM_SECONDS else ""
         print(
             f"{name:28}{shown_time(plain.seconds):>10}{shown_goal:>10}{shown_time(with_findings.seconds):>16}"
-            f"{with_findings.ratio:8.2f}{shown_ratio_goal:>7}{warps:20,}{done.steps:10,}"
+            f"{1 / plain.ratio:8.2f}{shown_ratio_goal:>7}{warps:20,}{done.steps:10,}"
             f"{warps / plain.seconds:18,.0f}{done.steps / plain.seconds:12,.0f}"
+            f"{shown_interpreter(name, others[0] if others else None)}"
         )
 
 
