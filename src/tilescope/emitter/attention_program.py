@@ -6,17 +6,29 @@ many stages K and V have, and how many registers a role gets; the template says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilescope.emitter.source_template import TYPE_NOT_MULTIPLIED, Facts, WgmmaText, multiplied, told
+from tilescope.emitter.source_template import EMIT, TYPE_NOT_MULTIPLIED, Facts, WgmmaText, multiplied, told
 from tilescope.emitter.tile_program import AddressTerms, TileFacts, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts
+from tilescope.errors import Violation, raise_all
+from tilescope.kernel_plan.planned_kernel import KernelPlan
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
+from tilescope.sync.mbarrier import MBARRIER_BYTES
 
 GROUP_QUERIES = 64  # rows of one wgmma
+HEAD_DIMS = (64, 128)
+_TILES = ("Q", "K", "V", "O")
 TEST_SHAPE = (2, 4, 2, 1000, 1000)  # batches, heads, heads of K and V, queries and keys: groups of heads and odd edges
+
+OTHER_KERNEL = EMIT.worded(
+    argument="program",
+    found='{found} in a kernel with program = "attention"',
+    limit="the program of attention has {limit}",
+    fix="Start from the file again (tilescope plan --template attention-forward-128), or leave out the line of the program.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,7 @@ class AttentionKernel:
 
     causal: bool
     groups: int  # warpgroups that multiply
+    stages: int  # of K, and of V
     tiles: Mapping[str, AttentionTile]  # q, k, v and o; o is that of one warpgroup
     barriers: Sequence[AttentionBarrier]
     producer_registers: int
@@ -120,6 +133,77 @@ class AttentionFacts:
     is_timed: bool = True
 
 
+def describe_attention(plan: KernelPlan) -> AttentionKernel:
+    """What a kernel's plan decides of the program; a RuleError if the program computes something else.
+
+    >>> from tilescope.kernel_plan import plan_kernel
+    >>> kernel = describe_attention(plan_kernel("attention-forward-64-causal"))
+    >>> kernel.groups, kernel.causal, kernel.consumer_registers
+    (3, True, 160)
+    """
+    raise_all(list(_obstacles(plan)))
+    tiles = {}
+    for name in _TILES:
+        placed = plan.tile(name)
+        assert placed.plan is not None
+        tiles[name.lower()] = AttentionTile(placed.offset_bytes, placed.plan)
+    barriers = []
+    offset = plan.barriers_offset_bytes
+    for barrier in plan.barriers:
+        barriers.append(AttentionBarrier(barrier.name.lower(), offset, barrier.stages, barrier.count))
+        offset += barrier.stages * MBARRIER_BYTES
+    registers = {use.role: use.registers for use in plan.registers}
+    return AttentionKernel(
+        causal=bool(plan.kernel.sizes.get("CAUSAL", 0)),
+        groups=plan.kernel.role("consumer").instances,
+        stages=plan.tile("K").stages,
+        tiles=tiles,
+        barriers=barriers,
+        producer_registers=registers["producer"],
+        consumer_registers=registers["consumer"],
+        smem_bytes=plan.smem_bytes,
+    )
+
+
+def _obstacles(plan: KernelPlan) -> Iterator[Violation]:
+    """Why the program does not fit a kernel: its file may have been changed."""
+    kernel = plan.kernel
+    roles = {role.name: (role.warps, role.registers is not None) for role in kernel.roles}
+    if roles != {"producer": (4, True), "consumer": (4, True)}:
+        limit = "a producer and consumers of 4 warps each, and setmaxnreg for both"
+        yield OTHER_KERNEL.violation(found=f"roles {', '.join(roles)}", limit=limit)
+        return
+    placed = {tile.name: tile for tile in plan.tiles}
+    if sorted(placed) != sorted(_TILES) or any(tile.plan is None for tile in plan.tiles):
+        yield OTHER_KERNEL.violation(found=f"tiles {', '.join(placed)}", limit="Q, K, V and O, each with a tensor")
+        return
+    rows, head_dim = kernel.tile("Q").shape
+    keys = kernel.tile("K").shape[0]
+    groups = kernel.role("consumer").instances
+    if plan.arch.name != "sm_90":
+        yield OTHER_KERNEL.violation(found=f"arch = {plan.arch.name}", limit="wgmma, which sm_90 has")
+    if head_dim not in HEAD_DIMS:
+        yield OTHER_KERNEL.violation(found=f"a head dimension of {head_dim}", limit="64 or 128 elements of a head")
+    if rows != groups * GROUP_QUERIES:
+        yield OTHER_KERNEL.violation(
+            found=f"{rows} queries for {groups} warpgroups", limit="64 queries of each warpgroup"
+        )
+    shapes = {name: kernel.tile(name).shape for name in _TILES}
+    expected = {"Q": (rows, head_dim), "K": (keys, head_dim), "V": (keys, head_dim), "O": (GROUP_QUERIES, head_dim)}
+    if shapes != expected or keys % 16 or keys > 256:
+        limit = "K and V of one shape, with a multiple of 16 keys up to 256, and O of 64 queries"
+        yield OTHER_KERNEL.violation(
+            found=", ".join(f"{name} {by(shape)}" for name, shape in shapes.items()), limit=limit
+        )
+    if placed["K"].stages != placed["V"].stages or placed["Q"].stages > 1 or placed["O"].stages > 1:
+        stages = ", ".join(f"{name} {count}" for name, count in plan.stages.items())
+        yield OTHER_KERNEL.violation(found=f"stages {stages}", limit="as many stages of K as of V, and one of Q and O")
+    if plan.overlays:
+        yield OTHER_KERNEL.violation(found="tiles that lie over each other", limit="bytes of its own for every tile")
+    if any(kernel.tile(name).data_type.ptx != "bf16" for name in _TILES):
+        yield OTHER_KERNEL.violation(found="other types than bf16", limit="tiles of bf16")
+
+
 def attention_facts(kernel: AttentionKernel) -> Facts:
     """What the template of a kernel is told."""
     q, k, v, o = (_tile_text(name, kernel.tiles[name]) for name in ("q", "k", "v", "o"))
@@ -137,7 +221,7 @@ def attention_facts(kernel: AttentionKernel) -> Facts:
             groups=kernel.groups,
             queries=problem.tile[0],
             keys=keys,
-            stages=kernel.tiles["k"].plan.problem.stages,
+            stages=kernel.stages,
             tiles=(q, k, v, o),
             q=q,
             k=k,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, get_args
 
+from tilescope.emitter.attention_program import attention_facts, describe_attention
 from tilescope.emitter.cute_facts import cute_facts
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.gluon_facts import gluon_facts
@@ -53,7 +54,7 @@ def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
     """The plan as source text.
 
     "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "gluon" is "triton".
-    Of a kernel's plan "cuda" is the kernel with gaps for its arithmetic.
+    Of a kernel's plan "cuda" is the kernel with gaps for its arithmetic, or a whole program where its file names one.
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")
@@ -111,11 +112,14 @@ class _Program:
 
 
 def _kernel_text(plan: KernelPlan, target: Target, file: str) -> str:
-    """A kernel with gaps, as CUDA; it is compiled to a cubin, as it has no main."""
+    """A kernel as CUDA: a whole program, or one with gaps, which has no main and is compiled to a cubin."""
     if target != "cuda":
         raise KERNEL_NOT_SHOWN.error(target=target)
-    named = file if file.isprintable() and file else "kernel.cu"
+    named = file if file.isprintable() and file else f"{plan.kernel.program or 'kernel'}.cu"
     architecture = kernel_target(plan)
+    if plan.kernel.program is not None:
+        facts = attention_facts(describe_attention(plan))
+        return rendered("attention.cu.jinja", facts | {"build": _build_line(named, architecture)})
     build = f"nvcc -std=c++17 -arch={architecture} -cubin -o {shlex.quote(named)}bin {shlex.quote(named)}"
     return kernel_source(plan, build)
 

@@ -7,20 +7,24 @@ grid runs.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
-from math import prod
+from math import e, log2, prod, sqrt
 from pathlib import PurePath
 
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
+from tilescope.emitter.attention_program import AttentionKernel, describe_attention
 from tilescope.emitter.gemm_facts import GemmOperand
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.tile_program import MatrixFacts, tile_program
+from tilescope.kernel_plan.planned_kernel import KernelPlan
 from tilescope.machine.launch.launch_description import (
     ALL,
     ArgumentDescription,
     ArrayArgument,
     Blocks,
+    BytesArgument,
     FillName,
     LaunchDescription,
     MapArgument,
@@ -31,13 +35,15 @@ from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALE_SLOTS
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES
+from tilescope.sync.thread_limits import WARPGROUP_THREADS
 from tilescope.tensor_map import TensorMap
 
 MOST_PRODUCTS = 1 << 28  # multiplications of a GEMM whose launch runs every block: about a minute
+_ATTENTION_SHAPE = (1, 2, 1, 200, 300)  # batches, heads, heads of K and V, queries and keys
 _FIRST_BLOCK: Blocks = ((0,),)
 
 
-def describe_program_launch(plan: Plan | GemmPlan) -> LaunchDescription:
+def describe_program_launch(plan: Plan | GemmPlan | KernelPlan) -> LaunchDescription:
     """The launch of the CUDA program that `emit` writes for a plan.
 
     >>> from tilescope.planner import plan_gemm
@@ -45,10 +51,12 @@ def describe_program_launch(plan: Plan | GemmPlan) -> LaunchDescription:
     >>> launch.entry, launch.grid, launch.block, [argument.name for argument in launch.arguments]
     ('gemm_kernel', (4,), (320,), ['a_map', 'b_map', 'c_map'])
     """
+    if isinstance(plan, KernelPlan):
+        return _describe_attention(describe_attention(plan))
     return _describe_gemm(plan) if isinstance(plan, GemmPlan) else _describe_tile(plan)
 
 
-def format_program_launch(plan: Plan | GemmPlan, file: str) -> str:
+def format_program_launch(plan: Plan | GemmPlan | KernelPlan, file: str) -> str:
     """The launch file of the program `file`."""
     launch = describe_program_launch(plan)
     comments = {}
@@ -92,6 +100,49 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
         blocks=ALL if prod(gemm.shape) <= MOST_PRODUCTS else _FIRST_BLOCK,
         arguments=tuple(arguments),
     )
+
+
+def _describe_attention(kernel: AttentionKernel) -> LaunchDescription:
+    """Two heads that share K and V, with rows that end inside a tile, and two blocks: a whole run takes seconds."""
+    batches, heads, kv_heads, queries, keys = _ATTENTION_SHAPE
+    rows, head_dim = kernel.tiles["q"].plan.problem.tile
+    query_tiles = ceil_div(queries, rows)
+    tiles = query_tiles * batches * heads
+    scale_log2 = log2(e) / sqrt(head_dim)
+    problem = struct.pack("<5if3i", *_ATTENTION_SHAPE, scale_log2, query_tiles, tiles, batches * heads)
+    shapes = {
+        "q": (batches, heads, queries, head_dim),
+        "k": (batches, kv_heads, keys, head_dim),
+        "v": (batches, kv_heads, keys, head_dim),
+        "o": (batches, heads, queries, head_dim),
+    }
+    arguments: list[ArgumentDescription] = [_describe_head_map(kernel, name, shape) for name, shape in shapes.items()]
+    arguments.append(BytesArgument(name="problem", content=problem.hex()))
+    return LaunchDescription(
+        entry="attention_kernel",
+        grid=(min(tiles, 2),),
+        block=((kernel.groups + 1) * WARPGROUP_THREADS,),
+        smem_bytes=kernel.smem_bytes,
+        arch="sm_90a",
+        arguments=tuple(arguments),
+    )
+
+
+def _describe_head_map(kernel: AttentionKernel, name: str, shape: tuple[int, ...]) -> MapArgument:
+    """The map of Q, K, V or O: head dimension, rows, heads and batches."""
+    plan = kernel.tiles[name].plan
+    _, _, rows, head_dim = shape
+    flat = plan.tensor_map(0, (head_dim, rows) if plan.problem.major == "MN" else (rows, head_dim))
+    row_bytes = flat.strides_bytes[0]
+    tensor_map = TensorMap(
+        flat.data_type,
+        tuple(reversed(shape)),
+        (row_bytes, row_bytes * rows, row_bytes * rows * shape[1]),
+        (*flat.box, 1, 1),
+        swizzle=flat.swizzle,
+        l2_promotion="256B",
+    )
+    return _describe_map(f"{name}_map", plan.problem.data_type, shape, tensor_map, "zeros" if name == "o" else "random")
 
 
 def _describe_operand_map(gemm: GemmPlan, operand: GemmOperand) -> MapArgument:

@@ -27,7 +27,7 @@ import json
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 from tilescope.arch import ARCH
 from tilescope.data_type import DataType
@@ -59,7 +59,22 @@ from tilescope.sync.thread_limits import (
 )
 from tilescope.value import Value, own_data
 
-_TOP = ("kind", "name", "arch", "sizes", "roles", "tiles", "loops", "steps", "blocks_per_sm", "cluster", "source")
+Program = Literal["attention"]
+_PROGRAMS: tuple[Program, ...] = get_args(Program)
+_TOP = (
+    "kind",
+    "name",
+    "arch",
+    "sizes",
+    "roles",
+    "tiles",
+    "loops",
+    "steps",
+    "blocks_per_sm",
+    "cluster",
+    "program",
+    "source",
+)
 _ROLE = ("warps", "instances", "registers", "other_registers")
 _TILE = (
     "shape",
@@ -113,6 +128,7 @@ class Kernel(Value):
     steps: tuple[KernelStep, ...]
     blocks_per_sm: int = 1
     cluster: int = 1
+    program: Program | None = None  # that `emit` writes whole, without gaps
     written: PlainData = field(default_factory=dict, repr=False, compare=False)  # as the file has it
 
     def to_dict(self) -> PlainData:
@@ -223,6 +239,7 @@ class _KernelReader:
             steps=steps,
             blocks_per_sm=self._number("blocks_per_sm", top.get("blocks_per_sm", 1), 1, 32),
             cluster=self._number("cluster", top.get("cluster", 1), 1, MAX_BLOCKS),
+            program=self._read_program(top.get("program")),
             written={**{name: value for name, value in top.items() if name != "kind"}, "sizes": self.sizes},
         )
         if not roles:
@@ -235,6 +252,9 @@ class _KernelReader:
         self._check_steps(kernel)
         raise_all(self.problems)
         return kernel
+
+    def _read_program(self, written: object) -> Program | None:
+        return None if written is None else self._try(None, known_name, "program", written, _PROGRAMS)
 
     def _read_sizes(self, written: object, replaced: Mapping[str, int]) -> dict[str, int]:
         table = dict(self._table("sizes", written))

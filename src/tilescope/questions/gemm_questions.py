@@ -8,6 +8,7 @@ from tilescope.errors import PlanError
 from tilescope.layout import MAJORS
 from tilescope.planner import GemmPlan, Plan, plan_gemm
 from tilescope.questions.call import Call
+from tilescope.questions.emitted_program import launch_files_of, program_of
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.plan_questions import (
@@ -22,9 +23,7 @@ from tilescope.questions.plan_questions import (
     WHY,
     asking_why,
     code_of,
-    launch_files_of,
     path_leads,
-    program_of,
     refuse_misuse,
     summarize_element_path,
     unplanned_answer,

@@ -9,6 +9,7 @@ from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel
 from tilescope.pipeline.simulation import PROVEN, simulate
 from tilescope.planner import Unplanned
 from tilescope.questions.call import Call
+from tilescope.questions.emitted_program import launch_files_of, program_of
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line
 from tilescope.questions.question import Answer, Asked, Input, refuse
 from tilescope.written import number
@@ -57,7 +58,12 @@ def kernel_answer(asked: Asked) -> Answer:
             told_in="reasons",
         )
     if "emit" in asked:
-        return Answer(planned, first=_summarize_kernel(planned), program=_program_of(planned, asked))
+        return Answer(
+            planned,
+            first=_summarize_kernel(planned),
+            program=program_of(planned, asked),
+            files=launch_files_of(planned, asked) if planned.kernel.program is not None else (),
+        )
     proof = simulate(planned.pipeline)
     return Answer(
         planned,
@@ -67,14 +73,6 @@ def kernel_answer(asked: Asked) -> Answer:
         extra={"proof": proof.sentence},
         is_yes=proof.verdict in PROVEN,
     )
-
-
-def _program_of(planned: KernelPlan, asked: Asked) -> str:
-    """The kernel as source code."""
-    from tilescope.emitter.emission import emit_file  # which a plan starts without
-
-    path = asked.get("path")
-    return emit_file(planned, asked["emit"], "" if path is None else path.name)
 
 
 def _read_sizes(said: tuple[str, ...]) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilescope.arch import ARCH
@@ -15,6 +14,7 @@ from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan
 from tilescope.planner.plans import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
+from tilescope.questions.emitted_program import launch_files_of, program_of
 from tilescope.questions.first_line import FirstLine, make_line, refusal_line, shared_bits
 from tilescope.questions.kernel_questions import (
     BLOCKS_PER_SM,
@@ -26,7 +26,7 @@ from tilescope.questions.kernel_questions import (
     kernel_answer,
 )
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
-from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, in_words, refuse
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.sentence import by, filled
 from tilescope.swizzle import SWIZZLE
@@ -215,26 +215,6 @@ def _reader_of(path: ElementPath) -> str:
 def _summarize_unplanned(unplanned: Unplanned) -> FirstLine:
     """Why there is no plan."""
     return refusal_line(filled("No plan for {asked}", {"asked": unplanned.asked}), unplanned.violations)
-
-
-def program_of(planned: Plan | GemmPlan, asked: Asked) -> str:
-    """The plan as source code, for the file that it goes to."""
-    from tilescope.emitter.emission import emit_file  # which a plan starts without
-
-    path: Path | None = asked.get("path")
-    return emit_file(planned, asked["emit"], "" if path is None else path.name)
-
-
-def launch_files_of(planned: Plan | GemmPlan, asked: Asked) -> tuple[MadeFile, ...]:
-    """The launch file beside a CUDA program, by which `tilescope run` runs it without options."""
-    from tilescope.emitter.program_launch import format_program_launch
-    from tilescope.machine.launch.launch_file import LAUNCH_SUFFIX
-
-    path: Path | None = asked.get("path")
-    if asked["emit"] != "cuda" or path is None or path.suffix != ".cu":
-        return ()
-    text = format_program_launch(planned, path.name)
-    return (MadeFile(str(path.with_suffix(LAUNCH_SUFFIX)), Made(text.encode(), f", for tilescope run {path}")),)
 
 
 PLAN = Question(
