@@ -174,9 +174,16 @@ def _obstacles(plan: KernelPlan) -> Iterator[Violation]:
         yield OTHER_KERNEL.violation(found=f"roles {', '.join(roles)}", limit=limit)
         return
     placed = {tile.name: tile for tile in plan.tiles}
-    if sorted(placed) != sorted(_TILES) or any(tile.plan is None for tile in plan.tiles):
-        yield OTHER_KERNEL.violation(found=f"tiles {', '.join(placed)}", limit="Q, K, V and O, each with a tensor")
+    if sorted(placed) != sorted(_TILES):
+        yield OTHER_KERNEL.violation(found=f"tiles {', '.join(placed)}", limit="Q, K, V and O in shared memory")
         return
+    yield from _shape_obstacles(plan)
+    yield from _placement_obstacles(plan)
+
+
+def _shape_obstacles(plan: KernelPlan) -> Iterator[Violation]:
+    """Shapes and types that the program does not compute."""
+    kernel = plan.kernel
     rows, head_dim = kernel.tile("Q").shape
     keys = kernel.tile("K").shape[0]
     groups = kernel.role("consumer").instances
@@ -195,13 +202,21 @@ def _obstacles(plan: KernelPlan) -> Iterator[Violation]:
         yield OTHER_KERNEL.violation(
             found=", ".join(f"{name} {by(shape)}" for name, shape in shapes.items()), limit=limit
         )
+    if any(kernel.tile(name).data_type.ptx != "bf16" for name in _TILES):
+        yield OTHER_KERNEL.violation(found="other types than bf16", limit="tiles of bf16")
+
+
+def _placement_obstacles(plan: KernelPlan) -> Iterator[Violation]:
+    """Stages and places that the program does not have."""
+    placed = {tile.name: tile for tile in plan.tiles}
     if placed["K"].stages != placed["V"].stages or placed["Q"].stages > 1 or placed["O"].stages > 1:
         stages = ", ".join(f"{name} {count}" for name, count in plan.stages.items())
         yield OTHER_KERNEL.violation(found=f"stages {stages}", limit="as many stages of K as of V, and one of Q and O")
+    packed = [name for name in _TILES if placed[name].plan is None]
+    if packed and not plan.kernel.tile("K").shape[0] % 16:
+        yield OTHER_KERNEL.violation(found=f"no copy by TMA of {', '.join(packed)}", limit="a tensor for every tile")
     if plan.overlays:
         yield OTHER_KERNEL.violation(found="tiles that lie over each other", limit="bytes of its own for every tile")
-    if any(kernel.tile(name).data_type.ptx != "bf16" for name in _TILES):
-        yield OTHER_KERNEL.violation(found="other types than bf16", limit="tiles of bf16")
 
 
 def attention_facts(kernel: AttentionKernel) -> Facts:
