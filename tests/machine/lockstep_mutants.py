@@ -6,6 +6,7 @@ count as compared for which lockstep was tried.
 
     python tests/machine/lockstep_mutants.py             the first 100 mutants
     python tests/machine/lockstep_mutants.py 5000 2000   2000 of them from number 5000 on
+    python tests/machine/lockstep_mutants.py 0 500 pairs only those of one kind of kernels: recorded, pairs, triton
 """
 
 # ruff: noqa: ARG001, T201  changes take the same arguments; a script prints
@@ -65,7 +66,7 @@ class Mutant(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What became of a mutant: "refused", "not tried", "equal" or "different"; whether lockstep came to its end."""
+    """What became of a mutant: "left out", "refused", "not tried", "equal" or "different"; whether lockstep came to its end."""
 
     mutant: Mutant
     outcome: str
@@ -259,23 +260,22 @@ def _tries(*, is_allowed: bool) -> Iterator[list[bool]]:
         launch_grid.run_in_lockstep, launch_grid.may_run_in_lockstep = run, may_run
 
 
-def main(first: int = 0, count: int = 100) -> int:
+def main(first: int = 0, count: int = 100, kind: str = "") -> int:
     """Compare mutants, and print those that differ. The number of these."""
     compared = ended = different = 0
     for number in range(first, first + count):
-        found = compare(mutant(number))
+        drawn = mutant(number)
+        found = compare(drawn) if drawn.base.name.startswith(kind) else Comparison(drawn, "left out")
         compared += found.outcome in ("equal", "different")
         ended += found.has_ended
         if found.outcome == "different":
             different += 1
             print(f"{number}: {found.mutant.base.name}, {found.mutant.change}", flush=True)
-        if (number - first) % 100 == 99:
-            print(
-                f"mutants up to {number}: {compared} compared, {ended} ended in lockstep, {different} differ",
-                flush=True,
-            )
+        if number % 100 == 99 or number == first + count - 1:
+            counts = f"{compared} compared, {ended} ended in lockstep, {different} differ"
+            print(f"up to {number}: {counts}", flush=True)
     return different
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(*map(int, sys.argv[1:3])) else 0)
+    sys.exit(1 if main(*map(int, sys.argv[1:3]), *sys.argv[3:4]) else 0)

@@ -25,7 +25,7 @@ def narrow_sum(a, b, c, name):
     operands = []
     for codes in (a, np.ascontiguousarray(b.T)):
         values, exponents = np.empty(codes.shape, np.float32), np.empty(codes.shape, np.int16)
-        places = np.arange(codes.size)
+        places = np.arange(codes.size, dtype=np.uint32)
         if not loop.take_factors(codes.ravel(), places, 0, *table, values.ravel(), exponents.ravel()):
             return None
         operands += [values, exponents]

@@ -130,7 +130,7 @@ def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats
 
 def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -> None:
     """Do parts of a batch at once, where there is enough to do."""
-    cores = min(os.cpu_count() or 1, count)
+    cores = min(_core_count(), count)
     if cores == 1 or products < _CORES_FROM_PRODUCTS:
         add_part(slice(0, count))
         return
@@ -139,8 +139,13 @@ def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -
 
 
 @cache
+def _core_count() -> int:
+    return os.cpu_count() or 1
+
+
+@cache
 def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count())
+    return ThreadPoolExecutor(_core_count())
 
 
 def by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:

@@ -23,7 +23,7 @@ from tilescope.swizzle.line_streaming import compiled
 Floats = npt.NDArray[np.float32]
 Exponents = npt.NDArray[np.int16]
 Codes = npt.NDArray[np.unsignedinteger]
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.uint32]  # unsigned: a negative index would count from the end
 
 TERMS_AT_ONCE = 8  # that the inner loops take: k is a multiple of it
 _REFUSED_ADDEND = np.int16(20000)  # an exponent that no accumulator has

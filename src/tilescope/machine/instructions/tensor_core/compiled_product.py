@@ -31,7 +31,7 @@ class CodesOfGroups(NamedTuple):
 
     codes: npt.NDArray[Any]  # (blocks, codes)
     blocks: npt.NDArray[np.int64]
-    places: npt.NDArray[np.int64]  # of A by (m, k), of B by (k, n)
+    places: npt.NDArray[np.uint32]  # of A by (m, k), of B by (k, n)
     sign_mask: int
     data_type: DataType
 

@@ -99,9 +99,9 @@ class RegisterTile:
         return _places(self).shape
 
     @property
-    def order(self) -> npt.NDArray[np.intp]:
+    def order(self) -> npt.NDArray[np.uint16]:
         """Which element each lane's register holds: register after register, lane after lane, part after part."""
-        return _places(self).scatter
+        return _places(self).order
 
     def targets(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
         """The numbers of the registers that an instruction writes the operand to."""
@@ -161,6 +161,7 @@ class _Places(NamedTuple):
     shape: tuple[int, int, int]
     gather: npt.NDArray[np.intp]  # for each element of the matrices: where it lies among (registers, threads, parts)
     scatter: npt.NDArray[np.intp]  # for each (register, thread, part): which element it is
+    order: npt.NDArray[np.uint16]  # the same, in a quarter of the bytes
 
 
 @lru_cache(maxsize=256)
@@ -181,4 +182,6 @@ def _places(tile: RegisterTile) -> _Places:
     scatter = index.reshape(threads, values // parts, parts).swapaxes(0, 1).ravel().astype(np.intp)
     gather = np.empty(held.matrices * rows * columns, np.intp)
     gather[scatter[::-1]] = np.arange(len(scatter))[::-1]  # of copies the first stays
-    return _Places(values // parts, register_bits, held.element_bits, (held.matrices, rows, columns), gather, scatter)
+    shape = (held.matrices, rows, columns)
+    order = scatter.astype(np.uint16)
+    return _Places(values // parts, register_bits, held.element_bits, shape, gather, scatter, order)

@@ -34,7 +34,7 @@ def _multiply(
     registers: npt.NDArray[np.uint32],
     d_rows: npt.NDArray[np.int64],
     first_lanes: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
+    order: npt.NDArray[np.uint16],
     adds_d: npt.NDArray[np.bool_],
     fractional_bits: int,
     result_bits: int,
@@ -61,18 +61,20 @@ def _multiply(
         if is_taken:
             if adds_d[group]:
                 for number in range(len(d_rows)):
-                    held = registers[d_rows[number]]
+                    held = registers[d_rows[number], first : first + lanes]
+                    own = order[number * lanes : (number + 1) * lanes]
                     for lane in range(lanes):
-                        words[order[number * lanes + lane]] = held[first + lane]
+                        words[own[lane]] = held[lane]
             else:
                 words[:] = 0
             is_taken = add_tile(a, a_powers, b, b_powers, d, d_words, fractional_bits, result_bits)
         is_refused[group] = not is_taken
         if is_taken:
             for number in range(len(d_rows)):
-                held = registers[d_rows[number]]
+                held = registers[d_rows[number], first : first + lanes]
+                own = order[number * lanes : (number + 1) * lanes]
                 for lane in range(lanes):
-                    held[first + lane] = words[order[number * lanes + lane]]
+                    held[lane] = words[own[lane]]
 
 
 multiply = compiled(_multiply)

@@ -116,7 +116,7 @@ class SmemRead(NamedTuple):
         places, base = self._reach(cluster, int(first_lanes[0]), word)
         stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
         units = places.units if self.operand == "A" else places.units.T
-        own_places = np.ascontiguousarray(units).ravel() + base // self.stored_bytes
+        own_places = (np.ascontiguousarray(units).ravel() + base // self.stored_bytes).astype(np.uint32)
         return CodesOfGroups(stored, first_lanes // cluster.block_lanes, own_places, self.sign_mask, data_type)
 
     def _apply_signs(self, codes: Elements) -> Elements:
@@ -212,6 +212,11 @@ def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
     if isinstance(at, slice) and cluster.block_lanes % WARPGROUP_LANES == 0:
         return lane_groups(cluster, at, WARPGROUP_LANES)
     lanes = cluster.lanes(at)
+    if len(lanes) and cluster.block_lanes % WARPGROUP_LANES == 0 and len(lanes) % WARPGROUP_LANES == 0:
+        ends = lanes.reshape(-1, WARPGROUP_LANES)[:, [0, -1]]
+        if not (ends[:, 0] % WARPGROUP_LANES).any() and (ends[:, 1] - ends[:, 0] == WARPGROUP_LANES - 1).all():
+            is_run = int(lanes[-1]) - int(lanes[0]) == len(lanes) - 1  # whole ones, as nearly always: lanes ascend
+            return LaneGroups(slice(int(lanes[0]), int(lanes[-1]) + 1) if is_run else lanes, len(ends))
     group_of_lane = cluster.grouping(WARPGROUP_LANES).of_lane
     warps = np.unique(lanes // WARP_LANES)
     groups, warp_counts = np.unique(group_of_lane[warps * WARP_LANES], return_counts=True)
@@ -247,7 +252,9 @@ class Multiplication(NamedTuple):
     def a_codes(self, cluster: Cluster, groups: LaneGroups, own: LaneNumbers) -> CodesOfGroups:
         """A of some of the warpgroups, from registers, as the compiled loop takes it."""
         codes = self.a_tile.gathered(cluster, self.a, groups).reshape(groups.group_count, -1)
-        return CodesOfGroups(codes, own, np.arange(codes.shape[1]), self.a_read.sign_mask, self.product.a_type)
+        return CodesOfGroups(
+            codes, own, np.arange(codes.shape[1], dtype=np.uint32), self.a_read.sign_mask, self.product.a_type
+        )
 
     def issue(self, cluster: Cluster, at: Lanes) -> None:
         """Take what does not wait, and leave the rest to be done later."""
