@@ -190,7 +190,7 @@ def test_a_run_that_its_own_launch_stops_is_an_answer(client):
 
 def test_a_text_that_is_too_long_is_refused():
     form = filled_form(PAGES["run"], {"ptx": PTX + "x" * 2_000_000})
-    with pytest.raises(RuleError, match="2,?000,?000 characters") as caught:
+    with pytest.raises(RuleError, match=r"2,?000,?000 characters") as caught:
         form.asked()
     assert [violation.rule for violation in caught.value.violations] == ["page-limit"]
 

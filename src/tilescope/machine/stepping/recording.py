@@ -22,7 +22,7 @@ from tilescope.machine.observers.observe import launch_detector
 from tilescope.machine.observers.smem_picture import SmemPicture
 from tilescope.machine.observers.smem_watch import NOBODY, WrittenCells, rank_of
 from tilescope.machine.program import Program
-from tilescope.machine.stepping.cluster_log import ClusterLog, Parked, WorkRow, shared_runs
+from tilescope.machine.stepping.cluster_log import ClusterLog, Parked, shared_runs
 from tilescope.machine.stepping.run_state import (
     Doing,
     MbarrierAt,
