@@ -69,7 +69,10 @@ def test_the_text_stands_beside_the_answer_with_the_warps_that_ran_it(client):
 
 def test_a_finding_has_its_tested_fix_as_a_button(client):
     page = asked(client)
-    links = [html.unescape(link) for link in re.findall(r'<a class="button cure" href="([^"]*)">Apply the fix</a>', page.text)]
+    links = [
+        html.unescape(link)
+        for link in re.findall(r'<a class="button cure" href="([^"]*)">Apply the fix</a>', page.text)
+    ]
     assert len(links) == 1
     cured = client.get(links[0])
     assert "0 errors" in html.unescape(cured.text) or "with 1 error" not in cured.text
@@ -187,7 +190,7 @@ def test_a_run_that_its_own_launch_stops_is_an_answer(client):
 
 def test_a_text_that_is_too_long_is_refused():
     form = filled_form(PAGES["run"], {"ptx": PTX + "x" * 2_000_000})
-    with pytest.raises(RuleError, match="2,?000,?000 characters") as caught:
+    with pytest.raises(RuleError, match=r"2,?000,?000 characters") as caught:
         form.asked()
     assert [violation.rule for violation in caught.value.violations] == ["page-limit"]
 

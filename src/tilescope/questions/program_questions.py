@@ -34,6 +34,7 @@ _ONE_KERNEL = {  # inputs that belong to a run of one kernel, by their options
     "draw": "--draw",
     "smem_block": "--draw-block",
     "smem_at": "--at",
+    "thread": "--thread",
 }
 _CHOOSES_KERNEL = ("grid", "args", "signature", "constexprs", "launch", "template", "options", "entry")
 

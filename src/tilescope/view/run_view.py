@@ -43,7 +43,7 @@ def draw_kernel_run(
 
     `lines` adds the lines that ran most. With `texts`, the source of lines as far as it is known, the lines have what their
     accesses cost, and what TMA and wgmma did below them. A `timeline` of the run's pipeline, a picture of shared memory, or the
-    `state` after a step comes below; a page has room for all of them.
+    `state` after a step comes below. A page has room for all of them, and the state comes first there.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -57,6 +57,7 @@ def draw_kernel_run(
         title,
         {
             "outcome": outcome_sentence(run, accepted=accepted),
+            **(state_parts(state) if state is not None and is_page else {}),
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": _findings(run, accepted),
@@ -70,7 +71,7 @@ def draw_kernel_run(
         told = told.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
         told = told.with_parts(smem_parts(smem))
-    if state is not None:
+    if state is not None and not is_page:
         told = told.with_parts(state_parts(state))
     return told
 

@@ -126,6 +126,10 @@
   function markLines() {
     const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" "));
     for (const row of document.querySelectorAll(".lines tr[data-line]")) row.classList.toggle("at", here.has(row.dataset.line));
+    const row = stepping ? document.querySelector(`.lines tr[data-line="${stepping.dataset.ran}"]`) : null, box = row?.closest(".scroll");
+    if (!box || stepping.dataset.step === stepping.dataset.shown) return;
+    stepping.dataset.shown = stepping.dataset.step;
+    if (new URLSearchParams(location.search).has("smem_at")) box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function setUp() {
     edit($("field-ptx"));

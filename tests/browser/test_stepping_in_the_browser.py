@@ -1,0 +1,108 @@
+"""The run page as a person uses it, on a screen and on a phone: steps, examples, fixes, the editor."""
+
+import pytest
+from browser_page import PATIENCE_MS, address_of, settled
+from test_journeys import SCREENS, comes_into_view, tap_where_it_stands
+
+from tilescope.questions.run_page import RUN_FORM
+
+pytestmark = pytest.mark.browser
+
+
+def wait_for_step(page, step):
+    """Wait until the state of a step is shown; it says its number in its first sentence."""
+    page.locator("#drawing").get_by_text(f"Step {step} of 37:").wait_for(timeout=PATIENCE_MS)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_dragging_the_time_line_shows_the_state_there(open_page, screen):
+    page = open_page("/run", **SCREENS[screen])
+    wait_for_step(page, 37)
+    place = page.locator("#step-range")
+    place.scroll_into_view_if_needed()
+    area = place.bounding_box()
+    x, y = area["x"] + area["width"] / 2, area["y"] + area["height"] / 2
+    if screen == "phone":
+        page.touchscreen.tap(x, y)
+    else:
+        page.mouse.move(area["x"] + area["width"] - 8, y)
+        page.mouse.down()
+        page.mouse.move(x, y, steps=6)
+        page.mouse.up()
+    step = int(place.input_value())
+    assert 16 <= step <= 21
+    wait_for_step(page, step)
+    assert f"smem_at={step}" in address_of(page)
+    comes_into_view(page, "#step-range")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_buttons_and_fast_arrow_keys_lose_no_step(open_page, screen):
+    page = open_page("/run?smem_at=20", **SCREENS[screen])
+    wait_for_step(page, 20)
+    button = page.get_by_role("button", name="One step back")
+    button.scroll_into_view_if_needed()
+    if screen == "phone":
+        tap_where_it_stands(page, button)
+    else:
+        button.click()
+    wait_for_step(page, 19)
+    page.locator("#step-range").focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    wait_for_step(page, 27)
+    assert page.locator("#step-count").inner_text() == "27 of 37"
+    assert page.locator("#field-smem_at").input_value() == "27"
+
+
+def test_an_event_leads_to_its_step_and_the_line_is_marked(open_page):
+    page = open_page("/run", **SCREENS["screen"])
+    page.get_by_text("Events (4)").click()
+    page.get_by_role("button", name="step 10").click()
+    wait_for_step(page, 10)
+    page.locator(".lines tr.at[data-line='32']").wait_for(timeout=PATIENCE_MS)
+    assert "load" in page.locator("#drawing").get_by_role("table").filter(has_text="issued at step").inner_text()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_fix_is_a_button_and_its_answer_is_in_view(open_page, screen):
+    page = open_page("/run", **SCREENS[screen])
+    page.locator(".gutter b.error").first.wait_for(state="attached", timeout=PATIENCE_MS)
+    assert page.locator(".gutter b.error").all_text_contents() == ["42", "47"]
+    button = page.get_by_role("link", name="Apply the fix")
+    button.scroll_into_view_if_needed()
+    if screen == "phone":
+        tap_where_it_stands(page, button)
+    else:
+        button.click()
+    page.get_by_role("link", name="Apply the fix").wait_for(state="detached", timeout=PATIENCE_MS)
+    settled(page)
+    assert "bar.sync 0;\n    ld.shared.f32 %f3" in page.locator("#field-ptx").input_value()
+    assert "error" not in page.locator(".verdict").inner_text()
+    comes_into_view(page, ".verdict")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_an_example_fills_both_fields(open_page, screen):
+    page = open_page("/run", **SCREENS[screen])
+    if screen == "phone":
+        page.locator("#fold").tap()
+    page.get_by_text("Examples", exact=True).click()
+    page.get_by_role("link", name="A wait for the wrong parity, wrong").click()
+    page.wait_for_url("**/run?ptx=*", timeout=PATIENCE_MS)
+    assert "run-phase-parity" in page.locator("#said").inner_text()
+    assert "block = [64]" in page.locator("#field-launch").input_value()
+
+
+def test_the_editor_numbers_and_colours_lines_as_they_are_typed(open_page):
+    page = open_page("/run", **SCREENS["screen"])
+    area = page.locator("#field-ptx")
+    area.wait_for(timeout=PATIENCE_MS)
+    assert page.locator(".editor .ink").first.inner_text().rstrip() == RUN_FORM.presets["ptx"].rstrip()
+    area.evaluate("area => { area.setSelectionRange(0, 0); area.focus(); }")
+    page.keyboard.type("// one more\n")
+    settled(page)
+    lines = RUN_FORM.presets["ptx"].count("\n") + 2
+    assert page.locator(".editor .gutter").first.inner_text().split()[-1] == str(lines)
+    assert page.locator(".editor .code-comment").first.inner_text() == "// one more"
+    assert page.locator(".editor .ink").first.bounding_box()["y"] == area.bounding_box()["y"]
