@@ -1,12 +1,16 @@
 """What is too long for an address is posted, by pages of this server alone; a dropped file fills fields."""
 
+import asyncio
 import io
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilescope.web import application as served
 from tilescope.web.application import MAX_BODY_BYTES
 from tilescope.web.pages import PAGES
 
@@ -142,3 +146,21 @@ def test_a_state_that_is_too_long_for_a_link_says_so(client):
     )
     assert "too long for a link" in page.text
     assert 'id="save-svg"' not in page.text
+
+
+def test_a_body_that_drips_is_not_awaited(monkeypatch):
+    monkeypatch.setattr(served, "BODY_SECONDS", 0.05)
+
+    async def dripping():
+        for _ in range(100):
+            await asyncio.sleep(0.2)
+            yield b" "
+
+    async def ask():
+        transport = httpx2.ASGITransport(served.application())
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as asking:
+            return await asking.post("/swizzle", content=dripping(), headers=FIELDS)
+
+    with ThreadPoolExecutor(1) as thread:  # Playwright's tests may have left a loop running in this one
+        answer = thread.submit(asyncio.run, ask()).result(timeout=20)
+    assert answer.status_code == 413

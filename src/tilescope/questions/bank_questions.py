@@ -197,12 +197,14 @@ def _fix_tile(asked: Asked, answer: Answer | None) -> Fixes:
     for found in _better_layouts(answer):
         layout = found.layout
         is_cut = layout.atom is not None and layout.atom != tile and not layout.padding_bytes
-        fixes[f"Apply: {found.label}"] = {
+        fields = {
             "swizzle": layout.swizzle.name,
             "pad": str(layout.padding_bytes) if found.family == "padding" else "",
             "atom": ATOM.written(layout.atom) if is_cut else "",
-            "atom_order": layout.atom_order,
         }
+        if layout.atom_order is not None:
+            fields["atom_order"] = layout.atom_order
+        fixes[f"Apply: {found.label}"] = fields
     return fixes
 
 

@@ -728,7 +728,11 @@
     marked = [];
     over = null;
     indexCells();
-    for (const box of figures()) if (paintOf(box)) setTexts(box);
+    for (const box of figures()) {
+      if (paintOf(box)) setTexts(box);
+      const labels = box.querySelector(".labels")?.getBoundingClientRect().width ?? 0;
+      box.classList.toggle("crowded", labels > 0.4 * box.clientWidth);  // on a phone: labels are scrolled away with the cells
+    }
     if (live && $("origin")) $("origin").textContent = location.origin;
     setUpPlayer();
     for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
