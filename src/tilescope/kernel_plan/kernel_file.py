@@ -106,10 +106,10 @@ class Kernel(Value):
 
     name: str
     arch: str | None  # None: the caller's
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # numbers by name, of which shapes and counts are made
     roles: tuple[KernelRole, ...]
     tiles: tuple[KernelTile, ...]
-    loops: tuple[KernelLoop, ...]
+    loops: tuple[KernelLoop, ...]  # those around steps
     steps: tuple[KernelStep, ...]
     blocks_per_sm: int = 1
     cluster: int = 1
