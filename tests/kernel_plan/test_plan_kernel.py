@@ -156,6 +156,12 @@ def test_setmaxnreg_is_held_to_the_registers_at_entry():
     assert ts.plan_kernel("flash-attention-3-forward-128", sizes=sizes | {"CONSUMER": 232}).entry_registers == 168
 
 
+def test_operations_that_an_architecture_lacks_are_refused():
+    found = refusal("gemm", arch="sm_120")
+    assert (found.rule, found.argument) == ("kernel-step", "steps[1]")
+    assert "sm_90" in found.limit
+
+
 def test_every_mistake_of_a_file_is_named_at_once():
     text = """
     [roles]

@@ -459,7 +459,7 @@ class _KernelReader:
         if tile.memory not in reached:
             self._refuse_step(
                 place,
-                found=f"{step.operation} writes {tile.name} in {tile.memory} memory",
+                found=f"{step.operation} writes {tile.name}, whose memory is {tile.memory}",
                 limit=f"{step.operation} writes {' or '.join(reached) or 'global memory'}",
                 fix=f"Put {tile.name} there, or use another operation.",
             )
@@ -485,7 +485,7 @@ class _KernelReader:
         if tile.memory not in reached:
             self._refuse_step(
                 place,
-                found=f"{step.operation} reads {tile.name} in {tile.memory} memory",
+                found=f"{step.operation} reads {tile.name}, whose memory is {tile.memory}",
                 limit=f"{step.operation} reads {' or '.join(reached) or 'global memory'} there",
                 fix=f"Put {tile.name} there, or use another operation.",
             )
