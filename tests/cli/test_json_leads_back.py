@@ -40,6 +40,8 @@ PRINTED = [
     (["gemm", "512x512x512", "bf16", "--arch", "sm_80"], "gemm_plan", ["smem_offsets", "tensor_maps", "descriptors"]),
     (["plan", "64x63", "bf16"], "unplanned", []),
     (["gemm", "64x100x64", "bf16"], "unplanned", []),
+    (["plan", "gemm", "--set", "STAGES=3"], "kernel_plan", ["proof"]),
+    (["plan", "--template", "gemm"], "kernel", []),
     (["pipeline", "128x64", "bf16", "--stages", "2"], "simulation", []),
     (["pipeline", "128x64", "128x64", "bf16", "--cluster", "2x1", "--steps", "2"], "simulation", []),
     (["pipeline", "128x64", "bf16", "--direction", "store", "--describe"], "pipeline", []),

@@ -71,7 +71,7 @@ class KernelBarrier(Value):
     bytes: int
     waiting: tuple[str, ...]  # roles
     arriving: tuple[str, ...]  # roles
-    purpose: str
+    purpose: str  # what its phase tells
 
 
 @dataclass(frozen=True, slots=True)

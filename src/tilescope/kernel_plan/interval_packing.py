@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import rounded_up
 
-_MAX_TRIED = 4000  # placements of the search; beyond it the best layout so far is taken
+QUICK_TRIALS = 1_000  # placements of the search; beyond them the best layout so far is taken
+THOROUGH_TRIALS = 20_000  # where a kernel would be refused otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class Packing(NamedTuple):
     is_lowest: bool
 
 
-def pack(items: Sequence[Item], conflicts: frozenset[tuple[str, str]], lower_bound: int) -> Packing:
+def pack(
+    items: Sequence[Item], conflicts: frozenset[tuple[str, str]], lower_bound: int, trials: int = QUICK_TRIALS
+) -> Packing:
     """The lowest layout that the search finds; `conflicts` are pairs of names, in both orders.
 
     >>> pairs = frozenset([("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")])
@@ -53,61 +56,71 @@ def pack(items: Sequence[Item], conflicts: frozenset[tuple[str, str]], lower_bou
     >>> found.height, found.is_lowest, found.spots["c"]
     (6, True, Spot(offset=0, half=3))
     """
-    return _Search(items, conflicts, lower_bound).run()
+    return _Search(items, conflicts, lower_bound, trials).run()
 
 
 class _Search:
     """Depth-first through the orders of items, with the height so far as the bound."""
 
-    def __init__(self, items: Sequence[Item], conflicts: frozenset[tuple[str, str]], lower_bound: int) -> None:
+    def __init__(
+        self, items: Sequence[Item], conflicts: frozenset[tuple[str, str]], lower_bound: int, trials: int
+    ) -> None:
         self.items = sorted(items, key=lambda item: (-item.alignment, -item.size, item.name))
-        self.conflicts = conflicts
+        names = [item.name for item in self.items]
+        self.foes = [
+            frozenset(number for number, name in enumerate(names) if (item.name, name) in conflicts)
+            for item in self.items
+        ]
+        # items of one kind may change places: they are alike, and conflict with each other and with the same others
+        self.kinds = [
+            (item.size, item.alignment, item.halves, self.foes[number] | {number})
+            for number, item in enumerate(self.items)
+        ]
         self.lower_bound = lower_bound
         self.best: Packing | None = None
+        self.trials = trials
         self.tried = 0
 
     def run(self) -> Packing:
+        """The lowest layout found."""
         self._place({}, tuple(range(len(self.items))), 0)
         assert self.best is not None
-        is_lowest = self.best.height <= self.lower_bound or self.tried <= _MAX_TRIED
+        is_lowest = self.best.height <= self.lower_bound or self.tried <= self.trials
         return self.best._replace(is_lowest=is_lowest)
 
-    def _place(self, spots: dict[str, Spot], left: tuple[int, ...], height: int) -> None:
+    def _place(self, spots: dict[int, Spot], left: tuple[int, ...], height: int) -> None:
         if not left:
-            if self.best is None or height < self.best.height:
-                self.best = Packing(dict(spots), height, is_lowest=False)
+            named = {self.items[number].name: spot for number, spot in spots.items()}
+            self.best = Packing(named, height, is_lowest=False)
             return
-        alike: set[tuple[int, int, tuple[int, ...], frozenset[str]]] = set()
+        alike = set()
         for position, number in enumerate(left):
-            item = self.items[number]
-            kind = (item.size, item.alignment, item.halves, self._foes(item))
-            if kind in alike:
+            if self.kinds[number] in alike:
                 continue
-            alike.add(kind)
+            alike.add(self.kinds[number])
+            item = self.items[number]
             for half in item.halves:
                 self.tried += 1
-                spot = Spot(self._lowest_offset(item, half, spots), half)
-                top = max(height, spot.offset + item.size)
+                offset = self._lowest_offset(number, half, spots)
+                top = max(height, offset + item.size)
                 if self.best is not None and top >= self.best.height:
                     continue
-                spots[item.name] = spot
-                self._place(spots, (*left[:position], *left[position + 1 :]), top)
-                del spots[item.name]
-                if self.best is not None and (self.best.height <= self.lower_bound or self.tried > _MAX_TRIED):
+                spots[number] = Spot(offset, half)
+                self._place(spots, left[:position] + left[position + 1 :], top)
+                del spots[number]
+                if self.best is not None and (self.best.height <= self.lower_bound or self.tried > self.trials):
                     return
 
-    def _foes(self, item: Item) -> frozenset[str]:
-        """The items that it conflicts with; two items that conflict with the same ones and each other are alike."""
-        return frozenset(other.name for other in self.items if (item.name, other.name) in self.conflicts) | {item.name}
-
-    def _lowest_offset(self, item: Item, half: int, spots: dict[str, Spot]) -> int:
-        taken = sorted(
-            (spot.offset, spot.offset + other.size)
-            for other in self.items
-            if (spot := spots.get(other.name)) is not None
-            and (item.name, other.name) in self.conflicts
-            and spot.half & half
-        )
+    def _lowest_offset(self, number: int, half: int, spots: dict[int, Spot]) -> int:
+        """The lowest aligned address at which an item hits none of those that it conflicts with."""
+        item = self.items[number]
+        foes = self.foes[number]
+        taken = [
+            (spot.offset, spot.offset + self.items[other].size)
+            for other, spot in spots.items()
+            if other in foes and spot.half & half
+        ]
+        taken.sort()
         offset = 0
         for start, end in taken:
             if offset + item.size <= start:

@@ -34,10 +34,10 @@ class KernelRole(Value):
     """
 
     name: str
-    warps: int
+    warps: int  # of one instance
     instances: int = 1
     registers: int | None = None  # that setmaxnreg asks for; None: as many as at entry
-    other_registers: int = 0
+    other_registers: int = 0  # that a thread needs beside its tiles
 
     @property
     def threads(self) -> int:
@@ -65,16 +65,16 @@ class KernelTile(Value):
     name: str
     shape: tuple[int, int]
     data_type: DataType = row_field(DataType.named)
-    memory: Memory = "shared"
+    memory: Memory = "shared"  # shared, tensor or registers
     major: Major = "K"  # which dimension of a product's operand is contiguous
-    least_stages: int = 1
-    most_stages: int = 1
+    least_stages: int = 1  # the fewest that it may have
+    most_stages: int = 1  # the most that it may have
     overlay: tuple[str, ...] = ()  # tiles that it lies over; "*": any, if there is no room otherwise
     share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
     per_instance: bool = False  # every instance of the role that writes it has one
     ring: str = ""  # tiles of one ring take turns in its slots
     swizzle: str | None = None
-    tensor: TensorOfTile | None = None
+    tensor: TensorOfTile | None = None  # what it is a tile of; null: only the tile is known
 
     @property
     def elements(self) -> int:
@@ -99,7 +99,7 @@ class KernelLoop(Value):
 
     name: str
     count: int
-    inside: str = ""
+    inside: str = ""  # the loop around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class KernelStep(Value):
 
     role: str
     operation: Operation
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()  # tiles, beside a and b
+    writes: tuple[str, ...] = ()  # tiles
     a: str = ""
     b: str = ""
-    loop: str = ""
+    loop: str = ""  # the innermost one around it; empty: none
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -121,10 +121,10 @@ class Kernel(Value):
 
     name: str
     arch: str | None  # None: the caller's
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # numbers by name, of which shapes and counts are made
     roles: tuple[KernelRole, ...]
     tiles: tuple[KernelTile, ...]
-    loops: tuple[KernelLoop, ...]
+    loops: tuple[KernelLoop, ...]  # those around steps
     steps: tuple[KernelStep, ...]
     blocks_per_sm: int = 1
     cluster: int = 1
@@ -479,7 +479,7 @@ class _KernelReader:
         if tile.memory not in reached:
             self._refuse_step(
                 place,
-                found=f"{step.operation} writes {tile.name} in {tile.memory} memory",
+                found=f"{step.operation} writes {tile.name}, whose memory is {tile.memory}",
                 limit=f"{step.operation} writes {' or '.join(reached) or 'global memory'}",
                 fix=f"Put {tile.name} there, or use another operation.",
             )
@@ -505,7 +505,7 @@ class _KernelReader:
         if tile.memory not in reached:
             self._refuse_step(
                 place,
-                found=f"{step.operation} reads {tile.name} in {tile.memory} memory",
+                found=f"{step.operation} reads {tile.name}, whose memory is {tile.memory}",
                 limit=f"{step.operation} reads {' or '.join(reached) or 'global memory'} there",
                 fix=f"Put {tile.name} there, or use another operation.",
             )

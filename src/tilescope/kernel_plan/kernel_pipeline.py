@@ -185,7 +185,8 @@ class KernelPipeline:
         return len(own) == 1 and step.operation == "load" and self.kernel.path(step.loop) == path
 
     def _arrival(self, role: KernelRole, turn: Turn, barrier: str) -> Plain:
-        operations = {self.kernel.steps[place].operation for place in turn.places}
+        own = [self.kernel.steps[place] for place in turn.places if self.kernel.steps[place].role == role.name]
+        operations = {step.operation for step in own}
         if operations == {"tcgen05.mma"}:
             return {"commit": barrier}
         count = arrivals(self.kernel, turn, role.name) // role.instances
@@ -252,10 +253,11 @@ class KernelPipeline:
         written = self._pieces_of(step.writes, step)
         steps = self._named("read", read)
         if not written:
-            return steps
+            loaded = any(self._is_loaded(name) for name in step.inputs)
+            return [*steps, {"fence": "proxy.async"}] if loaded else steps
         steps += self._meeting(role, place, "before")
         steps += self._named("write", written)
-        if any(self._meets_async_proxy(name) for name in step.writes):
+        if any(self._meets_async_proxy(name) for name in step.tiles):
             steps.append({"fence": "proxy.async"})
         return steps + self._meeting(role, place, "after")
 
@@ -296,6 +298,10 @@ class KernelPipeline:
             return False
         over = {name, *(each for pair in self._overlaid() if name in pair for each in pair)}
         return any(step.operation in ASYNC_PROXY and over & set(step.tiles) for step in self.kernel.steps)
+
+    def _is_loaded(self, name: str) -> bool:
+        """Whether TMA writes the tile, so that a fence is between what threads read and the next load."""
+        return any(step.operation == "load" for _, step in self.kernel.writes_of(name))
 
     def _named(self, operation: str, pieces: Sequence[_Piece]) -> list[Plain]:
         """One step for all pieces that are always used, and one for each that depends on the stage."""

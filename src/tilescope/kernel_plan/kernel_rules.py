@@ -121,13 +121,7 @@ KERNEL_BARS = rule(
     source="PTX ISA, bar",
     passing=PLANNED,
     failing=example(
-        roles={"consumer": {"warps": 1, "instances": 1}, "other": {"warps": 2, "instances": 12}},
+        roles={"producer": {"warps": 2}, "consumer": {"warps": 2}, "other": {"warps": 2, "instances": 14}},
         tile={"stages": 1},
-        steps=[
-            {"role": "producer", "operation": "load", "writes": ["a"], "loop": "k"},
-            {"role": "other", "operation": "threads", "reads": ["a"], "loop": "k"},
-            {"role": "producer", "operation": "threads", "reads": ["a"], "loop": "k"},
-            {"role": "consumer", "operation": "threads", "reads": ["a"], "loop": "k"},
-        ],
     ),
 )

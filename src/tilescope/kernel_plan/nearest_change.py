@@ -20,6 +20,7 @@ _NARROWER = {"float32": "bfloat16", "bfloat16": "e4m3", "float16": "e4m3"}
 _LEAST_SIZE = 16
 _HALVINGS = 3
 MAX_CHANGES = 3
+_BLOCKS = "blocks on an SM"
 
 
 class KernelChange(NamedTuple):
@@ -31,8 +32,9 @@ class KernelChange(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """A change of a kernel's data."""
+    """A change of a kernel's data; of several that change the same thing, the first that helps is enough."""
 
+    subject: str
     text: str
     data: PlainData
 
@@ -40,15 +42,15 @@ class _Edit(NamedTuple):
 def nearest_changes(kernel: Kernel, arch: Arch, limits: Limits) -> list[KernelChange]:
     """Up to three changes after which the kernel fits; two changes together only if no single one does."""
     edits = list(_edits(kernel))
-    found = []
+    found: dict[str, KernelChange] = {}
     for edit in edits:
-        change = _fitting(edit, arch, limits)
+        change = None if edit.subject in found else _fitting(edit, arch, limits)
         if change is not None:
-            found.append(change)
+            found[edit.subject] = change
             if len(found) == MAX_CHANGES:
-                return found
+                break
     if found:
-        return found
+        return list(found.values())
     for one, other in combinations(edits, 2):
         both = _merged(kernel, one, other)
         change = None if both is None else _fitting(both, arch, limits)
@@ -72,18 +74,18 @@ def _edits(kernel: Kernel) -> Iterator[_Edit]:
                 break
             data = deepcopy(dict(kernel.written))
             data["sizes"] = {**data["sizes"], name: halved}
-            yield _Edit(f"use {name} = {halved}", data)
+            yield _Edit(name, f"use {name} = {halved}", data)
     for wide, narrow in _NARROWER.items():
         names = [tile.name for tile in kernel.in_memory("shared") if tile.data_type.name == wide]
         if names:
             data = deepcopy(dict(kernel.written))
             for name in names:
                 data["tiles"][name]["data_type"] = narrow
-            yield _Edit(f"store {', '.join(names)} as {narrow}", data)
+            yield _Edit(wide, f"store {', '.join(names)} as {narrow}", data)
     if kernel.blocks_per_sm > 1:
         data = deepcopy(dict(kernel.written))
         data["blocks_per_sm"] = 1
-        yield _Edit("use one block on an SM", data)
+        yield _Edit(_BLOCKS, "use one block on an SM", data)
 
 
 def _fewer_stages(kernel: Kernel) -> Iterator[_Edit]:
@@ -98,7 +100,7 @@ def _fewer_stages(kernel: Kernel) -> Iterator[_Edit]:
             if count < kernel.tile(name).least_stages:
                 data["tiles"][name]["stages"] = [count, max(count, kernel.tile(name).most_stages)]
         word = "stage" if deepest == 2 else "stages"
-        yield _Edit(f"use {deepest - 1} {word} of {', '.join(names)}", data)
+        yield _Edit("stages", f"use {deepest - 1} {word} of {', '.join(names)}", data)
 
 
 def _edit_tiles(kernel: Kernel, text: str, **fields: bool) -> _Edit:
@@ -106,7 +108,7 @@ def _edit_tiles(kernel: Kernel, text: str, **fields: bool) -> _Edit:
     for tile in kernel.tiles:
         if tile.memory != "registers":
             data["tiles"][tile.name] |= fields
-    return _Edit(text, data)
+    return _Edit(text, text, data)
 
 
 def _merged(kernel: Kernel, one: _Edit, other: _Edit) -> _Edit | None:
@@ -122,7 +124,7 @@ def _merged(kernel: Kernel, one: _Edit, other: _Edit) -> _Edit | None:
         for key, value in row.items():
             if before[name].get(key) != value:
                 data["tiles"][name][key] = value
-    return _Edit(f"{one.text} and {other.text}", data)
+    return _Edit(f"{one.subject} {other.subject}", f"{one.text} and {other.text}", data)
 
 
 def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
@@ -131,8 +133,8 @@ def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
         kernel = read_kernel(edit.data)
     except RuleError:
         return None
-    if kernel.blocks_per_sm == 1:
-        limits = Limits.of(arch, 1) if "one block" in edit.text else limits
+    if _BLOCKS in edit.subject:
+        limits = Limits.of(arch, 1)
     search = StageSearch(kernel, arch, limits)
     candidate = search.best_of(search.least())
     uses = count_registers(kernel, candidate.lifetimes, kernel.blocks_per_sm)

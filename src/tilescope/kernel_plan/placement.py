@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilescope.arch import Arch
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.kernel_plan.handovers import MBARRIER_BYTES, Ring
-from tilescope.kernel_plan.interval_packing import Item, Packing, Spot, pack
+from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, Item, Packing, Spot, pack
 from tilescope.kernel_plan.kernel_description import KernelTile
 from tilescope.kernel_plan.kernel_file import Kernel
 from tilescope.kernel_plan.lifetimes import Lifetime
@@ -127,7 +127,9 @@ def _turning_block(
     return Block(ring.name, ring.tiles, size, alignment, strides[0], count, alive)
 
 
-def place_shared(kernel: Kernel, blocks: Sequence[Block], barriers: int, *, overlays: bool) -> Placement:
+def place_shared(
+    kernel: Kernel, blocks: Sequence[Block], barriers: int, *, overlays: bool, trials: int = QUICK_TRIALS
+) -> Placement:
     """Shared memory with its barriers; the needed bytes are those of a struct with these members."""
     pointer = _POINTER_BYTES if kernel.in_memory("tensor") else 0
     size = barriers * MBARRIER_BYTES + pointer
@@ -135,7 +137,7 @@ def place_shared(kernel: Kernel, blocks: Sequence[Block], barriers: int, *, over
     if size:
         always = frozenset(range(max(1, len(kernel.steps))))
         all_blocks.append(Block(BARRIERS, (BARRIERS,), size, MBARRIER_BYTES, MBARRIER_BYTES, barriers, always))
-    placement = _place(kernel, all_blocks, overlays=overlays)
+    placement = _place(kernel, all_blocks, overlays=overlays, trials=trials)
     alignment = max((block.alignment for block in all_blocks), default=1)
     return Placement(placement.blocks, placement.packing, rounded_up(placement.needed, alignment))
 
@@ -170,9 +172,9 @@ def is_half_height(kernel: Kernel, tile: KernelTile) -> bool:
     return tile.shape[0] <= _HALF_ROWS and is_accumulator(kernel, tile)
 
 
-def place_tensor(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool) -> Placement:
+def place_tensor(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool, trials: int = QUICK_TRIALS) -> Placement:
     """Tensor memory; the needed columns are those from the first to the last used one."""
-    return _place(kernel, blocks, overlays=overlays)
+    return _place(kernel, blocks, overlays=overlays, trials=trials)
 
 
 def lane_of(spot: Spot) -> int:
@@ -187,7 +189,7 @@ def alloc_columns(needed: int) -> int:
     return next((columns for columns in ALLOC_COLUMNS if columns >= needed), TMEM_COLUMNS)
 
 
-def _place(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool) -> Placement:
+def _place(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool, trials: int) -> Placement:
     conflicts = {
         (one.name, other.name)
         for one in blocks
@@ -196,7 +198,7 @@ def _place(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool) -> Placem
     }
     items = [Item(block.name, block.size, block.alignment, block.halves) for block in blocks]
     bound = _least_height(blocks, conflicts)
-    packing = pack(items, frozenset(conflicts), bound)
+    packing = pack(items, frozenset(conflicts), bound, trials)
     return Placement(tuple(blocks), packing, packing.height)
 
 

@@ -20,11 +20,11 @@ class PlacedTile(Value):
     """A tile in shared memory: its bytes, its stages, when it is alive, and how it is copied and read."""
 
     name: str
-    offset_bytes: int
+    offset_bytes: int  # from the start of shared memory
     size_bytes: int  # of all stages
     stage_bytes: int  # from one stage to the next
     stages: int
-    alignment_bytes: int
+    alignment_bytes: int  # that its start is a multiple of
     alive: tuple[int, ...]  # places of steps
     plan: Plan | None  # None: it is stored packed, row by row
     tensor_map: TensorMap | None
@@ -45,7 +45,7 @@ class PlacedColumns(Value):
     columns: int
     lane: int
     half_lanes: bool  # it uses 16 of every 32 lanes
-    alive: tuple[int, ...]
+    alive: tuple[int, ...]  # places of steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class KernelOverlay(Value):
     """Two tiles that lie over each other, and what keeps them apart in time."""
 
     first: str  # alive before the other
-    second: str
-    memory: str
+    second: str  # alive after it
+    memory: str  # shared or tensor
     barriers: tuple[str, ...]  # mbarriers; empty: the order of one role's own steps
 
 
@@ -64,9 +64,9 @@ class KernelAlternative(Value):
 
     stages: tuple[tuple[str, int], ...]  # of each ring
     smem_bytes: int
-    tmem_columns: int
-    overlays: int
-    limit: str
+    tmem_columns: int  # of tensor memory
+    overlays: int  # pairs of tiles that lie over each other
+    limit: str  # what stops it from having one stage more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,21 +83,21 @@ class KernelPlan(Value):
 
     _derived: ClassVar[tuple[str, ...]] = ("left_bytes", "left_columns")
 
-    kernel: Kernel
+    kernel: Kernel  # as it was described
     arch: Arch = row_field(Arch.named)
     blocks_per_sm: int
     tiles: tuple[PlacedTile, ...]
     columns: tuple[PlacedColumns, ...]
-    registers: tuple[RegisterUse, ...]
-    entry_registers: int
+    registers: tuple[RegisterUse, ...]  # of each role
+    entry_registers: int  # of a thread at the launch
     barriers: tuple[KernelBarrier, ...]
-    barriers_offset_bytes: int
-    overlays: tuple[KernelOverlay, ...]
+    barriers_offset_bytes: int  # where the mbarriers start in shared memory
+    overlays: tuple[KernelOverlay, ...]  # tiles that lie over each other
     smem_bytes: int
-    smem_limit_bytes: int
-    tmem_columns: int
-    alloc_columns: int
-    tmem_limit_columns: int
+    smem_limit_bytes: int  # what a block has
+    tmem_columns: int  # columns in use
+    alloc_columns: int  # columns to ask tcgen05.alloc for
+    tmem_limit_columns: int  # what a block has
     alternatives: tuple[KernelAlternative, ...]  # best first; the first one is this plan
     pipeline: Pipeline
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilescope.arch import Arch, ArchName
+from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName
 from tilescope.errors import PlanError, RuleError, Violation, argument_type
 from tilescope.kernel_plan.kernel_file import Kernel, kernel_data, read_kernel
 from tilescope.kernel_plan.kernel_pipeline import KernelPipeline, check_bars
-from tilescope.kernel_plan.kernel_rules import KERNEL_SMEM, KERNEL_TMEM
+from tilescope.kernel_plan.kernel_rules import KERNEL_SMEM, KERNEL_STEP, KERNEL_TMEM
 from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel_text
 from tilescope.kernel_plan.nearest_change import nearest_changes
 from tilescope.kernel_plan.placement import BARRIERS, alloc_columns, lane_of
@@ -29,6 +29,7 @@ from tilescope.reading import integer
 from tilescope.sync.thread_limits import MAX_BLOCKS
 
 _MOST_BLOCKS = 32
+_FEATURES = {"load": "tma", "store": "tma", "wgmma": "wgmma", "tcgen05.mma": "tcgen05"}
 
 
 def plan_kernel(
@@ -60,6 +61,7 @@ def plan_kernel(
     blocks_in_cluster = described.cluster if cluster is None else integer("cluster", cluster, 1, MAX_BLOCKS)
     if (blocks, blocks_in_cluster) != (described.blocks_per_sm, described.cluster):
         described = read_kernel({**described.written, "blocks_per_sm": blocks, "cluster": blocks_in_cluster})
+    _require_operations(described, target)
     limits = Limits.of(target, blocks)
     search = StageSearch(described, target, limits)
     ranked = list(search.ranked())
@@ -89,6 +91,22 @@ def _read(kernel: object, sizes: Mapping[str, int] | None) -> Kernel:
     wanted = "a kernel: plain data, the text of its file, a path, or a known kernel's name"
     fix = 'Use "flash-attention-3-forward-128", for example.'
     raise RuleError([argument_type("kernel", kernel, wanted, fix)])
+
+
+def _require_operations(kernel: Kernel, arch: Arch) -> None:
+    """Refuse steps whose instructions the architecture does not have."""
+    problems = [
+        KERNEL_STEP.violation(
+            at=f"steps[{place}]",
+            found=f"{step.operation} on {arch.name}",
+            limit=f"it exists on {', '.join(architectures_with(_FEATURES[step.operation]))}",
+            fix="Use one of these architectures, or another operation.",
+        )
+        for place, step in enumerate(kernel.steps)
+        if step.operation in _FEATURES and not arch.has(_FEATURES[step.operation])
+    ]
+    if problems:
+        raise PlanError(problems)
 
 
 def _beyond_memory(

@@ -33,7 +33,7 @@ class RegisterUse(Value):
     """Registers of a thread of one role: held by tiles at their peak, needed besides, and what it has."""
 
     role: str
-    held: int
+    held: int  # by tiles, at the peak
     tiles: tuple[str, ...]  # alive at the peak
     other: int
     registers: int  # that a thread has

@@ -21,6 +21,7 @@ from tilescope.kernel_plan.handovers import (
     overlay_barriers,
     ring_barriers,
 )
+from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, THOROUGH_TRIALS
 from tilescope.kernel_plan.kernel_file import Kernel
 from tilescope.kernel_plan.lifetimes import Lifetime, derive_lifetimes
 from tilescope.kernel_plan.placement import (
@@ -72,6 +73,11 @@ class Candidate:
         )
 
     @property
+    def is_lowest(self) -> bool:
+        """Whether no layout of either memory is lower."""
+        return self.shared.packing.is_lowest and self.tensor.packing.is_lowest
+
+    @property
     def overlay_count(self) -> int:
         """Pairs of blocks that lie over each other."""
         return len(self.shared.overlays()) + len(self.tensor.overlays())
@@ -105,6 +111,9 @@ class StageSearch:
         key = (counts, overlays)
         if key not in self._tried:
             self._tried[key] = self._place(counts, overlays=overlays)
+            is_open = not self._tried[key].is_lowest and not self._tried[key].fits(self.limits)
+            if is_open and counts == self.least():
+                self._tried[key] = self._place(counts, overlays=overlays, trials=THOROUGH_TRIALS)
         return self._tried[key]
 
     def best_of(self, counts: tuple[int, ...]) -> Candidate:
@@ -174,7 +183,7 @@ class StageSearch:
                 reasons.append(f"{name} could have {counts[ring] + 1} stages")
         return "; ".join(reasons) or "all stages are as asked"
 
-    def _place(self, counts: tuple[int, ...], *, overlays: bool) -> Candidate:
+    def _place(self, counts: tuple[int, ...], *, overlays: bool, trials: int = QUICK_TRIALS) -> Candidate:
         kernel = self.kernel
         stages = {tile.name: tile.most_stages for tile in kernel.tiles}
         for ring, count in zip(self.rings, counts, strict=True):
@@ -184,11 +193,11 @@ class StageSearch:
             row for ring, count in zip(self.rings, counts, strict=True) for row in ring_barriers(kernel, ring, count)
         )
         blocks = shared_blocks(kernel, self.rings, stages, lifetimes, self.plans)
-        tensor = place_tensor(kernel, tensor_blocks(kernel, stages, lifetimes), overlays=overlays)
+        tensor = place_tensor(kernel, tensor_blocks(kernel, stages, lifetimes), overlays=overlays, trials=trials)
         number = sum(row.stages for row in rows)
         added: tuple[OverlayBarrier, ...] = ()
         while True:
-            shared = place_shared(kernel, blocks, number + len(added), overlays=overlays)
+            shared = place_shared(kernel, blocks, number + len(added), overlays=overlays, trials=trials)
             needed = overlay_barriers(kernel, _overlaid_tiles(shared, tensor), lifetimes)
             if len(needed) <= len(added):
                 break

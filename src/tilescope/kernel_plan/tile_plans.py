@@ -24,6 +24,7 @@ from tilescope.planner.problem import CopyName, Direction, Operand, Problem
 from tilescope.planner.proof import proven
 from tilescope.tensor_map import TensorMap
 
+_SWIZZLE_ALIGNMENT = 1024  # where the pattern of every swizzle starts anew
 _BULK_ALIGNMENT = 128  # of what TMA writes unswizzled
 _THREAD_ALIGNMENT = 16  # of what threads alone use
 _CONSUMER: dict[str, Literal["wgmma", "tcgen05"]] = {"wgmma": "wgmma", "tcgen05.mma": "tcgen05"}
@@ -100,7 +101,7 @@ def _best_plan(use: _Use) -> Plan | None:
 def tile_alignment(kernel: Kernel, tile: KernelTile, planned: Plan | None) -> int:
     """The bytes that a tile in shared memory is aligned to."""
     if planned is not None:
-        return max(planned.smem_alignment_bytes, _BULK_ALIGNMENT)
+        return _BULK_ALIGNMENT if planned.swizzle.name == "none" else _SWIZZLE_ALIGNMENT
     steps = [step for _, step in (*kernel.writes_of(tile.name), *kernel.reads_of(tile.name))]
     return _THREAD_ALIGNMENT if all(step.operation == "threads" for step in steps) else _BULK_ALIGNMENT
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilescope.arch import ARCH
 from tilescope.card import CARD
 from tilescope.errors import PlanError, RuleError
+from tilescope.kernel_plan import KernelPlan
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan
 from tilescope.planner.plans import ElementPath
@@ -274,7 +275,7 @@ def _plan_code(asked: Asked, answer: Answer) -> Code | Sentences:
 
 
 def code_of(
-    planned: Plan | GemmPlan, call: Call[Any], target: Target | Literal["none"], command: list[str]
+    planned: Plan | GemmPlan | KernelPlan, call: Call[Any], target: Target | Literal["none"], command: list[str]
 ) -> Code | Sentences:
     """A plan as source text, with the Python and the command that write it; or why there is none.
 
@@ -372,10 +373,20 @@ PATH_FORM = PageForm(
     picked="element",
     leads=path_leads,
 )
+
+
+def _kernel_code(asked: Asked, answer: Answer) -> Code | Sentences:
+    """The planned kernel as CUDA, with gaps for its arithmetic."""
+    if answer.call is None or not isinstance(answer.value, KernelPlan):
+        return ()
+    return code_of(answer.value, answer.call, "cuda", PLAN.words(asked.saying(emit="cuda")))
+
+
 KERNEL_FORM = PageForm(
     PLAN,
     inputs=(KNOWN_KERNEL, *KERNEL_FIELDS, ARCHITECTURE, BLOCKS_PER_SM),
     presets={"known": "flash-attention-3-forward-128"},
     asking=ask_as_command,
+    code=_kernel_code,
 )
 QUESTIONS = (PLAN,)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tilescope.kernel_plan.placement import BARRIERS
 from tilescope.kernel_plan.planned_kernel import KernelPlan, PlacedTile
 from tilescope.sentence import by, counted
-from tilescope.view.drawing import Drawing, Table
+from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.palette import Tint
 
@@ -60,8 +60,7 @@ def draw_kernel_plan(plan: KernelPlan, *, proof: str = "") -> Drawing:
         f"{plan.kernel.name}: {plan.smem_bytes} of {plan.smem_limit_bytes} bytes on {plan.arch.name}",
         {
             "sentence": proof,
-            "shared": _shared_grid(plan),
-            "tensor": _tensor_grid(plan),
+            "memory": Beside({"shared": _shared_grid(plan), "tensor": _tensor_grid(plan)}),
             "registers": _registers(plan),
             "steps": steps,
             "tiles": _tiles(plan),

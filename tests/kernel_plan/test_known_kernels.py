@@ -1,0 +1,134 @@
+"""The known kernels come out as their public sources have them."""
+
+import re
+import time
+
+import pytest
+from emitter_toolchain import nvrtc
+
+import tilescope as ts
+from tilescope.arithmetic import rounded_up
+from tilescope.emitter.kernel_program import kernel_target
+from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel_text
+from tilescope.pipeline.simulation import PROVEN
+
+BLOCK_BYTES = 232448  # of sm_90 and sm_100
+
+# Bytes of tiles as the sources add them up, without barriers; bf16 has 2 bytes, float32 has 4.
+TILE_BYTES = {
+    # Q + 2 K + 2 V (+ P), O over V: hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp:308-320
+    "flash-attention-3-forward-64": 2 * (192 * 64 + 4 * 192 * 64 + 192 * 192),
+    "flash-attention-3-forward-64-causal": 2 * (192 * 64 + 4 * 128 * 64),
+    "flash-attention-3-forward-96": 2 * (192 * 96 + 4 * 144 * 96 + 192 * 144),
+    "flash-attention-3-forward-128": 2 * (128 * 128 + 4 * 176 * 128),
+    "flash-attention-3-forward-128-causal": 2 * (128 * 128 + 4 * 128 * 128),
+    "flash-attention-3-forward-192": 2 * (128 * 192 + 4 * 112 * 192),
+    "flash-attention-3-forward-256": 2 * (128 * 256 + 4 * 80 * 256),
+    # K, V, dQ, 2 Q, 2 dO, 2 lse, 2 dpsum, 2 dS: hopper/mainloop_bwd_sm90_tma_gmma_ws.hpp:280-289
+    "flash-attention-3-backward-128": 2 * (2 * 128 * 128 + 4 * 80 * 128 + 2 * 80 * 128) + 4 * (80 * 128 + 4 * 128),
+    "flash-attention-3-backward-128-causal": 2 * (2 * 128 * 128 + 4 * 64 * 128 + 2 * 64 * 128)
+    + 4 * (64 * 128 + 4 * 64),
+    # 2 Q, 2 O, stages of K and V, scales: flash_attn/cute/flash_fwd_sm100.py:392-405, 757-793
+    "flash-attention-4-forward-64": 2 * (4 * 128 * 64 + 10 * 128 * 64) + 4 * 2 * 128 * 2,
+    "flash-attention-4-forward-128": 2 * (4 * 128 * 128 + 3 * 128 * 128) + 4 * 2 * 128 * 2,
+    # O over Q; two large slots and a small one
+    "flash-attention-4-forward-192": 2 * (2 * 128 * 192 + 2 * 128 * 192 + 128 * 128) + 4 * 2 * 128 * 2,
+    # 2 Q, 4 K, 4 V of a block of the pair, sums: sm100_hd256_2cta_fmha_forward.py:779-791
+    "flash-attention-4-forward-256": 2 * (2 * 128 * 128 + 8 * 64 * 128) + 4 * 128,
+    # csrc/sm90/decode/dense/traits.h:77-89
+    "flash-mla-decode": 2 * (3 * 64 * 576 + 64 * 64) + 4 * 5 * 64,
+    # D, stages of A, B and SFA, SFB of 56 k tiles for each warpgroup here
+    "deepgemm-fp8": 2 * 128 * 128 + 5 * (2 * 128 * 128 + 4 * 128) + 2 * 4 * 56,
+    "cutlass-57-grouped": 4 * (256 + 128) * 128 + 2 * 4 * 128 * 32 + 4 * 128,
+    "gluon-convolution": 3 * 2 * 2 * 128 * 64,
+    # X, B, Bt, C, P, Y, cumsum, delta: mamba2_ssd.py:551-592
+    "mamba2-ssd": 2 * (2 * 128 * 64 + 5 * 128 * 128 + 64 * 128 + 2 * 128 * 32 + 2 * 128) + 4 * 2 * 128,
+}
+STAGES = {
+    "flash-attention-4-forward-64": {"KV": (224 * 1024 - 4 * 128 * 64 * 2) // (128 * 64 * 2)},  # flash_fwd_sm100.py:401
+    "flash-attention-4-forward-128": {"KV": (224 * 1024 - 4 * 128 * 128 * 2) // (128 * 128 * 2)},
+    "flash-attention-4-forward-192": {"KV": 3},  # line 404
+    "deepgemm-fp8": {"A_B_SFA": (BLOCK_BYTES - 2 * 128 * 128 - 256 - 224) // (2 * 128 * 128 + 4 * 128)},  # sm90.hpp:180
+    "cutlass-57-grouped": {"A_B": 4},
+    "gluon-convolution": {"A_B": 3, "acc": 2},
+}
+COLUMNS = {
+    "flash-attention-4-forward-64": 2 * 128 + 2 * 64,  # flash_fwd_sm100.py:344-349
+    "flash-attention-4-forward-128": 512,
+    "flash-attention-4-forward-192": 512,
+    "flash-attention-4-forward-256": 256 + 256,  # sm100_hd256_2cta_fmha_forward.py:145-147
+    "gluon-convolution": 2 * 128,
+    "mamba2-ssd": 2 * 128 + 64 + 64 + 64 + 64,  # mamba2_ssd.py:2465-2470
+}
+KNOWN = [name for name in known_kernel_names() if name != "gemm"]
+
+
+def test_every_known_kernel_has_its_sum():
+    assert sorted(TILE_BYTES) == KNOWN
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_bytes_are_those_of_the_source(name):
+    plan = ts.plan_kernel(name)
+    barriers = 8 * sum(row.stages for row in plan.barriers) + (4 if plan.columns else 0)
+    least = TILE_BYTES[name] + barriers
+    assert least <= plan.smem_bytes <= BLOCK_BYTES
+    # small tiles are padded to 16 or 128 bytes, the struct to 1,024
+    assert plan.smem_bytes <= rounded_up(least + 128 * len(plan.tiles), 1024)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_stages_are_those_of_the_source(name):
+    found = dict(ts.plan_kernel(name).alternatives[0].stages)
+    assert {ring: found[ring] for ring in STAGES[name]} == STAGES[name]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_are_those_of_the_source(name):
+    assert ts.plan_kernel(name).tmem_columns == COLUMNS[name]
+
+
+@pytest.mark.parametrize(("name", "fits", "exceeds"), [("128", 192, 208), ("192", 112, 120), ("256", 80, 88)])
+def test_tiles_of_flash_attention_3_reach_the_limit_where_its_comments_say(name, fits, exceeds):
+    kernel = f"flash-attention-3-forward-{name}"
+    assert ts.plan_kernel(kernel, sizes={"N": fits}).left_bytes >= 0
+    with pytest.raises(ts.PlanError, match="kernel-smem"):
+        ts.plan_kernel(kernel, sizes={"N": exceeds})
+
+
+@pytest.mark.parametrize("name", known_kernel_names())
+def test_pipeline_is_proven(name):
+    assert ts.simulate(ts.plan_kernel(name).pipeline).verdict in PROVEN
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_file_names_its_source_by_commit_and_line(name):
+    text = known_kernel_text(name)
+    assert re.search(r"^# .*commit [0-9a-f]{40}", text, re.MULTILINE)
+    assert re.search(r"\d+-\d+|:\d+", text)
+
+
+@pytest.mark.parametrize("name", known_kernel_names())
+def test_cuda_compiles(name):
+    plan = ts.plan_kernel(name)
+    source = ts.emit(plan, "cuda")
+    assert nvrtc(source, kernel_target(plan))
+    for place, step in enumerate(plan.kernel.steps):
+        if step.operation not in ("load", "store"):
+            assert source.count(f"gap_{step.role}_{place}(") == 2, step.title  # defined, and called once
+
+
+def test_maps_have_the_rank_of_their_tensor():
+    plan = ts.plan_kernel("flash-attention-3-forward-128")
+    tensor_map = plan.tile("K").tensor_map
+    assert tensor_map.dims == (128, 4096, 16, 4)
+    assert tensor_map.box == (64, 176, 1, 1)
+    assert tensor_map.strides_bytes == (2 * 16 * 128, 2 * 128, 2 * 4096 * 16 * 128)
+
+
+def test_planning_takes_at_most_300_ms():
+    ts.plan_kernel("gemm")  # imports
+    for name in known_kernel_names():
+        start = time.process_time()
+        ts.plan_kernel(name)
+        assert time.process_time() - start <= 0.3, name
