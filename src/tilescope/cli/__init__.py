@@ -23,7 +23,6 @@ from typing import NoReturn
 
 import click
 
-from tilescope import __version__
 from tilescope.cli.help_page import HELP_OPTIONS, help_page
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.extras import extra_of
@@ -160,8 +159,19 @@ def _show_help(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the version and end."""
+    if is_asked:
+        from tilescope.cli.version_text import version_text
+
+        click.echo(f"tilescope {version_text()}")
+        context.exit()
+
+
 @click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": [*HELP_OPTIONS]})
-@click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 @click.pass_context
 def tilescope(context: click.Context) -> None:
     """Answers about the path a tile takes on an NVIDIA GPU: tensor maps, TMA, swizzles, barriers, tensor cores.
