@@ -42,7 +42,7 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
         "identify": "Which layout or swizzle the bytes of a dump have.",
         "watch": "Run a program; explain each tensor map that the driver refuses.",
     },
-    "Where does it lie, who holds it": {
+    "Where is it stored, and which thread holds it": {
         "load": "Where a TMA copy puts each element and byte of a box.",
         "swizzle": "Where a swizzle mode moves each 16-byte chunk.",
         "draw": "A layout, or a thread-value layout, of any notation, drawn.",
