@@ -2,10 +2,12 @@
 
 Links that leave docs/ (to examples/ and tests/) lead to files of the repository, which the site does not have: they become text.
 A picture is a link to itself: a drawing may be wider than the column of text. Python with prompts is coloured as a session.
-The first use of a glossary term in the prose of a page links to the glossary.
-The pages of the explorer that states.md names are exported into the site, and linked there and below the how-to pages that they are for.
+The first use of a glossary term in the prose of a page links to the glossary. The notebooks of examples/ become pages, with the
+outputs that are stored in them. The pages of the explorer that states.md names are exported into the site, and linked there and
+below the how-to pages that they are for.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,8 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
+_EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+_NOTEBOOK_LINK = re.compile(r"\((?:\.\./)+examples/(\w+)\.ipynb\)")
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:examples|tests|src|CHANGELOG|README)[^)]*\)")
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\(([^)]+)\)$", re.MULTILINE)
 _ALONE_IN_THEIR_TAB = ("index.md", "hardware.md", "comparison.md")
@@ -107,13 +111,6 @@ def exported(site_url: str) -> Iterator[tuple[str, str]]:
         yield state.file, export_page(state.address, image=picture if site_url else f"../images/{Path(picture).name}")
 
 
-def on_files(files: Files, config: Any, **_: object) -> Files:
-    """The files of the site, with the exported pages."""
-    for path, content in exported(config.site_url or ""):
-        files.append(File.generated(config, path, content=content))
-    return files
-
-
 def _link_states(markdown: str, src_uri: str) -> str:
     """The page with links to the exported pages: in states.md itself, and at the end of a how-to page."""
     if src_uri == "states.md":
@@ -129,10 +126,44 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """The page without links out of docs/, with pictures that open and sessions that are coloured."""
     if page.file.src_uri in _ALONE_IN_THEIR_TAB:
         page.meta["hide"] = ["navigation"]
-    inside = _OUTSIDE.sub(r"\1", _link_states(markdown, page.file.src_uri))
+    to_docs = posixpath.relpath(".", posixpath.dirname(page.file.src_uri) or ".")
+    with_notebooks = _NOTEBOOK_LINK.sub(rf"({to_docs}/notebooks/\1.md)", _link_states(markdown, page.file.src_uri))
+    inside = _OUTSIDE.sub(r"\1", with_notebooks)
     if page.file.src_uri not in _PAGES_WITHOUT_TERMS:
         inside = link_terms(inside, page.file.src_uri)
     return _SESSION.sub("```pycon\n", _PICTURE.sub(r"[![\1](\2)](\2)", inside))
+
+
+def on_files(files: Files, config: Any, **_: object) -> Files:
+    """The files of the site, with the exported pages of the explorer and a page for each notebook."""
+    for path, content in exported(config.site_url or ""):
+        files.append(File.generated(config, path, content=content))
+    for notebook in sorted(_EXAMPLES.glob("*.ipynb")):
+        page = File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook))
+        page.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(page)
+    return files
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as Markdown: its text, its code, and the outputs stored in it."""
+    parts = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += [output_block(output) for output in cell.get("outputs", ())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def output_block(output: dict[str, Any]) -> str:
+    """One output of a cell: a table or a drawing as it is, anything else as text."""
+    data = output.get("data", {})
+    markup = "".join(data.get("text/html") or data.get("image/svg+xml", ""))
+    if markup:
+        in_one_block = re.sub(r"\n\s*\n", "\n", re.sub(r"<\?xml[^>]*\?>", "", markup))  # an empty line would end it
+        return f'<div class="output">{in_one_block}</div>'
+    text = "".join(output.get("text") or data.get("text/plain", ""))
+    return f"```text\n{text.rstrip()}\n```" if text else ""
 
 
 @cache

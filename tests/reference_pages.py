@@ -18,7 +18,7 @@ import click
 
 import tilescope as ts
 import tilescope.cli
-from tilescope import types
+from tilescope import types, value
 from tilescope.symptoms.tables import CAUSE, TERMS
 
 HERE = Path(__file__).resolve().parent
@@ -295,7 +295,68 @@ def glossary_page():
     return "\n".join(lines).rstrip() + "\n"
 
 
+def man_page():
+    """The manual page tilescope(1): commands, exit statuses and where to read more; `--help` has the options."""
+    lines = [
+        f'.TH TILESCOPE 1 "" "tilescope {ts.__version__}" "User Commands"',
+        ".SH NAME",
+        "tilescope \\- the path a tile takes on an NVIDIA GPU, planned, checked, emulated and run",
+        ".SH SYNOPSIS",
+        ".B tilescope",
+        "\\fICOMMAND\\fR [\\fIARGUMENT\\fR]... [\\fIOPTION\\fR]...",
+        ".SH COMMANDS",
+    ]
+    for group, commands in tilescope.cli.COMMAND_GROUPS.items():
+        lines.append(f'.SS "{group}"')
+        for name in commands:
+            command = tilescope.cli.tilescope.get_command(None, name)
+            lines += [".TP", f".B {name}", command.get_short_help_str(limit=200).replace("-", "\\-")]
+    lines += [".SH OPTIONS", ".TP", ".B \\-q, \\-\\-quiet", "Print the answer alone."]
+    lines += [".TP", ".B \\-\\-json", "Print the answer as JSON.", ".TP", ".B \\-\\-help"]
+    lines += ["Show the manual of a command: arguments, options, examples.", ".TP", ".B \\-\\-version"]
+    lines += ["Show the version, with the commit of a checkout.", ".SH EXIT STATUS"]
+    for status, meaning in EXIT_STATUSES.items():
+        lines += [".TP", f".B {status}", meaning]
+    lines += [".SH EXAMPLES", ".nf", 'tilescope explain "my kernel hangs"', "tilescope plan 128x64 bf16 \\-q", ".fi"]
+    return "\n".join(lines) + "\n"
+
+
+EXIT_STATUSES = {
+    0: "Done.",
+    1: "The answer is no: refused by a rule of the hardware, different, not found. The reasons are on standard output.",
+    2: "The input was not understood. The reasons are on standard error.",
+    3: "Something is missing: a GPU, a driver, an optional package.",
+}
+
+
+def promised_lists():
+    """Every name that 0.1 promises, by what it is."""
+    value._kind_called("no such kind")  # which loads every module that defines one
+    commands = [name for names in tilescope.cli.COMMAND_GROUPS.values() for name in names]
+    return {
+        "Public names": sorted(ts.__all__, key=str.lower),
+        "Types of results": types.__all__,
+        "Commands": sorted(commands),
+        "JSON kinds": sorted(value.Value._kinds),
+    }
+
+
+def stability_page():
+    """docs/stability.md: its text as it is, and the lists anew."""
+    heading = "## The lists\n"
+    text, found, _ = (DOCS / "stability.md").read_text("utf-8").partition(heading)
+    lists = [
+        f"### {title} ({len(names)})\n\n"
+        + textwrap.fill(", ".join(f"`{name}`" for name in names), 120, break_on_hyphens=False)
+        for title, names in promised_lists().items()
+    ]
+    made_by = "These lists are made by `python tests/reference_pages.py`; a test compares them. Rules are listed [by name](rules.md)."
+    return text + found + "\n" + "\n\n".join([made_by, *lists]) + "\n"
+
+
 PAGES = {
+    DOCS / "stability.md": stability_page,
+    DOCS / "tilescope.1": man_page,
     DOCS / "python.md": python_page,
     DOCS / "tables.md": tables_page,
     DOCS / "commands.md": commands_page,

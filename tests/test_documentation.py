@@ -305,7 +305,11 @@ def test_options_that_a_page_names_exist(page):
         "--time",
         "--cublas",
         "--nproc-per-node",
-    }  # pytest's, an emitted GEMM's, torchrun's
+        "--all",
+        "--find-links",
+        "--from",
+        "--no-index",
+    }  # pytest's, an emitted GEMM's, torchrun's, ./test's, pip's and uvx's
     assert named - options_of(tilescope.cli.tilescope) - of_others - {"--help", "--version"} == set()
 
 
@@ -347,8 +351,8 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
         "```python\n>>> mode = ts.Swizzle.named('128B')\n```\n"
         "```python\n>>> mode.apply(128)\n144\n```\n"
         "```sh\n./test --all\ntilescope swizzle 128B > table\n```\n"
-        "```console\n$ tilescope swizzle nonsense > table 2>&1  # exit 2\n$ tilescope --version\n"
-        "tilescope 0.1.0\n```\n"
+        "```console\n$ tilescope swizzle nonsense > table 2>&1  # exit 2\n$ tilescope swizzle 128B -q\n"
+        "Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70), a pattern of 1024 bytes.\n```\n"
         "```text\nanything\n```\n"
     )
     run_page(page, tmp_path)

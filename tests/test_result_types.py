@@ -1,6 +1,7 @@
 """Types of results are importable: whatever a public function returns can be named in a user's annotation."""
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -24,8 +25,9 @@ def namespace_of(module):
     names = dict(vars(sys.modules[module]))
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tilescope"):
-            source = importlib.import_module(node.module)
-            names |= {name.asname or name.name: getattr(source, name.name, None) for name in node.names}
+            with contextlib.suppress(ImportError):  # an extra that is not installed; its modules define no results
+                source = importlib.import_module(node.module)
+                names |= {name.asname or name.name: getattr(source, name.name, None) for name in node.names}
     return names
 
 

@@ -81,7 +81,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         names = set(wheel.namelist())
         metadata = wheel.read(f"{NAME}.dist-info/METADATA").decode()
         entry_points = wheel.read(f"{NAME}.dist-info/entry_points.txt").decode()
-    assert {name for name in names if not name.startswith(f"{NAME}.dist-info/")} == set(files_of_the_package())
+    manual = f"{NAME}.data/data/share/man/man1/tilescope.1"
+    beside = {name for name in names if not name.startswith(f"{NAME}.dist-info/")}
+    assert beside == {*files_of_the_package(), manual}
     assert f"{NAME}.dist-info/licenses/LICENSE" in names
     assert "tilescope = tilescope.cli:main" in entry_points
     for line in (f"Version: {tilescope.__version__}", "Requires-Python: >=3.11", "License-Expression: Apache-2.0"):
@@ -109,6 +111,7 @@ def test_the_wheel_starts_in_an_empty_environment(built, tmp_path):
 
     version = run([program, "--version"], cwd=tmp_path)
     assert (version.stdout, version.stderr) == (f"{NAME.replace('-', ' ')}\n", "")
+    assert (tmp_path / "empty" / "share" / "man" / "man1" / "tilescope.1").is_file()
     swizzle = run([program, "swizzle", "128B"], cwd=tmp_path)
     assert swizzle.returncode == 0
     assert swizzle.stdout.startswith("Swizzle 128B moves byte a to")

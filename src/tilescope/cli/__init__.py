@@ -23,7 +23,6 @@ from typing import NoReturn
 
 import click
 
-from tilescope import __version__
 from tilescope.cli.help_page import HELP_OPTIONS, help_page
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.extras import extra_of
@@ -43,7 +42,7 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
         "identify": "Which layout or swizzle the bytes of a dump have.",
         "watch": "Run a program; explain each tensor map that the driver refuses.",
     },
-    "Where does it lie, who holds it": {
+    "Where is it stored, and which thread holds it": {
         "load": "Where a TMA copy puts each element and byte of a box.",
         "swizzle": "Where a swizzle mode moves each 16-byte chunk.",
         "draw": "A layout, or a thread-value layout, of any notation, drawn.",
@@ -160,8 +159,19 @@ def _show_help(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    """Print the version and end."""
+    if is_asked:
+        from tilescope.cli.version_text import version_text
+
+        click.echo(f"tilescope {version_text()}")
+        context.exit()
+
+
 @click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": [*HELP_OPTIONS]})
-@click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 @click.pass_context
 def tilescope(context: click.Context) -> None:
     """Answers about the path a tile takes on an NVIDIA GPU: tensor maps, TMA, swizzles, barriers, tensor cores.

@@ -40,7 +40,7 @@ _BENCH_INPUTS = (
     Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
     Input("tiles", "--tiles", "Random tiles that `plans` measures", read=number, least=1),
 )
-_VERIFY_HELP = """Run random cases on the GPU of this machine and compare them with what tilescope says, byte for byte.
+_VERIFY_HELP = """Run random cases on the GPU of this machine and compare the results with tilescope's, byte for byte.
 
 With --environment nothing is run: versions of Python, packages, driver, CUDA toolkit, nvcc, NVRTC and Triton are printed,
 the cards, and which extras of tilescope are installed. A report of a mistake needs it.

@@ -51,7 +51,7 @@ def watch(
     limit: int | None,
     **shown: bool,
 ) -> int:
-    """Run COMMAND and explain every tensor map that the driver refuses, whoever made it.
+    """Run COMMAND and explain every tensor map that the driver refuses, in any library.
 
     --record writes one launch to a file that `tilescope run` takes with the program's PTX: grid, block, cluster, shared
     memory, parameters, and the allocations that their pointers and tensor maps reach, before and after. The device is waited

@@ -1,4 +1,4 @@
-"""What templates are told of a product's scale factors: their maps, their stages, and where instructions find them."""
+"""Facts about a product's scale factors for the templates: their maps, their stages, and where instructions find them."""
 
 from __future__ import annotations
 

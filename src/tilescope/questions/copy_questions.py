@@ -255,7 +255,7 @@ LOAD = Question(
 )
 IDENTIFY = Question(
     name="identify",
-    help="""Find the TILE somewhere in the DUMP, and say in which layout it lies there, and how much of it fits.
+    help="""Find the TILE in the DUMP, and report its address, its layout and how many bytes match.
 
     Both are files, - is stdin: .npy as np.save writes it, raw bytes, or hexadecimal text of xxd, hexdump -C, cuda-gdb
     or printf; or such a text itself. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance

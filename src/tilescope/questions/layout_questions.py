@@ -262,7 +262,7 @@ TEXT = Input("text", "", "Layout", "CuTe, Triton, Gluon, Mosaic, PTX, the driver
 OTHER = Input("other", "--other", "Compare with", "a second layout of the same tile.", is_long=True)
 DRAW = Question(
     name="draw",
-    help="""Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
+    help="""Draw the layout TEXT: where each element of a tile is stored in shared memory, or which thread holds it.
 
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
     thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
@@ -283,7 +283,7 @@ TO = Input(
 )
 CONVERT = Question(
     name="convert",
-    help="""Translate the layout TEXT into another notation, or into all, and prove it: all addresses are compared.
+    help="""Translate the layout TEXT into another notation, or into all of them; all addresses are compared.
 
     TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
     atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,

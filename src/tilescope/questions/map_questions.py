@@ -201,7 +201,7 @@ def describe_map(a: AnyMap) -> str:
 
 CHECK = Question(
     name="check",
-    help="""Say whether the driver takes a tensor map, and every reason why not.
+    help="""Check whether the driver accepts a tensor map, and list every broken rule.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
     Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a

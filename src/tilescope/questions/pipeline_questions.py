@@ -229,7 +229,7 @@ def _steps_run(steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterato
 
 PIPELINE = Question(
     name="pipeline",
-    help="""Run a pipeline in every order: proven, or the mistake and the shortest way into it.
+    help="""Search every interleaving of a pipeline: proven, or the mistake and the shortest path to it.
 
     FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Without a FILE, the
     pipeline of tiles or of a GEMM is planned and run:

@@ -220,7 +220,7 @@ def _summarize_unplanned(unplanned: Unplanned) -> FirstLine:
 
 PLAN = Question(
     name="plan",
-    help="""Plan the path of a TILE of MN x K elements of TYPE: from global memory into shared memory, and who reads it there.
+    help="""Plan the path of a TILE of MN x K elements of TYPE: from global memory to shared memory and its reader.
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked. The
     answer has the swizzle, the boxes, the bytes that the mbarrier expects, the descriptors of the K loop and the address

@@ -319,7 +319,7 @@ THREAD = Input(
 )
 RUN = Question(
     name="run",
-    help="""Run a kernel's PTX, or a whole Triton program, without a GPU, and say what it did: results equal an H200's bytes.
+    help="""Run a kernel's PTX, or a whole Triton program, without a GPU, and report what it did: results equal an H200's bytes.
 
     FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
     (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton

@@ -62,7 +62,7 @@ ADDRESS = Input(
 )
 SWIZZLE_QUESTION = Question(
     name="swizzle",
-    help="""Show the swizzle MODE: where each chunk of a line lies, the rule, limits, codes and sources.
+    help="""Show the swizzle MODE: where each chunk of a line is stored, the formula, limits, codes and sources.
 
     A swizzle moves the 16-byte chunks of a 128-byte line of shared memory by an XOR with the number of the line, so that
     chunks below each other fall into different banks.

@@ -154,7 +154,7 @@ class SuiteResult(Value):
     equal: int
     difference: str  # the first one, in words; empty where there is none
     seconds: float
-    note: str = ""  # what is told of all cases together
+    note: str = ""  # a remark about all cases together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

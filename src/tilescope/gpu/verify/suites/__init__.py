@@ -86,7 +86,7 @@ class Suite:
     seconds_at_most: float = 120.0  # that a child may take for what it was sent
     # where a case has no one right result: what is wrong with an outcome, in words (none: nothing)
     judge: Callable[[Case, Outcome], str] | None = None
-    note: Callable[[Sequence[Case], Sequence[Outcome]], str] | None = None  # what is told of all cases together
+    note: Callable[[Sequence[Case], Sequence[Outcome]], str] | None = None  # a remark about all cases together
     every: Callable[[], Sequence[Case]] | None = None  # all cases, where they can be listed: none runs twice
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
