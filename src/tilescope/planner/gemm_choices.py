@@ -34,6 +34,8 @@ _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
+_K_SPANS = (1, 2)  # of a K tile: more than one where the sums of a step end before the next step is issued
+_FEW_SUMS = range(64 * 64, 128 * 64 + 1)  # of such a tile; fewer wait for memory
 
 _CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
 
@@ -182,7 +184,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
     """Tiles of 64, 128 or 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
     m, n, _ = product.shape
     rows_extent, columns_extent = (n, m) if swapped else (m, n)
-    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
     most = MAX_ACCUMULATORS // 2 if product.is_promoted else MAX_ACCUMULATORS  # 8-bit floats keep two sums
     fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in range(1, _FITTED_TILES + 1)}
     loop = product.tensor_core.loop
@@ -197,8 +199,19 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
             if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
                 continue
-            if columns in one_instruction and is_readable("B", (columns, tile_k)):
+            if columns not in one_instruction or not is_readable("B", (columns, span_k)):
+                continue
+            for tile_k in _k_tiles(product, span_k, rows * columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def _k_tiles(product: Product, span_k: int, sums: int) -> Iterator[int]:
+    """The k of a tile: a span; of tiles with few sums also several, where k has that many and sums need no promotion."""
+    for spans in _K_SPANS:
+        tile_k = spans * span_k
+        is_worth_it = sums in _FEW_SUMS and not product.is_promoted and product.shape[2] >= _FEWEST_K_TILES * tile_k
+        if spans == 1 or is_worth_it:
+            yield tile_k
 
 
 def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:

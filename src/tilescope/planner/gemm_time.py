@@ -2,8 +2,10 @@
 
     launch      from one kernel of a graph to the next; less where it starts before that one has ended
     steps       the K steps of the busiest SM: a step takes what the longest of three takes
-                    products    wgmma of all 64-row blocks, by its columns or by what it reads of shared memory
-                    issue       one wait, one promise and two copies of a producer warp; two warps take turns
+                    products    wgmma of all 64-row blocks and of all 32 bytes of k, by its columns or by what it reads of
+                                shared memory
+                    issue       one wait, one promise and the copies of a producer warp, one for every span of k of each
+                                operand; two warps take turns
                     loads       the bytes of the step at one SM's rate
     memory      A and B read and C written once; operands again if the order of the tiles exceeds the L2
     L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
@@ -19,7 +21,7 @@ Of tcgen05 no kernel was measured: its time comes from the documented rates of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10
 from typing import NamedTuple
 
@@ -28,12 +30,13 @@ from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.planned_gemm import Prediction
+from tilescope.planner.planned_gemm import FloorTerm, Prediction
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
-_WGMMA_STEPS = 4  # of 32 bytes of k, in a row of 128 bytes
+_WGMMA_K_BYTES = 32  # of k that one wgmma takes
+_SPAN_BYTES = 128  # of k that one copy brings at most
 _MEASURED_SMS = 132
 _NEIGHBOURS = 2  # SMs that fetch what they share once
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
@@ -53,7 +56,8 @@ class GemmRates:
     block_us: float  # and more for every block
     cycle_ns: float  # of the tensor cores, under load
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
-    issue_us: float  # of a K step's copies
+    issue_us: float  # of a K step: a wait, a promise and a copy of either operand
+    issue_span_us: float  # and more for the two copies of every further span of k
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
     memory_gb_per_s: float
     l2_gb_per_s: float  # of what neighbouring SMs do not share
@@ -85,6 +89,7 @@ H200_RATES = GemmRates(
     cycle_ns=0.6012,
     smem_cycles=1.333,
     issue_us=0.1194,
+    issue_span_us=0.0597,
     promoted_ratio=1.1,
     memory_gb_per_s=4358,
     l2_gb_per_s=14690,
@@ -109,6 +114,18 @@ H200_RATES = GemmRates(
 )
 
 
+_FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
+
+
+def raised_to(prediction: Prediction | None, terms: tuple[FloorTerm, ...]) -> Prediction | None:
+    """A prediction whose main loop takes as long as every floor: no kernel undercuts those, and few stages only they know."""
+    if prediction is None or not terms or terms[0].us <= prediction.main_us:
+        return prediction
+    bound = _FLOOR_BOUNDS[terms[0].name]
+    bounds_us = {**dict(prediction.bounds_us), bound: terms[0].us}
+    return replace(prediction, main_us=terms[0].us, bound=bound, bounds_us=tuple(bounds_us.items()))
+
+
 class _Work(NamedTuple):
     """What a tile and a schedule make of a product."""
 
@@ -120,6 +137,7 @@ class _Work(NamedTuple):
     blocks: int  # that run at once
     rounds: int
     full_rounds: float  # rounds, the last of them by its share of the K steps
+    k_bytes: int  # of a row of a K step
     step_bytes: float  # of operands, without rows beyond the matrices
 
     @property
@@ -245,7 +263,8 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
         full_rounds = rounds - 1 + ceil_div(k_tiles, schedule.tail) / k_tiles
     step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
-    return _Work(rows, columns, tiles_m, tiles_n, k_tiles, blocks, rounds, full_rounds, step_bytes)
+    k_bytes = tile_k * product.data_type.smem_bits // 8
+    return _Work(rows, columns, tiles_m, tiles_n, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes)
 
 
 def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
@@ -253,10 +272,12 @@ def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
     sums_cycles = work.columns / 2
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
     blocks = ceil_div(work.rows, _WGMMA_ROWS)
-    products_us = max(sums_cycles, read_cycles) * _WGMMA_STEPS * blocks * rates.cycle_ns / 1e3
+    instructions = ceil_div(work.k_bytes, _WGMMA_K_BYTES) * blocks
+    products_us = max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
+    issue_us = rates.issue_us + rates.issue_span_us * (ceil_div(work.k_bytes, _SPAN_BYTES) - 1)
     loads_us = transfer_us(work.step_bytes, rates.sm_gb_per_s)
     loads_us += transfer_us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
-    return _longest((products_us, rates.issue_us, loads_us), rates.sharpness)
+    return _longest((products_us, issue_us, loads_us), rates.sharpness)
 
 
 def _longest(times: tuple[float, ...], sharpness: float) -> float:
