@@ -34,8 +34,9 @@ _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
-_K_SPANS = (1, 2)  # of a K tile: more than one where the sums of a step end before the next step is issued
-_FEW_SUMS = range(64 * 64, 128 * 64 + 1)  # of such a tile; fewer wait for memory
+_K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_WIDE_COLUMNS = 64  # of sums, at least: tiles of fewer wait for memory
+_WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
 _CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
 
@@ -201,16 +202,18 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
                 continue
             if columns not in one_instruction or not is_readable("B", (columns, span_k)):
                 continue
-            for tile_k in _k_tiles(product, span_k, rows * columns):
+            for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
 
 
-def _k_tiles(product: Product, span_k: int, sums: int) -> Iterator[int]:
-    """The k of a tile: a span; of tiles with few sums also several, where k has that many and sums need no promotion."""
+def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator[int]:
+    """The k of a tile: a span; of small tiles also two, where k has several such steps and sums need no promotion."""
+    slice_bytes = rows * K_TILE_BYTES
     for spans in _K_SPANS:
         tile_k = spans * span_k
-        is_worth_it = sums in _FEW_SUMS and not product.is_promoted and product.shape[2] >= _FEWEST_K_TILES * tile_k
-        if spans == 1 or is_worth_it:
+        stages_bytes = _WIDE_STAGES * (rows + columns) * spans * K_TILE_BYTES
+        fits = columns >= _WIDE_COLUMNS and stages_bytes + slice_bytes < product.arch.smem_per_block_bytes
+        if spans == 1 or (fits and not product.is_promoted and product.shape[2] >= _FEWEST_K_TILES * tile_k):
             yield tile_k
 
 
@@ -218,10 +221,12 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
     """How blocks can share a tile: one tile after another, the last round shared, or k split while SMs would be idle."""
     sms = product.sms or 1
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    tiles = tiles_m * tiles_n
+    tiles = tiles_m * tiles_n * product.batch.count
     k_tiles = ceil_div(product.shape[2], tile[2])
-    group = _group(product, tile)
+    group = 0 if product.batch.rows == "masked" else _group(product, tile)
     yield Schedule(swapped=swapped, group=group)
+    if product.batch.rows == "masked":  # how many tiles there are is not known before
+        return
     rest = tiles % sms
     if tiles > sms and rest:
         for tail in {2, min(sms // rest, k_tiles // 4)}:

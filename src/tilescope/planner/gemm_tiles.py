@@ -107,7 +107,7 @@ def weighed(
     `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
     """
     m, n, k = product.shape
-    tiles = prod(tile_grid(product.shape, tile))
+    tiles = prod(tile_grid(product.shape, tile)) * product.batch.count
     at_once = max(1, (product.sms or 1) // schedule.cta_group)  # in a round every SM, or pair, takes a tile
     rounds = ceil_div(tiles, at_once)  # in the last one, perhaps not all do
     k_of_a_block = min(k, schedule.k_tiles(k, tile[2]) * tile[2])
@@ -125,7 +125,7 @@ def weighed(
     return RankedTile(
         tile=tile,
         schedule=schedule,
-        prediction=raised_to(predicted(product, tile, schedule), terms),
+        prediction=raised_to(predicted(product, tile, schedule, stages), terms),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,
@@ -200,7 +200,8 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
         terms.append(_transfer("shared-memory reads", read_bytes, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.sm_gb_per_s is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.sm_gb_per_s, card, "tma"))
-    moved_bytes = (m + n) * k * product.operand_bits / 8 + m * n * product.output_type.bits / 8
+    moved_bytes = (m + n) * k * product.operand_bits / 8 + prod(product.c_shape) * product.output_type.bits / 8
+    moved_bytes *= product.batch.count
     terms.append(_transfer("memory", moved_bytes, loads.memory_gb_per_s, card, "memory_gb_per_s"))
     return tuple(sorted(terms, key=lambda term: -term.us))
 

@@ -22,7 +22,7 @@ Of tcgen05 no kernel was measured: its time comes from the documented rates of a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log10
+from math import log10, prod
 from typing import NamedTuple
 
 from tilescope.arch import Basis
@@ -58,6 +58,7 @@ class GemmRates:
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
     issue_us: float  # of a K step: a wait, a promise and a copy of either operand
     issue_span_us: float  # and more for the two copies of every further span of k
+    slot_us: float  # from the wait for a free stage until its bytes have come and are seen
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
     memory_gb_per_s: float
     l2_gb_per_s: float  # of what neighbouring SMs do not share
@@ -90,6 +91,7 @@ H200_RATES = GemmRates(
     smem_cycles=1.333,
     issue_us=0.1194,
     issue_span_us=0.0597,
+    slot_us=0.8,
     promoted_ratio=1.1,
     memory_gb_per_s=4358,
     l2_gb_per_s=14690,
@@ -131,8 +133,9 @@ class _Work(NamedTuple):
 
     rows: int  # of the sums
     columns: int
-    tiles_m: int
+    tiles_m: int  # of one product of a batch
     tiles_n: int
+    count: int  # of such products
     k_tiles: int  # of a block
     blocks: int  # that run at once
     rounds: int
@@ -142,7 +145,7 @@ class _Work(NamedTuple):
 
     @property
     def tiles(self) -> int:
-        return self.tiles_m * self.tiles_n
+        return self.tiles_m * self.tiles_n * self.count
 
 
 def predicts(product: Product) -> bool:
@@ -161,8 +164,11 @@ def clusters(sms: int, blocks: int) -> int:
     return usable // blocks
 
 
-def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
-    """The time of a product with a tile and a schedule; None where it cannot be predicted."""
+def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
+    """The time of a product with a tile and a schedule; None where it cannot be predicted.
+
+    `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.
+    """
     if product.in_tensor_memory:
         return _by_documents(product, tile, schedule)
     if not predicts(product):
@@ -174,6 +180,8 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
         step_us *= rates.promoted_ratio
+    if stages:
+        step_us = max(step_us, (rates.slot_us + step_us) / max(1, stages - 1))
     l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
     l2_us += transfer_us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
@@ -253,7 +261,7 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     m, n, k = product.shape
     tile_m, tile_n, tile_k = tile
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    tiles = tiles_m * tiles_n
+    tiles = tiles_m * tiles_n * product.batch.count
     sms = product.sms or 1
     k_tiles = schedule.k_tiles(k, tile_k)
     blocks = min(tiles * schedule.blocks_of_a_tile, sms)
@@ -264,7 +272,8 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
     k_bytes = tile_k * product.data_type.smem_bits // 8
-    return _Work(rows, columns, tiles_m, tiles_n, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes)
+    count = product.batch.count
+    return _Work(rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes)
 
 
 def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
@@ -317,10 +326,13 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     element = product.data_type.bits / 8
     a_bytes = m * k * element
     b_bytes = n * k * element
-    c_bytes = m * n * product.output_type.bits / 8
+    c_bytes = prod(product.c_shape) * product.output_type.bits / 8
+    if product.fused.residual:
+        c_bytes *= 2
     if schedule.split > 1 and work.tiles_m > 1:
         b_bytes *= 1 + rates.read_twice_share
-    return order_bytes(product, tile, schedule.group) - (m + n) * k * element + a_bytes + b_bytes + c_bytes
+    again_bytes = order_bytes(product, tile, schedule.group) - (m + n) * k * element
+    return (again_bytes + a_bytes + b_bytes + c_bytes) * work.count
 
 
 def order_bytes(product: Product, tile: Tile, group: int) -> float:
@@ -348,8 +360,9 @@ def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> fl
     """
     m, n, k = product.shape
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    a_bytes = m * k * product.data_type.bits / 8 * tiles_n
-    b_bytes = n * k * product.data_type.bits / 8 * tiles_m
+    count = product.batch.count
+    a_bytes = count * m * k * product.data_type.bits / 8 * tiles_n
+    b_bytes = count * n * k * product.data_type.bits / 8 * tiles_m
     if schedule.split > 1:
         return a_bytes + b_bytes
     run = min(schedule.group or tiles_m, tiles_m)
