@@ -81,6 +81,7 @@ MODULE_OF_RULE = {
     "gather-map": "tensor_map.rules.copy_rules",
     "gemm-accumulators": "planner.tile_checks",
     "gemm-consumer": "planner.product_checks",
+    "gemm-epilogue": "planner.fused_checks",
     "gemm-major": "planner.product_checks",
     "gemm-rows": "planner.product_checks",
     "gemm-schedule": "planner.gemm_schedule",

@@ -1,15 +1,11 @@
 """Emitted GEMMs run in the machine: every schedule gives the product, bit for bit, and nothing is found wrong with it."""
 
-import ml_dtypes
 import numpy as np
 import pytest
-from emitter_toolchain import nvrtc_ptx
+from gemm_machine import run_gemm
 
 import tilescope as ts
-from tilescope.emitter.emission import device_half
-from tilescope.emitter.gemm_program import gemm_program
 
-TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "s8": np.int8}
 SPLIT = {"tile": (16, 64, 64), "swapped": True, "split": 2, "stages": 2}
 CASES = [
     ((16, 128, 256), "bf16", SPLIT),
@@ -31,35 +27,9 @@ CASES = [
 
 def run(shape, data_type, options):
     """C, the expected product, and the run of the plan's kernel on small whole numbers."""
-    m, n, k = shape
-    gemm = ts.plan_gemm(m, n, k, data_type, **options)
-    kernel = ts.Kernel(nvrtc_ptx(device_half(ts.emit(gemm, "cuda")), "sm_90a").rstrip("\0"), "gemm_kernel")
-    random = np.random.default_rng(1)
-    a, b = random.integers(-2, 3, (m, k)), random.integers(-2, 3, (n, k))
-    stored = [
-        np.ascontiguousarray((matrix.T if options.get(name) == "MN" else matrix).astype(TYPES[data_type]))
-        for name, matrix in (("a_major", a), ("b_major", b))
-    ]
-    c = np.full((m, n), 77, TYPES[gemm.output_type.ptx])
-    memory = ts.Memory()
-    c_shape = (n, m) if gemm.schedule.swapped else (m, n)
-    arguments = [
-        gemm.a.tensor_map(memory.place(stored[0]), (m, k)),
-        gemm.b.tensor_map(memory.place(stored[1]), (n, k)),
-        gemm.epilogue.tensor_map(memory.place(c), c_shape),
-    ]
-    if gemm.workspace_bytes:
-        arguments += [np.zeros(gemm.workspace_bytes // 4, np.float32), np.zeros(gemm.counters, np.uint32)]
-    split = gemm.schedule.split
-    made = kernel.run(
-        gemm.blocks or min(gemm.tiles, gemm.sms),
-        gemm_program(gemm).work.threads,
-        arguments,
-        memory=memory,
-        smem_bytes=gemm.smem_bytes,
-        cluster=(split, 1, 1) if split > 1 else None,
-    )
-    return c, (a @ b.T).astype(c.dtype), made
+    gemm = ts.plan_gemm(*shape, data_type, **options)
+    c, expected, made = run_gemm(gemm)
+    return c, expected.astype(c.dtype), made
 
 
 @pytest.mark.parametrize(

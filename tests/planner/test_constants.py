@@ -88,10 +88,12 @@ def test_the_epilogue_stores_rows_of_128_bytes_where_the_tile_allows():
         assert gemm.epilogue.problem.columns == columns
 
 
-def test_two_stages_at_least_and_a_k_tile_of_128_bytes():
+def test_two_stages_at_least_and_a_k_tile_of_128_bytes_or_of_256_where_six_stages_fit():
     assert {each.stages >= 2 for each in ts.plan_gemm(512, 512, 512, "bf16").ranked} == {True}
-    for data_type, k in (("bf16", 64), ("e4m3", 128), ("tf32", 32)):
-        assert {each.tile[2] for each in ts.plan_gemm(512, 512, 512, data_type).ranked} == {k}
+    for data_type, k in (("bf16", {64, 128}), ("e4m3", {128}), ("tf32", {32, 64})):  # 8-bit sums are promoted every 128
+        ranked = ts.plan_gemm(512, 512, 512, data_type).ranked
+        assert {each.tile[2] for each in ranked} == k
+        assert all(each.stages >= 6 for each in ranked if each.tile[2] > min(k))
 
 
 def test_accumulators_take_at_most_half_of_the_registers():

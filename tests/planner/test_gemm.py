@@ -58,13 +58,15 @@ def naive_terms(shape, each, bits, output_bits, sms=132):
     k_steps = -(-all_steps // shared_by)
     k_here = min(k, k_steps * tile[2]) if shared_by > 1 else k
     tiles = -(-m // tile[0]) * -(-n // tile[1])
-    rounds = -(-tiles // sms)
-    arithmetic = rounds * tile[0] * tile[1] * k_here * 2 / (TFLOPS[bits] * 1e6 / 132)
-    instructions = rounds * (k_here * bits // 256) * (rows // 64)  # 32 bytes of k, 64 rows and all columns each
+    k_done = -(-tiles // sms) * k_here  # by the busiest SM
+    if each.schedule.tail > 1:
+        k_done -= k - min(k, -(-all_steps // each.schedule.tail) * tile[2])
+    arithmetic = tile[0] * tile[1] * k_done * 2 / (TFLOPS[bits] * 1e6 / 132)
+    instructions = (k_done * bits // 256) * (rows // 64)  # 32 bytes of k, 64 rows and all columns each
     reads = instructions * (64 + columns) * 32 / (SMEM_GB_PER_S * 1e3)
-    in_flight = each.stages * (tile[0] + tile[1]) * 128
-    fetched = (min(m, tile[0]) + min(n, tile[1])) * k_here * bits // 8
-    loads = rounds * fetched / (min(SM_GB_PER_S, in_flight / LATENCY_US / 1e3) * 1e3)
+    in_flight = each.stages * (tile[0] + tile[1]) * tile[2] * bits // 8
+    fetched = (min(m, tile[0]) + min(n, tile[1])) * k_done * bits // 8
+    loads = fetched / (min(SM_GB_PER_S, in_flight / LATENCY_US / 1e3) * 1e3)
     steps = [(0, 0), *IN_FLIGHT.items()]
     share = 1.0
     for (low, slow), (high, fast) in pairwise(steps):
@@ -793,7 +795,7 @@ def test_without_a_card_nothing_is_weighed_by_rates():
 
 def test_few_tiles_are_bound_by_the_loads_of_their_sms():
     """The busiest SM fetches 9.4 MB, and one SM takes at most 210 GB/s of rows of 128 bytes: 45 us, not 11."""
-    gemm = ts.plan_gemm(128, 128, 65536, "bf16", split=1, parts=1)
+    gemm = ts.plan_gemm(128, 128, 65536, "bf16", tile=(8, 64, 64), split=1, parts=1)
     assert gemm.floor_us == pytest.approx(9437184 / 210e3)
     assert gemm.ranked[0].terms[0].name == "loads of one SM"
     elsewhere = ts.plan_gemm(128, 128, 65536, "bf16", arch="sm_120")

@@ -1,6 +1,7 @@
 """`emit`: a plan as a program or a text, by target.
 
     cuda, python         a whole program that fills the matrix, runs the kernel and checks every element
+    header               of a GEMM: the kernel, and a function that launches it for any number of rows
     ptx, cute, triton    the text of one tile: its copies, its layout, and what reads it; `ptx_facts` and its neighbours
 
 >>> from tilescope.planner import plan
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal, get_args
 
@@ -26,14 +27,16 @@ from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
 from tilescope.emitter.tile_program import TileProgram, tile_program
 from tilescope.errors import RuleError, argument_type
 from tilescope.kernel_plan.planned_kernel import KernelPlan
+from tilescope.planner.gemm_batch import ONE
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
 
-Target = Literal["cuda", "ptx", "cute", "triton", "python", "gluon"]
+Target = Literal["cuda", "ptx", "cute", "triton", "python", "gluon", "header"]
 ALIASES: dict[str, Target] = {"gluon": "triton"}  # Triton's language for layouts, in which its text is written
 TARGETS: tuple[Target, ...] = tuple(name for name in get_args(Target) if name not in ALIASES)
+GEMM_TARGETS: tuple[Target, ...] = ("cuda", "python", "header")  # what a GEMM is written as
 
 
 KERNEL_NOT_SHOWN = EMIT.worded(
@@ -46,14 +49,33 @@ GEMM_NOT_SHOWN = EMIT.worded(
     argument="target",
     found="{target} of a GEMM",
     limit="{target} shows one tile",
-    fix="Use cuda or python; or emit one tile: tilescope plan {tile:x} {data_type} --arch {arch} --emit {target}.",
+    fix="Use {known:, }; or emit one tile: tilescope plan {tile:x} {data_type} --arch {arch} --emit {target}.",
+)
+TILE_HEADER = EMIT.worded(
+    argument="target",
+    found="header of a tile",
+    limit="a header launches a whole GEMM",
+    fix="Use {known:, }; or plan a GEMM: tilescope gemm 4096x4096x4096 bf16 --emit header.",
+)
+FORM_NOT_SHOWN = EMIT.worded(
+    argument="target",
+    found="python of a GEMM with {form}",
+    limit="epilogues, batches and experts are written as CUDA C++",
+    fix="Use cuda or header.",
+)
+HEADER_WITHOUT_TMA = EMIT.worded(
+    argument="target",
+    found="header of a GEMM by {consumer}",
+    limit="a header launches kernels of wgmma",
+    fix="Use cuda or python.",
 )
 
 
 def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
     """The plan as source text.
 
-    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "gluon" is "triton".
+    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "header" is a GEMM to call
+    from other programs. "gluon" is "triton".
     Of a kernel's plan "cuda" is the kernel with gaps for its arithmetic, or a whole program where its file names one.
 
     >>> from tilescope.planner import plan
@@ -77,8 +99,12 @@ def emit_file(plan: Plan | GemmPlan | KernelPlan, target: Target, file: str) -> 
     if isinstance(plan, KernelPlan):
         return _kernel_text(plan, target, file)
     if isinstance(plan, GemmPlan):
+        if target == "header":
+            return _gemm_header(plan)
         program = _gemm_program(plan, target)
     elif isinstance(plan, Plan):
+        if target == "header":
+            raise TILE_HEADER.error(known=tuple(name for name in TARGETS if name != "header"))
         tile = tile_program(plan)
         if target not in ("cuda", "python"):
             return _tile_text(plan, tile, target)
@@ -128,8 +154,26 @@ def _gemm_program(gemm: GemmPlan, target: Target) -> _Program:
     program = gemm_program(gemm)
     if target not in ("cuda", "python"):
         a = gemm.a.problem
-        raise GEMM_NOT_SHOWN.error(target=target, tile=a.tile, data_type=a.data_type.ptx, arch=a.arch.name)
+        raise GEMM_NOT_SHOWN.error(
+            target=target, known=GEMM_TARGETS, tile=a.tile, data_type=a.data_type.ptx, arch=a.arch.name
+        )
+    if target == "python" and not (gemm.fused.is_plain and gemm.batch == ONE):
+        raise FORM_NOT_SHOWN.error(form=str(gemm.batch) if gemm.fused.is_plain else f"epilogue {gemm.fused}")
     return _Program("gemm", "gemm", program.work.target, "h", program.facts(), _family_target(gemm))
+
+
+def _gemm_header(gemm: GemmPlan) -> str:
+    """The kernel and its launch for other programs; alpha and beta are arguments, whatever else is fused."""
+    if gemm.product.consumer != "wgmma":
+        raise HEADER_WITHOUT_TMA.error(consumer=gemm.product.consumer)
+    callable_plan = gemm
+    if gemm.product.has_float_sums:
+        callable_plan = replace(gemm, fused=replace(gemm.fused, scale=True, residual=True))
+    program = gemm_program(callable_plan)
+    name = f"gemm_{gemm.shape[1]}x{gemm.shape[2]}_{gemm.data_type.ptx}"
+    architecture = program.work.target.removeprefix("sm_")
+    built = f"-gencode=arch=compute_{architecture},code={program.work.target}"
+    return rendered("gemm.hpp.jinja", program.facts() | {"name": name, "linkage": "static", "build": built})
 
 
 def _family_target(gemm: GemmPlan) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.emitter.cublas_names import CudaName
+from tilescope.emitter.gemm_parameters import Parameter
 from tilescope.emitter.source_template import Facts, told
 from tilescope.emitter.tile_program import RolesFacts, TileCopy
 from tilescope.layout import AddressTerms
@@ -27,6 +28,8 @@ class GemmOperand:
     transposed: bool
     copies: tuple[TileCopy, ...]  # none where threads copy
     map: Facts | None
+    dims: list[str]  # of the map, and its strides, as expressions of m
+    strides_bytes: list[str]
     descriptors: list[list[str]] | None  # where the tensor core reads by descriptor
     descriptor_fields: str | None
 
@@ -109,6 +112,16 @@ class ScaledOperand:
     copies: list[tuple[str, int]]  # tcgen05.cp: descriptor of a stage at address 0, and column
     step_columns: list[int]  # for every instruction along k
 
+    @property
+    def dims(self) -> list[str]:
+        """Of the map, as a matrix's."""
+        return [str(extent) for extent in self.map["dims"]]
+
+    @property
+    def strides_bytes(self) -> list[str]:
+        """Of the map, as a matrix's."""
+        return [str(stride) for stride in self.map["strides_bytes"]]
+
 
 @dataclass(frozen=True, slots=True)
 class ScaleFacts:
@@ -152,6 +165,19 @@ class EpilogueFacts:
     sums_extents: str
     first_row: str
     first_column: str
+    c_first: str = ""  # of C: the column of a slice's first sums, of swapped operands the row
+    finish_declarations: str = ""  # what the epilogue takes beside the sums, behind m and n
+    finish_arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualFacts:
+    """The type of a residual."""
+
+    element: str  # the C type of its bits
+    data_type: str
+    read: str  # a float, from `bits`
+    one: str  # the bits of 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,11 +206,21 @@ class ProductFacts:
     stmatrix_count: int
     transposed: bool  # whether stmatrix writes the transpose of the sums
     schedule: Schedule
+    rows: int  # of A, in the program's own launch
+    parameters: tuple[Parameter, ...]  # of the kernel, behind its matrices
+    alpha: str  # of that launch
+    beta: str
+    tolerance: str  # of what the hardware approximates, by the mantissa of C
+    residual: ResidualFacts | None
+    decoding: str  # C's bits as a float, where the check needs them
+    load_ranks: list[int]  # of the maps
+    store_ranks: list[int]
     tile_lines: list[str]
     moved_bytes: int  # A and B once, and C
     cuda_type: CudaName
     cuda_output_type: CudaName
     cuda_compute: CudaName
+    linkage: str = 'extern "C"'  # of the kernel; a header's is static
     rank: int = 2
 
 

@@ -11,31 +11,49 @@ from tilescope.emitter.gemm_facts import (
     GemmProgram,
     MmaWork,
     ProductFacts,
+    ResidualFacts,
     Tcgen05Work,
     WgmmaWork,
 )
-from tilescope.emitter.gemm_roles import gemm_roles
+from tilescope.emitter.gemm_parameters import ALPHA, BETA, gemm_parameters, residual_type
+from tilescope.emitter.gemm_roles import first_of_slice, gemm_roles
 from tilescope.emitter.scale_facts import scale_facts
 from tilescope.emitter.source_template import (
     CONVERSION,
+    DECODING,
     EMIT,
     GEMM_TYPE_NOT_MULTIPLIED,
+    MULTIPLIED,
     SCALED_E2M1,
     Multiplied,
     multiplied,
 )
 from tilescope.emitter.tcgen05_roles import tcgen05_roles
 from tilescope.emitter.tcgen05_work import tcgen05_work
-from tilescope.emitter.tile_order import tile_origin
-from tilescope.emitter.tile_program import ELEMENT, REGISTER, TileFacts, copies_of, load_destination, map_facts
+from tilescope.emitter.tile_order import tile_lines
+from tilescope.emitter.tile_program import (
+    ELEMENT,
+    REGISTER,
+    Coordinate,
+    TileCopy,
+    TileFacts,
+    copies_of,
+    load_destination,
+    map_facts,
+)
 from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.mma.mma_instruction import K_STEP_BYTES
+from tilescope.planner.fused_epilogue import GATE_GROUP
+from tilescope.planner.gemm_maps import gemm_map, launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
+
+_SOME_ROWS = 128  # of A, so that every stride is one that a map takes
+_FINISHING = ("m_rows", "alpha", "bias", "residual", "beta")
 
 SUMS_NOT_CONVERTED = EMIT.worded(
     argument="output_type",
@@ -122,7 +140,16 @@ def _product(
         stmatrix_count=stmatrix_count,
         transposed=gemm.schedule.swapped,
         schedule=gemm.schedule,
-        tile_lines=tile_origin(gemm).lines(),
+        rows=launch_rows(gemm),
+        parameters=gemm_parameters(gemm),
+        alpha=f"{ALPHA}f",
+        beta=f"{BETA}f",
+        tolerance=str(2.0 ** -min(10, _mantissa_bits(gemm))),
+        residual=_residual(gemm),
+        decoding=DECODING.get(gemm.output_type.ptx, ""),
+        load_ranks=sorted({len(operands[name].dims) for name in "ab"}),
+        store_ranks=[len(operands["c"].dims)] if "c" in operands else [],
+        tile_lines=tile_lines(gemm),
         moved_bytes=_moved_bytes(gemm),
         cuda_type=CUDA_TYPE[gemm.data_type.ptx],
         cuda_output_type=CUDA_TYPE[gemm.output_type.ptx],
@@ -137,7 +164,8 @@ def _format(gemm: GemmPlan) -> str:
 
 def _moved_bytes(gemm: GemmPlan) -> int:
     m, n, k = gemm.shape
-    return int((m + n) * k * gemm.product.operand_bits + m * n * gemm.output_type.bits) // 8
+    c_bits = prod(gemm.product.c_shape) * gemm.output_type.bits
+    return int((m + n) * k * gemm.product.operand_bits + c_bits) * gemm.batch.count // 8
 
 
 def _k_step(gemm: GemmPlan) -> int:
@@ -154,19 +182,17 @@ def _numbers(row: Multiplied, bits: int) -> list[str]:
 
 def _operands(gemm: GemmPlan) -> dict[str, GemmOperand]:
     """A, B and, where TMA stores it, C."""
-    m, n, k = gemm.shape
     offsets = gemm.smem_offsets()
     operands = {
-        "a": _operand("a", "m", gemm.a, (m, k), offsets["a"][0]),
-        "b": _operand("b", "n", gemm.b, (n, k), offsets["b"][0]),
+        "a": _operand(gemm, "a", "m", gemm.a, offsets["a"][0]),
+        "b": _operand(gemm, "b", "n", gemm.b, offsets["b"][0]),
     }
     if gemm.epilogue is not None:
-        shape = (n, m) if gemm.schedule.swapped else (m, n)
-        operands["c"] = _operand("c", "mn", gemm.epilogue, shape, offsets["epilogue"][0])
+        operands["c"] = _operand(gemm, "c", "mn", gemm.epilogue, offsets["epilogue"][0])
     return operands
 
 
-def _operand(name: str, mn: str, plan: Plan, shape: tuple[int, int], offset: int) -> GemmOperand:
+def _operand(gemm: GemmPlan, name: str, mn: str, plan: Plan, offset: int) -> GemmOperand:
     tile = TileFacts.of(plan)
     described = DescriptorFacts.of(plan) if name != "c" and plan.problem.reads_by_descriptor else None
     by_tma = plan.boxes is not None
@@ -178,11 +204,50 @@ def _operand(name: str, mn: str, plan: Plan, shape: tuple[int, int], offset: int
         mn=mn,
         offset=offset,
         transposed=plan.problem.major == "MN",
-        copies=copies_of(plan, mn) if by_tma else (),
-        map=map_facts(plan.tensor_map(0, shape)) if by_tma else None,
+        copies=_copies(gemm, name, copies_of(plan, mn)) if by_tma else (),
+        map=map_facts(gemm_map(gemm, name)) if by_tma else None,
+        dims=_by_rows(gemm, name, "dims") if by_tma else [],
+        strides_bytes=_by_rows(gemm, name, "strides_bytes") if by_tma else [],
         descriptors=None if described is None else described.descriptors,
         descriptor_fields=None if described is None else described.descriptor_fields,
     )
+
+
+def _copies(gemm: GemmPlan, name: str, copies: tuple[TileCopy, ...]) -> tuple[TileCopy, ...]:
+    """The copies of a tile, with the coordinates that gates and the items of a batch add."""
+    made = []
+    for copy in copies:
+        own = copy.coords
+        if name == "b" and gemm.fused.gate == "side by side":
+            column, row = copy.coords
+            pair = 2 * GATE_GROUP
+            own = (column, Coordinate("", 0), Coordinate("", 0), Coordinate(row.name, row.offset // pair, pair))
+        if gemm.batch.stacks(name):
+            own = (*own, Coordinate("item" if gemm.batch.count > 1 else "", 0))
+        made.append(copy._replace(coords=own))
+    return tuple(made)
+
+
+def _by_rows(gemm: GemmPlan, name: str, field: str) -> list[str]:
+    """Dims or strides of a map, those that grow with the rows as expressions of m."""
+    few, more = (getattr(gemm_map(gemm, name, m=_SOME_ROWS * times), field) for times in (1, 2))
+    return [
+        str(one) if one == other else f"m * {one // _SOME_ROWS}".removesuffix(" * 1")
+        for one, other in zip(few, more, strict=True)
+    ]
+
+
+def _mantissa_bits(gemm: GemmPlan) -> int:
+    """Bits of the mantissa of C."""
+    return MULTIPLIED[gemm.output_type.ptx].mantissa_bits if gemm.output_type.ptx in MULTIPLIED else 23
+
+
+def _residual(gemm: GemmPlan) -> ResidualFacts | None:
+    if not gemm.fused.residual:
+        return None
+    row = residual_type(gemm)
+    one = "0x3F800000" if row.bits == 32 else MULTIPLIED[row.ptx].one
+    return ResidualFacts(ELEMENT[row.bits], row.name, DECODING[row.ptx], one)
 
 
 def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) -> WgmmaWork:
@@ -278,7 +343,16 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
         sums_extents=f"[{work.blocks}]{registers}" if has_blocks else registers,
         first_row=f"{_block_row(work)}warp * 16",
         first_column="first",
+        c_first=first_of_slice(gemm, slices),
+        finish_declarations="".join(f", {declared}" for declared, _ in _finish_parameters(gemm)),
+        finish_arguments="".join(f", {given}" for _, given in _finish_parameters(gemm)),
     )
+
+
+def _finish_parameters(gemm: GemmPlan) -> list[tuple[str, str]]:
+    """What the epilogue takes beside the sums: declarations, and what the kernel gives."""
+    taken = [(str(each), each.name) for each in gemm_parameters(gemm) if each.name in _FINISHING]
+    return [*taken, ("int item", "item")] if gemm.batch.count > 1 else taken
 
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:

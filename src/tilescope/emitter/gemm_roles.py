@@ -43,6 +43,7 @@ def gemm_roles(
             "tail empty": "every stage was read",
         },
     )
+    consumer_tile = [*_tile_number(schedule, needs_k=False), *product.tile_lines]
     if isinstance(work, WgmmaWork):
         pipeline = plan_pipeline(gemm, consumers=work.groups)
         arrivals = "one arrival of each consumer warpgroup"
@@ -58,7 +59,7 @@ def gemm_roles(
         share = "first_m, first_n"
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
-    index = "blockIdx.x % TAIL_TILES" if schedule.tail > 1 else "tile * OWNERS + rank"
+    index = "blockIdx.x % tail_tiles" if schedule.tail > 1 else "tile * OWNERS + rank"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),
@@ -72,7 +73,7 @@ def gemm_roles(
             ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={"t": [*tile, sums], "k_tile": [stages, *scale_stages]},
+        opening={"t": [*consumer_tile, sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": ["promote(d, step_sums);"]} if isinstance(work, WgmmaWork) and work.promoted else {},
         notes={
             "wait_group bulk": "TMA has read the last slice",
@@ -109,24 +110,33 @@ def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
     return [f"multiply(d, a, b, {scales}{share});"]
 
 
-def _tile_number(schedule: Schedule) -> list[str]:
+def _tile_number(schedule: Schedule, *, needs_k: bool = True) -> list[str]:
     """The number of the tile that a persistent block takes in its round t."""
     if schedule.tail == 1:
         return ["const int tile = blockIdx.x + t * gridDim.x;"]
+    first_k = ", first_k = part * TAIL_K_TILES * TILE_K" if needs_k else ""
     return [
-        "const int part = t == whole ? blockIdx.x / TAIL_TILES : 0, first_k = part * TAIL_K_TILES * TILE_K;",
-        "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % TAIL_TILES : blockIdx.x + t * BLOCKS;",
+        f"const int part = t == whole ? blockIdx.x / tail_tiles : 0{first_k};",
+        "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % tail_tiles : blockIdx.x + t * BLOCKS;",
     ]
+
+
+def first_of_slice(gemm: GemmPlan, slices: int) -> str:
+    """The column of C in which a slice of the sums begins, of swapped operands the row; gates halve columns."""
+    swapped = gemm.schedule.swapped
+    halved = " / 2" if gemm.fused.is_gated and not swapped else ""
+    parts = ["m" if swapped else f"n{halved}"]
+    if gemm.schedule.split > 1:
+        parts.append(f"rank * (SHARE{halved})" if halved else "rank * SHARE")
+    if slices > 1:
+        parts.append("slice * C_COLUMNS")
+    return " + ".join(parts)
 
 
 def stored_at(gemm: GemmPlan, epilogue: EpilogueFacts) -> str:
     """Where a slice of the sums lies in C."""
-    parts = ["m" if gemm.schedule.swapped else "n"]
-    if gemm.schedule.split > 1:
-        parts.append("rank * SHARE")
-    if epilogue.slices > 1:
-        parts.append("slice * C_COLUMNS")
-    column = " + ".join(parts)
+    column = first_of_slice(gemm, epilogue.slices)
     if gemm.schedule.swapped:
-        return f"const int mn = n, k = {column};  // columns and rows of C"
+        halved = " / 2" if gemm.fused.is_gated else ""
+        return f"const int mn = n{halved}, k = {column};  // columns and rows of C"
     return f"const int mn = m, k = {column};  // rows and columns of C"

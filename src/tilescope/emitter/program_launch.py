@@ -16,6 +16,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.emitter.attention_program import AttentionKernel, describe_attention
 from tilescope.emitter.gemm_facts import GemmOperand
+from tilescope.emitter.gemm_parameters import Parameter, gemm_parameters
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.tile_program import MatrixFacts, tile_program
 from tilescope.kernel_plan.planned_kernel import KernelPlan
@@ -31,10 +32,10 @@ from tilescope.machine.launch.launch_description import (
     NumberArgument,
 )
 from tilescope.machine.launch.launch_file import format_launch
+from tilescope.planner.gemm_maps import gemm_map, launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALE_SLOTS
 from tilescope.planner.plans import Plan
-from tilescope.planner.product import ACCUMULATOR_BYTES
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 from tilescope.tensor_map import TensorMap
 
@@ -49,7 +50,7 @@ def describe_program_launch(plan: Plan | GemmPlan | KernelPlan) -> LaunchDescrip
     >>> from tilescope.planner import plan_gemm
     >>> launch = describe_program_launch(plan_gemm(256, 256, 128, "bf16", tile=(128, 128, 64), stages=2))
     >>> launch.entry, launch.grid, launch.block, [argument.name for argument in launch.arguments]
-    ('gemm_kernel', (4,), (320,), ['a_map', 'b_map', 'c_map'])
+    ('gemm_kernel', (4,), (320,), ['a_map', 'b_map', 'c_map', 'm_rows'])
     """
     if isinstance(plan, KernelPlan):
         return _describe_attention(describe_attention(plan))
@@ -80,16 +81,7 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
             _describe_array("b_matrix", gemm.data_type, _stored_shape(gemm, operands["b"])),
             _describe_array("c_matrix", gemm.output_type, (m, n), "zeros"),
         ]
-    if gemm.workspace_bytes:
-        sums = (gemm.workspace_bytes // ACCUMULATOR_BYTES,)
-        arguments += [
-            ArrayArgument(name="partial", data_type="f32", shape=sums, fill="zeros"),
-            ArrayArgument(name="arrived", data_type="u32", shape=(gemm.counters,), fill="zeros"),
-        ]
-    if gemm.accumulators:  # tcgen05: m is an argument
-        arguments.append(NumberArgument(name="m_rows", value=m))
-    if gemm.scales is not None and gemm.scales.name == "nvfp4":
-        arguments.append(NumberArgument(name="global_scale", value=1.0))
+    arguments += map(_describe_parameter, gemm_parameters(gemm))
     return LaunchDescription(
         entry="gemm_kernel",
         grid=(gemm.blocks_on(gemm.sms or gemm.clusters * prod(gemm.schedule.cluster)),),
@@ -99,6 +91,14 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
         arch=program.work.target,
         blocks=ALL if prod(gemm.shape) <= MOST_PRODUCTS else _FIRST_BLOCK,
         arguments=tuple(arguments),
+    )
+
+
+def _describe_parameter(parameter: Parameter) -> ArgumentDescription:
+    if not parameter.size:
+        return NumberArgument(name=parameter.name, value=parameter.value)
+    return ArrayArgument(
+        name=parameter.name, data_type=parameter.data_type, shape=(parameter.size,), fill=parameter.fill
     )
 
 
@@ -146,15 +146,15 @@ def _describe_head_map(kernel: AttentionKernel, name: str, shape: tuple[int, ...
 
 
 def _describe_operand_map(gemm: GemmPlan, operand: GemmOperand) -> MapArgument:
-    m, n, k = gemm.shape
+    tensor_map = gemm_map(gemm, operand.name)
+    items = (gemm.batch.count,) if gemm.batch.stacks(operand.name) else ()
     if operand.name == "c":
-        tensor_map = operand.plan.tensor_map(0, (n, m) if gemm.schedule.swapped else (m, n))
-        return _describe_map("c_map", gemm.output_type, (m, n), tensor_map, "zeros")
-    tensor_map = operand.plan.tensor_map(0, (m if operand.name == "a" else n, k))
+        shape = (*items, launch_rows(gemm), gemm.product.c_shape[1])
+        return _describe_map("c_map", gemm.output_type, shape, tensor_map, "zeros")
     element, (rows, columns) = gemm.data_type, _stored_shape(gemm, operand)
     if element.bits < 8:  # an array has elements of whole bytes
         element, columns = DataType.named("u8"), columns * element.bits // 8
-    return _describe_map(f"{operand.name}_map", element, (rows, columns), tensor_map)
+    return _describe_map(f"{operand.name}_map", element, (*items, rows, columns), tensor_map)
 
 
 def _describe_scales(gemm: GemmPlan) -> Iterator[MapArgument]:
@@ -171,8 +171,8 @@ def _describe_scales(gemm: GemmPlan) -> Iterator[MapArgument]:
 
 def _stored_shape(gemm: GemmPlan, operand: GemmOperand) -> tuple[int, int]:
     """The shape of A or B in global memory, outermost first."""
-    m, n, k = gemm.shape
-    mn = m if operand.name == "a" else n
+    _, n, k = gemm.shape
+    mn = launch_rows(gemm) if operand.name == "a" else n
     return (k, mn) if operand.transposed else (mn, k)
 
 

@@ -241,3 +241,15 @@ CONVERSION = {
     ("s32", "s8"): "return static_cast<Output>(value < -128 ? -128 : value > 127 ? 127 : value);",
     ("s32", "u8"): "return static_cast<Output>(value < 0 ? 0 : value > 255 ? 255 : value);",
 }
+_HALF_AS_FLOAT = 'float value; asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"({bits})); return value;'
+# type: the body of a function from its `bits` to a float
+DECODING = {
+    "bf16": "return __uint_as_float(static_cast<unsigned>(bits) << 16);",
+    "f16": _HALF_AS_FLOAT.format(bits="bits"),
+    "f32": "return __uint_as_float(bits);",
+    "tf32": "return __uint_as_float(bits);",
+    "e4m3": "const int exponent = bits >> 3 & 15, mantissa = bits & 7;\n"
+    "  const float value = exponent ? ldexpf(8 + mantissa, exponent - 10) : ldexpf(mantissa, -9);\n"
+    "  return bits & 128 ? -value : value;",
+    "e5m2": _HALF_AS_FLOAT.format(bits="static_cast<unsigned short>(bits << 8)"),
+}

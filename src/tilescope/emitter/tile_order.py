@@ -1,4 +1,4 @@
-"""Where a tile of C starts, by its number: tiles go down m, in groups where the plan says so."""
+"""Where a tile of C starts, by its number: tiles go down m, in groups where the plan says so; those of a batch item by item."""
 
 from __future__ import annotations
 
@@ -20,12 +20,31 @@ class TileOrigin(NamedTuple):
         return [*self.before, f"const int m = {self.m}{m_offset}, n = {self.n}{n_offset};"]
 
 
-def tile_origin(gemm: GemmPlan, m_tiles: str = "M_TILES") -> TileOrigin:
+def tile_lines(gemm: GemmPlan) -> list[str]:
+    """Declarations of m and n, and of the item of a batch, for tile number `tile`.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> tile_lines(plan_gemm(64, 256, 64, "bf16", tile=(64, 128, 64), experts=4))[-1]
+    "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
+    """
+    origin = tile_origin(gemm, "m_tiles")
+    if gemm.batch.rows == "masked":
+        return ["const Place place = located(tile, experts);", "const int m = place.m, n = place.n, item = place.item;"]
+    if gemm.batch.rows == "contiguous":
+        whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
+        return [*origin.lines(), whose]
+    if gemm.batch.count == 1:
+        return origin.lines()
+    placed = "const int item = tile / (m_tiles * N_TILES), place = tile - item * (m_tiles * N_TILES);"
+    return [placed, *(line.replace("tile ", "place ") for line in origin.lines())]
+
+
+def tile_origin(gemm: GemmPlan, m_tiles: str = "m_tiles") -> TileOrigin:
     """Where tile number `tile`, or that of a cluster, starts; `m_tiles` names the number of them along m.
 
     >>> from tilescope.planner import plan_gemm
     >>> tile_origin(plan_gemm(256, 256, 64, "bf16", tile=(128, 128, 64), group=0)).lines()
-    ['const int m = tile % M_TILES * TILE_M, n = tile / M_TILES * TILE_N;']
+    ['const int m = tile % m_tiles * TILE_M, n = tile / m_tiles * TILE_N;']
     """
     group = gemm.schedule.group
     step_m, step_n = ("CLUSTER_M", "CLUSTER_N") if gemm.schedule.multicast != PLAIN.multicast else ("TILE_M", "TILE_N")

@@ -23,6 +23,9 @@ from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERTS, unfused_product, unfused_tile
+from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
+from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch, Rows
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems
@@ -91,6 +94,10 @@ def plan_gemm(
     dynamic: bool = False,
     multicast: int | tuple[int, int] | None = None,
     scales: Any = None,
+    epilogue: Any = None,
+    batch: int | None = None,
+    experts: int | None = None,
+    rows: Rows | None = None,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
@@ -102,6 +109,10 @@ def plan_gemm(
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
     format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8").
+
+    `epilogue` is fused with the product: words of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved and residual, joined
+    by +. `batch` products of this shape lie one behind the other. `experts` have their own B each, and m rows of A on average;
+    `rows` says how those lie: "contiguous" (groups start at multiples of the tile's m) or "masked".
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
@@ -130,12 +141,14 @@ def plan_gemm(
         b_major=major_named(b_major, "b_major"),
         sms=device.sms if sms is None and device is not None else sms,
         scales=scale_format,
+        batch=_read_batch(batch, experts, rows),
+        fused=PLAIN_EPILOGUE if epilogue is None else Fused.named(epilogue),
     )
     asked = None
     if tile is not None:
         tile_m, tile_n, tile_k = integers("tile", tile, 3, 1, LARGEST_MATRIX_EXTENT)
         asked = (tile_m, tile_n, tile_k)
-    if problems := violations(product_problems(product)):
+    if problems := violations([*product_problems(product), *unfused_product(product)]):
         raise PlanError(problems)
     wanted = Wanted(
         tile=asked,
@@ -173,6 +186,18 @@ def _elements(data_type: object, scales: object) -> tuple[DataType, ScaleFormat 
     if elements is None or elements.ptx not in _SCALED_ELEMENTS:
         return DataType.named(data_type), None
     return elements, ScaleFormat.named(data_type)
+
+
+def _read_batch(batch: int | None, experts: int | None, rows: Rows | None) -> Batch:
+    """How many products there are, and how their rows lie."""
+    if experts is None:
+        if rows is not None:
+            raise ROWS_WITHOUT_EXPERTS.error(rows=rows)
+        return ONE if batch is None else Batch(integer("batch", batch, 1, LARGEST_BATCH))
+    if batch is not None:
+        raise BATCH_OF_EXPERTS.error(batch=batch, experts=experts)
+    count = integer("experts", experts, 1, LARGEST_BATCH)
+    return Batch(count, "contiguous" if rows is None else known_name("rows", rows, EXPERT_ROWS))
 
 
 def _usual_output(operands: DataType) -> DataType:
@@ -232,6 +257,8 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
         ranked=(best, *others),
         refused=tuple(refused),
         scales=product.scales,
+        batch=product.batch,
+        fused=product.fused,
     )
 
 
@@ -288,7 +315,7 @@ class _TileSearch:
         choice = Choice(tile, schedule)
         group = schedule.cta_group  # each block of a pair brings half of both operands
         tile_m, tile_n, tile_k = tile
-        if beyond := tile_problems(product, tile, schedule):
+        if beyond := [*tile_problems(product, tile, schedule), *unfused_tile(product, tile, schedule)]:
             return self._refused(choice, beyond, checks_passed=0)
         a = self.plan_of("A", (tile_m // group, tile_k), swapped=schedule.swapped)
         b = self.plan_of("B", (tile_n // group, tile_k), swapped=schedule.swapped)
@@ -335,10 +362,11 @@ class _TileSearch:
         if not self.product.by_tma:
             return None
         rows, columns, _ = choice.schedule.sums(choice.tile)
+        fused = self.product.fused
         if choice.schedule.swapped:
             stored = _slice(choice.schedule.share(columns), SWAPPED_SLICE)
-            return self.plan_of("C", (stored, rows), swapped=True)
-        stored = _slice(choice.schedule.share(columns), _span(self.product))
+            return self.plan_of("C", (stored, fused.columns(rows)), swapped=True)
+        stored = _slice(fused.columns(choice.schedule.share(columns)), _span(self.product))
         return self.plan_of("C", (rows, stored), swapped=is_exchanged(self.product, choice.tile))
 
     def _too_many_stages(self, tile: Tile, plans: _Plans, fitting: int) -> Broken:
@@ -395,6 +423,8 @@ def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swa
     obstacles: list[Obstacle] = [*uneven_row(oriented(major, *names)[1], oriented(major, *shape)[1], element)]
     if not obstacles:
         extents = dict(zip("mnk", product.shape, strict=True))
+        if matrix == "C":
+            extents |= dict(zip("mn", product.c_shape, strict=True))
         problem = Problem(
             shape,
             element,

@@ -35,6 +35,9 @@ _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
+_K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_WIDE_COLUMNS = 64  # of sums, at least: tiles of fewer wait for memory
+_WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
 _CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
 
@@ -207,7 +210,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
     """Tiles of 64, 128 or 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
     m, n, _ = product.shape
     rows_extent, columns_extent = (n, m) if swapped else (m, n)
-    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
     most = MAX_ACCUMULATORS // 2 if product.is_promoted else MAX_ACCUMULATORS  # 8-bit floats keep two sums
     fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in range(1, _FITTED_TILES + 1)}
     loop = product.tensor_core.loop
@@ -222,18 +225,33 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
             if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
                 continue
-            if columns in one_instruction and is_readable("B", (columns, tile_k)):
+            if columns not in one_instruction or not is_readable("B", (columns, span_k)):
+                continue
+            for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator[int]:
+    """The k of a tile: a span; of small tiles also two, where k has several such steps and sums need no promotion."""
+    slice_bytes = rows * K_TILE_BYTES
+    for spans in _K_SPANS:
+        tile_k = spans * span_k
+        stages_bytes = _WIDE_STAGES * (rows + columns) * spans * K_TILE_BYTES
+        fits = columns >= _WIDE_COLUMNS and stages_bytes + slice_bytes < product.arch.smem_per_block_bytes
+        if spans == 1 or (fits and not product.is_promoted and product.shape[2] >= _FEWEST_K_TILES * tile_k):
+            yield tile_k
 
 
 def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
     """How blocks can share a tile: one tile after another, the last round shared, or k split while SMs would be idle."""
     sms = product.sms or 1
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    tiles = tiles_m * tiles_n
+    tiles = tiles_m * tiles_n * product.batch.count
     k_tiles = ceil_div(product.shape[2], tile[2])
-    group = _group(product, tile)
+    group = 0 if product.batch.rows == "masked" else _group(product, tile)
     yield Schedule(swapped=swapped, group=group)
+    if product.batch.rows == "masked":  # how many tiles there are is not known before
+        return
     rest = tiles % sms
     if tiles > sms and rest:
         for tail in {2, min(sms // rest, k_tiles // 4)}:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilescope.arithmetic import ceil_div
+from tilescope.planner.gemm_maps import gemm_map
 from tilescope.planner.gemm_reasons import gemm_reasons
 from tilescope.planner.planned_gemm import PlannedGemm
 from tilescope.planner.product import Tile
@@ -47,7 +48,7 @@ class GemmPlan(PlannedGemm):
         readers = {name: plan for name, plan in (("a", self.a), ("b", self.b)) if plan.problem.reads_by_descriptor}
         return {
             "smem_offsets": starts,
-            "tensor_maps": {name: plan.tensor_map(0).to_dict() for name, plan in copied.items()},
+            "tensor_maps": {name: gemm_map(self, name).to_dict() for name in copied},
             "descriptors": {name: plan.descriptor_words(starts[name][0]) for name, plan in readers.items()},
         }
 

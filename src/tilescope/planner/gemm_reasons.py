@@ -45,6 +45,7 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
             idle=max(0, best.sms - best.tiles) if best.sms else None,
         )
     yield from _schedule(best)
+    yield from _forms(best)
     yield _accumulators(product, best)
     yield _stages(best)
     yield from _rows(best)
@@ -151,6 +152,28 @@ def _multicast(best: PlannedGemm) -> Reason:
         fetched_bytes=fetched,
         stage_bytes=best.a.transaction_bytes + best.b.transaction_bytes,
     )
+
+
+def _forms(best: PlannedGemm) -> Iterator[Reason]:
+    """The batch and the epilogue, where there is one."""
+    batch, fused = best.batch, best.fused
+    if batch.is_of_experts:
+        how = "an array says how many of its rows each has, and tiles without rows are left out"
+        if batch.rows == "contiguous":
+            how = f"a group starts at a multiple of {best.tile[0]}, the tile's m, and an array says whose every row is"
+        yield Reason.of(
+            "experts", count=batch.count, rows=batch.rows, how=how, m=best.shape[0], tiles=best.tiles // batch.count
+        )
+    elif batch.count > 1:
+        yield Reason.of("batch", count=batch.count, tiles=best.tiles // batch.count)
+    if not fused.is_plain:
+        gate = "interleaved in groups of 8" if fused.gate == "interleaved" else fused.gate
+        yield Reason.of(
+            "fused",
+            fused=str(fused),
+            gate=gate if fused.is_gated else None,
+            groups="groups of 8" if fused.is_gated else None,
+        )
 
 
 def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:

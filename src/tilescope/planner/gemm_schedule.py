@@ -226,7 +226,7 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
         return
     rows, columns = product.shape[:2]
     tile_rows, tile_columns = tile[:2]
-    tiles = ceil_div(rows, tile_rows) * ceil_div(columns, tile_columns)
+    tiles = ceil_div(rows, tile_rows) * ceil_div(columns, tile_columns) * product.batch.count
     sms = product.sms or 1
     tail_tiles = tiles % sms
     most = sms // tail_tiles if tail_tiles and tiles > sms else 1

@@ -33,7 +33,7 @@ from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_time import clusters, predicted, transfer_us
+from tilescope.planner.gemm_time import clusters, predicted, raised_to, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
@@ -107,15 +107,19 @@ def weighed(
     `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
     """
     m, n, k = product.shape
-    tiles = prod(tile_grid(product.shape, tile))
+    grid = tile_grid(product.shape, tile)
+    tiles = prod(grid) * product.batch.count
     at_once = max(
         1, clusters(product.sms or 1, prod(schedule.cluster))
     )  # in a round every SM, or cluster, takes its tiles
     rounds = ceil_div(
-        prod(schedule.cluster_grid(tile_grid(product.shape, tile))), at_once
+        prod(schedule.cluster_grid(grid)) * product.batch.count, at_once
     )  # in the last one, perhaps not all
-    k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
-    row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
+    k_of_a_block = min(k, schedule.k_tiles(k, tile[2]) * tile[2])
+    k_of_all_rounds = rounds * k_of_a_block
+    if schedule.tail > 1:  # the tiles of the last round are shared
+        k_of_all_rounds -= k - min(k, ceil_div(schedule.k_tiles(k, tile[2]), schedule.tail) * tile[2])
+    row_bytes = k_of_all_rounds * product.data_type.bits // 8
     group = schedule.cta_group
     b_sharers, a_sharers = schedule.multicast
     fetched = _Fetched(
@@ -123,16 +127,17 @@ def weighed(
     )
     sums = schedule.sums(tile)
     instructions = _instructions(product, sums)
+    terms = _floor_terms(
+        product, _Share(sums, k_of_all_rounds, group), fetched, _loads(product, fetched, operands, stages)
+    )
     return RankedTile(
         tile=tile,
         schedule=schedule,
-        prediction=predicted(product, tile, schedule),
+        prediction=raised_to(predicted(product, tile, schedule, stages), terms),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,
-        terms=_floor_terms(
-            product, _Share(sums, rounds, k_of_a_block, group), fetched, _loads(product, fetched, operands, stages)
-        ),
+        terms=terms,
         busiest_bytes=sum(fetched),
         instructions=instructions.along_m * instructions.along_n,
         behind=Reason.of("first"),
@@ -180,8 +185,7 @@ class _Share(NamedTuple):
     """What the busiest SM does: a tile in every round, and of each tile a part of k."""
 
     tile: Tile  # as its tensor core sees it
-    rounds: int
-    k: int  # elements of k of one tile
+    k: int  # elements of k of all its tiles
     cta_group: int  # blocks that multiply together: each reads its part of the columns
 
 
@@ -196,15 +200,16 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
     terms = []
     tflops = card.peak_tflops(element)
     if tflops is not None:
-        flop = share.rounds * 2 * tile_m * tile_n * share.k * card.sms
+        flop = 2 * tile_m * tile_n * share.k * card.sms
         basis = card.basis(element.name) or "documented"
         terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
     if card.smem_gb_per_s is not None:
-        read_bytes = share.rounds * _rows_read(product, share) * (share.k * element.smem_bits // 8)
+        read_bytes = _rows_read(product, share) * (share.k * element.smem_bits // 8)
         terms.append(_transfer("shared-memory reads", read_bytes, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.sm_gb_per_s is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.sm_gb_per_s, card, "tma"))
-    moved_bytes = (m + n) * k * product.operand_bits / 8 + m * n * product.output_type.bits / 8
+    moved_bytes = (m + n) * k * product.operand_bits / 8 + prod(product.c_shape) * product.output_type.bits / 8
+    moved_bytes *= product.batch.count
     terms.append(_transfer("memory", moved_bytes, loads.memory_gb_per_s, card, "memory_gb_per_s"))
     return tuple(sorted(terms, key=lambda term: -term.us))
 

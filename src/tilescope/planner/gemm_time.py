@@ -2,8 +2,10 @@
 
     launch      from one kernel of a graph to the next; less where it starts before that one has ended
     steps       the K steps of the busiest SM: a step takes what the longest of three takes
-                    products    wgmma of all 64-row blocks, by its columns or by what it reads of shared memory
-                    issue       one wait, one promise and two copies of a producer warp; two warps take turns
+                    products    wgmma of all 64-row blocks and of all 32 bytes of k, by its columns or by what it reads of
+                                shared memory
+                    issue       one wait, one promise and the copies of a producer warp, one for every span of k of each
+                                operand; two warps take turns
                     loads       the bytes of the step at one SM's rate
     memory      A and B read and C written once; operands again if the order of the tiles exceeds the L2
     L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
@@ -19,7 +21,7 @@ Of tcgen05 no kernel was measured: its time comes from the documented rates of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10, prod
 from typing import NamedTuple
 
@@ -28,12 +30,13 @@ from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.planned_gemm import Prediction
+from tilescope.planner.planned_gemm import FloorTerm, Prediction
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
-_WGMMA_STEPS = 4  # of 32 bytes of k, in a row of 128 bytes
+_WGMMA_K_BYTES = 32  # of k that one wgmma takes
+_SPAN_BYTES = 128  # of k that one copy brings at most
 _MEASURED_SMS = 132
 _NEIGHBOURS = 2  # SMs that fetch what they share once
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
@@ -53,7 +56,9 @@ class GemmRates:
     block_us: float  # and more for every block
     cycle_ns: float  # of the tensor cores, under load
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
-    issue_us: float  # of a K step's copies
+    issue_us: float  # of a K step: a wait, a promise and a copy of either operand
+    issue_span_us: float  # and more for the two copies of every further span of k
+    slot_us: float  # from the wait for a free stage until its bytes have come and are seen
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
     memory_gb_per_s: float
     l2_gb_per_s: float  # of what neighbouring SMs do not share
@@ -85,6 +90,8 @@ H200_RATES = GemmRates(
     cycle_ns=0.6012,
     smem_cycles=1.333,
     issue_us=0.1194,
+    issue_span_us=0.0597,
+    slot_us=0.8,
     promoted_ratio=1.1,
     memory_gb_per_s=4358,
     l2_gb_per_s=14690,
@@ -109,22 +116,36 @@ H200_RATES = GemmRates(
 )
 
 
+_FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
+
+
+def raised_to(prediction: Prediction | None, terms: tuple[FloorTerm, ...]) -> Prediction | None:
+    """A prediction whose main loop takes as long as every floor: no kernel undercuts those, and few stages only they know."""
+    if prediction is None or not terms or terms[0].us <= prediction.main_us:
+        return prediction
+    bound = _FLOOR_BOUNDS[terms[0].name]
+    bounds_us = {**dict(prediction.bounds_us), bound: terms[0].us}
+    return replace(prediction, main_us=terms[0].us, bound=bound, bounds_us=tuple(bounds_us.items()))
+
+
 class _Work(NamedTuple):
     """What a tile and a schedule make of a product."""
 
     rows: int  # of the sums
     columns: int
-    tiles_m: int
+    tiles_m: int  # of one product of a batch
     tiles_n: int
+    count: int  # of such products
     k_tiles: int  # of a block
     blocks: int  # that run at once
     rounds: int
     full_rounds: float  # rounds, the last of them by its share of the K steps
+    k_bytes: int  # of a row of a K step
     step_bytes: float  # of operands, without rows beyond the matrices
 
     @property
     def tiles(self) -> int:
-        return self.tiles_m * self.tiles_n
+        return self.tiles_m * self.tiles_n * self.count
 
 
 def predicts(product: Product) -> bool:
@@ -143,8 +164,11 @@ def clusters(sms: int, blocks: int) -> int:
     return usable // blocks
 
 
-def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
-    """The time of a product with a tile and a schedule; None where it cannot be predicted."""
+def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
+    """The time of a product with a tile and a schedule; None where it cannot be predicted.
+
+    `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.
+    """
     if product.in_tensor_memory:
         return _by_documents(product, tile, schedule)
     if not predicts(product):
@@ -156,6 +180,8 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
         step_us *= rates.promoted_ratio
+    if stages:
+        step_us = max(step_us, (rates.slot_us + step_us) / max(1, stages - 1))
     l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
     l2_us += transfer_us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
@@ -236,7 +262,7 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     m, n, k = product.shape
     tile_m, tile_n, tile_k = tile
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    tiles = tiles_m * tiles_n
+    tiles = tiles_m * tiles_n * product.batch.count
     sms = product.sms or 1
     k_tiles = schedule.k_tiles(k, tile_k)
     blocks = min(tiles * schedule.blocks_of_a_tile, sms)
@@ -246,7 +272,9 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
         full_rounds = rounds - 1 + ceil_div(k_tiles, schedule.tail) / k_tiles
     step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
-    return _Work(rows, columns, tiles_m, tiles_n, k_tiles, blocks, rounds, full_rounds, step_bytes)
+    k_bytes = tile_k * product.data_type.smem_bits // 8
+    count = product.batch.count
+    return _Work(rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes)
 
 
 def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
@@ -254,10 +282,12 @@ def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
     sums_cycles = work.columns / 2
     read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
     blocks = ceil_div(work.rows, _WGMMA_ROWS)
-    products_us = max(sums_cycles, read_cycles) * _WGMMA_STEPS * blocks * rates.cycle_ns / 1e3
+    instructions = ceil_div(work.k_bytes, _WGMMA_K_BYTES) * blocks
+    products_us = max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
+    issue_us = rates.issue_us + rates.issue_span_us * (ceil_div(work.k_bytes, _SPAN_BYTES) - 1)
     loads_us = transfer_us(work.step_bytes, rates.sm_gb_per_s)
     loads_us += transfer_us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
-    return _longest((products_us, rates.issue_us, loads_us), rates.sharpness)
+    return _longest((products_us, issue_us, loads_us), rates.sharpness)
 
 
 def _longest(times: tuple[float, ...], sharpness: float) -> float:
@@ -297,10 +327,13 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     element = product.data_type.bits / 8
     a_bytes = m * k * element
     b_bytes = n * k * element
-    c_bytes = m * n * product.output_type.bits / 8
+    c_bytes = prod(product.c_shape) * product.output_type.bits / 8
+    if product.fused.residual:
+        c_bytes *= 2
     if schedule.split > 1 and work.tiles_m > 1:
         b_bytes *= 1 + rates.read_twice_share
-    return order_bytes(product, tile, schedule.group) - (m + n) * k * element + a_bytes + b_bytes + c_bytes
+    again_bytes = order_bytes(product, tile, schedule.group) - (m + n) * k * element
+    return (again_bytes + a_bytes + b_bytes + c_bytes) * work.count
 
 
 def order_bytes(product: Product, tile: Tile, group: int) -> float:
@@ -328,8 +361,9 @@ def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> fl
     """
     m, n, k = product.shape
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    a_bytes = m * k * product.data_type.bits / 8 * tiles_n
-    b_bytes = n * k * product.data_type.bits / 8 * tiles_m
+    count = product.batch.count
+    a_bytes = count * m * k * product.data_type.bits / 8 * tiles_n
+    b_bytes = count * n * k * product.data_type.bits / 8 * tiles_m
     if schedule.split > 1:
         return a_bytes + b_bytes
     run = min(schedule.group or tiles_m, tiles_m)

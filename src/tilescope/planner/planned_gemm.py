@@ -26,6 +26,8 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
+from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
+from tilescope.planner.gemm_batch import ONE, Batch
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
@@ -156,6 +158,8 @@ class PlannedGemm(Value):
     ranked: tuple[RankedTile, ...]  # this tile first
     refused: tuple[RefusedTile, ...]
     scales: ScaleFormat | None = row_field(ScaleFormat.named, default=None)  # of blocks of k
+    batch: Batch = ONE  # products of this shape in one kernel
+    fused: Fused = PLAIN_EPILOGUE  # what becomes of a sum before it is stored
 
     @property
     def product(self) -> Product:
@@ -172,6 +176,8 @@ class PlannedGemm(Value):
             b_major=self.b.problem.major,
             sms=self.sms,
             scales=self.scales,
+            batch=self.batch,
+            fused=self.fused,
         )
 
     @property
@@ -352,7 +358,7 @@ class PlannedGemm(Value):
             return 0
         if self.schedule.swapped:
             return self.share // self.epilogue.problem.tile[1]
-        return self.share // self.epilogue.problem.columns
+        return self.fused.columns(self.share) // self.epilogue.problem.columns
 
     @property
     def warps(self) -> tuple[int, int]:

@@ -22,6 +22,8 @@ from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction
 from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tcgen05_kind import Tcgen05Kind, tcgen05_for
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
+from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
+from tilescope.planner.gemm_batch import ONE, Batch
 
 Tile = tuple[int, int, int]  # m, n, k
 
@@ -44,6 +46,8 @@ class Product(NamedTuple):
     b_major: Major
     sms: int | None
     scales: ScaleFormat | None = None  # of blocks of k, of both operands
+    batch: Batch = ONE
+    fused: Fused = PLAIN_EPILOGUE
 
     @property
     def tensor_core(self) -> Consumer:
@@ -54,6 +58,11 @@ class Product(NamedTuple):
     def in_tensor_memory(self) -> bool:
         """Whether the accumulators lie in tensor memory, and not in registers."""
         return self.tensor_core.accumulators == "tensor memory"
+
+    @property
+    def c_shape(self) -> tuple[int, int]:
+        """Rows and columns of C: of gated columns half."""
+        return self.shape[0], self.fused.columns(self.shape[1])
 
     @property
     def kind(self) -> Tcgen05Kind:
@@ -74,6 +83,11 @@ class Product(NamedTuple):
     def is_promoted(self) -> bool:
         """Whether the sums of a K step are added to others of full precision: wgmma cuts sums of 8-bit floats to 14 bits."""
         return self.consumer == "wgmma" and self.data_type.ptx in ("e4m3", "e5m2")
+
+    @property
+    def has_float_sums(self) -> bool:
+        """Whether the accumulators are float32."""
+        return self.data_type.ptx not in ("s8", "u8", "s4", "u4", "b1")
 
     @property
     def mma_forms(self) -> tuple[Instruction, ...]:

@@ -116,6 +116,12 @@ SENTENCES = {
         "Dependent launch: it starts while the kernel before it runs, fetches B for {stages:stage}, "
         "and waits for that kernel before it reads A."
     ),
+    "fused": (
+        "Fused, in float32 before a sum is stored: {fused}[[; gate and up columns lie {gate} in B, {groups} in turn in shared memory: "
+        "both halves of an element of C are in one thread]]."
+    ),
+    "batch": "{count} products: A, B and C of each lie one behind the other, {tiles:tile} of C each.",
+    "experts": ("{count} experts, {rows} rows: {how}. Planned for {m} rows each on average, {tiles:tile} of C."),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",
     "would-lead": "{tile: x } would come first, but: {found}; {limit}.",
     "near-floors": (

@@ -16,6 +16,7 @@ from tilescope.questions.plan_questions import (
     CARD_INPUT,
     CONSUMER_INPUT,
     EMIT,
+    GEMM_TARGETS,
     PATH_OF,
     PROGRAM_FILE,
     STAGES,
@@ -72,6 +73,23 @@ GEMM_OPTIONS = (
         "Format of the scale factors",
         "where TYPE names the elements alone: mxfp8, mxfp4 or nvfp4.",
         unsaid="those of TYPE",
+    ),
+    Input(
+        "epilogue",
+        "--epilogue",
+        "What is fused",
+        "of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved, residual; joined by +. "
+        "swiglu has gate and up columns side by side in B, swiglu-interleaved in groups of 8.",
+        unsaid="nothing",
+    ),
+    Input("batch", "--batch", "Products of this shape", "one behind the other.", read=number, unsaid="1"),
+    Input("experts", "--experts", "Experts", "with their own B each; M rows on average.", read=number, unsaid="none"),
+    Input(
+        "rows",
+        "--rows",
+        "How the rows of experts lie",
+        "contiguous (a group starts at a multiple of the tile's m) or masked.",
+        unsaid="contiguous",
     ),
     Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
@@ -162,7 +180,7 @@ GEMM = Question(
         replace(PATH_OF, hint="of an operand's tile, as mn,k: its whole way, instead of the plan."),
         OPERAND_OF,
         WHY,
-        EMIT,
+        replace(EMIT, hint="cuda or python (programs that check themselves), or header (to call)."),
         PROGRAM_FILE,
     ),
     answer=gemm_answer,
@@ -221,7 +239,7 @@ _EXTENTS = {"m": ("shape", 0), "n": ("shape", 1), "k": ("shape", 2)}
 GEMM_PLAN_FORM = PageForm(
     GEMM,
     extents=_EXTENTS,
-    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, TARGET),
+    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, replace(TARGET, choices=("none", *GEMM_TARGETS))),
     presets={"shape": "4096x4096x4096", "data_type": "bf16", "target": "cuda"},
     rare=frozenset(
         [

@@ -250,6 +250,8 @@ _TARGET_NAMES = {
     "triton": "Triton (Gluon)",
     "python": "a Python script",
 }
+_GEMM_TARGET_NAMES = {"cuda": "a CUDA program", "python": "a Python script", "header": "a header to call"}
+GEMM_TARGETS = tuple(_GEMM_TARGET_NAMES)
 TARGET = Input(
     "target",
     "--emit",
@@ -290,7 +292,7 @@ def code_of(
     except RuleError as error:
         return tuple(f"No {target} code: {violation}" for violation in error.violations)
     return Code(
-        title=f"The best plan as {_TARGET_NAMES[target]}",
+        title=f"The best plan as {(_TARGET_NAMES | _GEMM_TARGET_NAMES)[target]}",
         source=source,
         call=Call(emit, (replace(call, name=""), target), name="source"),
         command=tuple(command),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tilescope.planner.gemm_batch import ONE
+from tilescope.planner.gemm_maps import gemm_map
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.planner.planned_gemm import RankedTile
@@ -48,7 +50,7 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False, operands: bool = False)
     With `operands`, the first lines of A and B in shared memory are drawn too.
     """
     return Drawing(
-        f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
+        f"GEMM {by(gemm.shape)} {gemm.data_type.name}{_form(gemm)}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         {
             "plan": _gemm_facts(gemm),
             "maps": _gemm_maps(gemm),
@@ -105,11 +107,19 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
     return f"{said}; `--why` names the reasons."
 
 
+def _form(gemm: GemmPlan) -> str:
+    """The batch and the epilogue, where there is one."""
+    words = [] if gemm.batch == ONE else [str(gemm.batch)]
+    words += [] if gemm.fused.is_plain else [f"epilogue {gemm.fused}"]
+    return "".join(f", {word}" for word in words)
+
+
 def _gemm_facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
     steps = gemm.k_tiles
     moved = gemm.in_flight_bytes // gemm.stages * gemm.schedule.cta_group
-    tiles = f"{down} x {across} = {gemm.tiles}"
+    each = "" if gemm.batch.count == 1 else f", {gemm.batch.count} times"
+    tiles = f"{down} x {across}{each} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
     floor = f"not known: tilescope has no card of {gemm.arch.name}"
@@ -156,18 +166,18 @@ def _gemm_maps(gemm: GemmPlan) -> Table:
     """The tensor maps of A, B and C; threads need none."""
     records = []
     if gemm.a.boxes is not None:
-        records.append(_map_record("A", gemm.a, f"{gemm.a.tma_instructions} a stage"))
+        records.append(_map_record(gemm, "A", f"{gemm.a.tma_instructions} a stage"))
     if gemm.b.boxes is not None:
-        records.append(_map_record("B", gemm.b, f"{gemm.b.tma_instructions} a stage"))
+        records.append(_map_record(gemm, "B", f"{gemm.b.tma_instructions} a stage"))
     c = gemm.epilogue
     if c is not None and c.boxes is not None:
-        records.append(_map_record("C", c, f"{c.tma_instructions * gemm.slices} a tile"))
+        records.append(_map_record(gemm, "C", f"{c.tma_instructions * gemm.slices} a tile"))
     order = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}."
     return Table.of(records, "Tensor maps", "lllrl", notes=[f"{order} A and B are loaded, C is stored."])
 
 
-def _map_record(name: str, plan: Plan, copies: str) -> dict[str, object]:
-    a = plan.tensor_map(0)
+def _map_record(gemm: GemmPlan, name: str, copies: str) -> dict[str, object]:
+    a = gemm_map(gemm, name.lower())
     return {
         "": name,
         "type": a.data_type.name,

@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.emitter.emission import device_half, emit
+from tilescope.emitter.gemm_parameters import Parameter, gemm_parameters
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.gpu.bench.blas import WORKSPACE_BYTES, Blas, Heuristic, Matrices
 from tilescope.gpu.driver.device import Device, require_success
 from tilescope.planner import GemmPlan
+from tilescope.planner.gemm_maps import gemm_map, launch_rows
 
 _ROTATED_BYTES = 192 << 20  # of inputs, three times the L2 of an H200
 _MOST_INPUTS = 64
@@ -68,14 +70,17 @@ class Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
-        self._extra: list[np.uint64 | np.int32] = []
-        if plan.workspace_bytes:
-            counters = np.zeros(plan.counters, np.uint32)
-            workspace = bench.device.allocate(plan.workspace_bytes)
-            self._extra = [np.uint64(workspace), np.uint64(bench.device.upload(counters))]
-        if plan.accumulators:  # a kernel of tcgen05 takes any number of rows
-            self._extra.append(np.int32(plan.shape[0]))
+        self._extra = [self._placed(parameter) for parameter in gemm_parameters(plan)]
         self._arguments: dict[Matrices, _Parameters] = {}
+
+    def _placed(self, parameter: Parameter) -> np.uint64 | np.int32 | np.float32:
+        """A number, or the address of an array of zeros."""
+        if not parameter.size:
+            return np.float32(parameter.value) if parameter.data_type == "f32" else np.int32(parameter.value)
+        size_bytes = parameter.size * DataType.named(parameter.data_type).bits // 8
+        address = self._bench.device.allocate(size_bytes)
+        require_success(self._bench.driver.cuMemsetD8(address, 0, size_bytes))
+        return np.uint64(address)
 
     @property
     def blocks(self) -> int:
@@ -116,13 +121,7 @@ class Loaded:
         """Where the kernel's parameters lie: the maps by value, then addresses and numbers."""
         if matrices not in self._arguments:
             plan = self._plan
-            m, n, k = plan.shape
-            assert plan.epilogue is not None
-            maps = (
-                (plan.a.tensor_map(0, (m, k)), matrices.a),
-                (plan.b.tensor_map(0, (n, k)), matrices.b),
-                (plan.epilogue.tensor_map(0, (n, m) if plan.schedule.swapped else (m, n)), matrices.c),
-            )
+            maps = [(gemm_map(plan, name), getattr(matrices, name)) for name in "abc"]
             held = [np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps]
             held += [np.atleast_1d(number) for number in self._extra]
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
@@ -148,18 +147,22 @@ class GemmTiming:
 
     def matrices(self, plan: GemmPlan, *, seed: int) -> list[Matrices]:
         """Inputs of normal numbers and outputs, as many as exceed the L2; poisoned outputs show what was not written."""
-        m, n, k = plan.shape
+        _, n, k = plan.shape
+        stacked = plan.batch.count
+        a_rows = launch_rows(plan) * (stacked if plan.batch.stacks("a") else 1)
+        b_rows = n * stacked
+        c_bytes = a_rows * plan.product.c_shape[1] * plan.output_type.bits // 8
         element_bits = plan.data_type.bits
-        bytes_once = (m + n) * k * element_bits // 8
+        bytes_once = (a_rows + b_rows) * k * element_bits // 8
         count = max(2, min(_MOST_INPUTS, ceil(_ROTATED_BYTES / bytes_once)))
         made = []
         for number in range(count):
-            a = self.device.allocate(m * k * element_bits // 8)
-            b = self.device.allocate(n * k * element_bits // 8)
-            c = self.device.allocate(m * n * plan.output_type.bits // 8)
-            self._fill(a, m * k, plan.data_type, 2 * number + seed)
-            self._fill(b, n * k, plan.data_type, 2 * number + 1 + seed)
-            require_success(self.driver.cuMemsetD8(c, 0xEE, m * n * plan.output_type.bits // 8))
+            a = self.device.allocate(a_rows * k * element_bits // 8)
+            b = self.device.allocate(b_rows * k * element_bits // 8)
+            c = self.device.allocate(c_bytes)
+            self._fill(a, a_rows * k, plan.data_type, 2 * number + seed)
+            self._fill(b, b_rows * k, plan.data_type, 2 * number + 1 + seed)
+            require_success(self.driver.cuMemsetD8(c, 0xEE, c_bytes))
             made.append(Matrices(plan.shape, plan.data_type, plan.output_type, a, b, c))
         return made
 

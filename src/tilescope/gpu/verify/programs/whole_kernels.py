@@ -127,7 +127,7 @@ def _gemm_launch(case: Case) -> Launch:
             Map(2, gemm.epilogue.tensor_map(0, (m, n))),
         )
     threads = gemm_program(gemm).work.threads
-    return Launch(_gemm_source(gemm), "gemm_kernel", _GEMM_BLOCKS, threads, gemm.smem_bytes, arrays, parameters)
+    return Launch(_gemm_source(gemm), "gemm_kernel", _GEMM_BLOCKS, threads, gemm.smem_bytes, arrays, (*parameters, m))
 
 
 def _own(case: Case, arrays: dict[str, Bytes], *further: int) -> Launch:

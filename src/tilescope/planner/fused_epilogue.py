@@ -1,0 +1,101 @@
+"""What becomes of a sum before it is stored: the epilogue that is fused with a product, as data.
+
+    value  =  activation(alpha * sum + bias[n])  + beta * residual[m, n]
+
+    scale       alpha is an argument of the kernel; without it, 1
+    bias        a float32 for every column
+    activation  relu, gelu (by tanh) or silu
+    gated       B has the columns of a gate and of what it lets through ("up"): C = silu(gate) * up has half as many
+    residual    a matrix like C, and beta, are arguments; C itself may be the residual
+
+Gate and up lie side by side in B (all gates, then all ups), or interleaved in groups of 8 rows of B. In shared memory they are
+always interleaved: then both lie in the registers of one thread, in wgmma's columns as in its rows. A tensor map of rank 4 brings
+matrices side by side in that order.
+
+>>> Fused.named("bias+gelu")
+Fused(bias=True, activation='gelu')
+>>> Fused.named("swiglu").gate
+'side by side'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from tilescope.reading import known_name
+from tilescope.value import Value
+
+Activation = Literal["none", "relu", "gelu", "silu"]
+Gate = Literal["none", "side by side", "interleaved"]
+GATE_GROUP = 8  # rows of B with gates, then as many with what they let through
+_WORDS: dict[str, dict[str, object]] = {
+    "none": {},
+    "scale": {"scale": True},
+    "bias": {"bias": True},
+    "relu": {"activation": "relu"},
+    "gelu": {"activation": "gelu"},
+    "silu": {"activation": "silu"},
+    "swiglu": {"activation": "silu", "gate": "side by side"},
+    "swiglu-interleaved": {"activation": "silu", "gate": "interleaved"},
+    "residual": {"residual": True},
+}
+EPILOGUE_WORDS = tuple(_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(Value):
+    """What is fused with a product.
+
+    >>> str(Fused(scale=True, residual=True)), str(Fused())
+    ('scale+residual', 'none')
+    """
+
+    scale: bool = False  # the sums are multiplied by alpha
+    bias: bool = False  # of every column, added to them
+    activation: Activation = "none"  # of the sums: relu, gelu or silu
+    gate: Gate = "none"  # where gates lie in B: the activation is of the gate, and multiplies the other half
+    residual: bool = False  # beta times a matrix like C is added at the end
+
+    def __str__(self) -> str:
+        words = [name for name in ("scale", "bias") if getattr(self, name)]
+        if self.is_gated:
+            words.append("swiglu" if self.gate == "side by side" else "swiglu-interleaved")
+        elif self.activation != "none":
+            words.append(self.activation)
+        if self.residual:
+            words.append("residual")
+        return "+".join(words) or "none"
+
+    @classmethod
+    def named(cls, text: object) -> Fused:
+        """The epilogue that words say, joined by +; RuleError for a word that is none."""
+        if isinstance(text, Fused):
+            return text
+        fused = cls()
+        for word in text.split("+") if isinstance(text, str) else [text]:
+            told = _WORDS[known_name("epilogue", word, EPILOGUE_WORDS)]
+            fused = replace(fused, **told)  # type: ignore[arg-type]  # the words of a field have its type
+        return fused
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether C has half of B's columns."""
+        return self.gate != "none"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether sums are stored as they are."""
+        return all(getattr(self, field.name) == field.default for field in fields(self))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it has no function that the hardware approximates."""
+        return self.activation in ("none", "relu")
+
+    def columns(self, sums: int) -> int:
+        """Columns of C that come of so many columns of sums."""
+        return sums // 2 if self.is_gated else sums
+
+
+PLAIN_EPILOGUE = Fused()

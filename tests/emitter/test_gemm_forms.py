@@ -1,0 +1,91 @@
+"""Products that models use, emitted and run in the machine: epilogues, batches, experts, and any number of rows."""
+
+import numpy as np
+import pytest
+from gemm_machine import TYPES, run_gemm
+
+import tilescope as ts
+
+SMALL = {"tile": (64, 64, 64), "stages": 2}
+SWAPPED = {"tile": (16, 64, 64), "swapped": True, "stages": 2}
+CASES = {
+    "bias": ((70, 72, 128), "bf16", SMALL | {"epilogue": "bias"}),
+    "bias, swapped": ((20, 72, 128), "bf16", SWAPPED | {"epilogue": "bias"}),
+    "bias+relu": ((64, 64, 64), "f16", SMALL | {"epilogue": "bias+relu"}),
+    "bias+gelu": ((64, 64, 64), "bf16", SMALL | {"epilogue": "bias+gelu"}),
+    "scale+silu": ((64, 64, 64), "bf16", SMALL | {"epilogue": "scale+silu", "output_type": "f32"}),
+    "scale to e4m3": (
+        (64, 64, 64),
+        "e4m3",
+        {"tile": (64, 64, 128), "stages": 2, "epilogue": "scale", "output_type": "e4m3"},
+    ),
+    "scale+residual": ((70, 72, 128), "bf16", SMALL | {"epilogue": "scale+residual"}),
+    "scale+residual, swapped": ((20, 72, 128), "bf16", SWAPPED | {"epilogue": "scale+residual"}),
+    "residual, split": ((20, 128, 256), "bf16", SWAPPED | {"split": 2, "epilogue": "bias+residual"}),
+    "bias, two slices": ((64, 128, 64), "bf16", {"tile": (64, 128, 64), "stages": 2, "epilogue": "bias"}),
+    "swiglu": ((70, 160, 128), "bf16", {"tile": (64, 128, 64), "stages": 2, "epilogue": "swiglu"}),
+    "swiglu, two warpgroups": (
+        (128, 128, 64),
+        "bf16",
+        {"tile": (128, 128, 64), "stages": 2, "epilogue": "scale+swiglu"},
+    ),
+    "swiglu, swapped": ((20, 160, 128), "bf16", SWAPPED | {"epilogue": "bias+swiglu"}),
+    "swiglu-interleaved": ((70, 160, 128), "bf16", SMALL | {"epilogue": "bias+swiglu-interleaved"}),
+    "swiglu of e4m3": ((64, 128, 128), "e4m3", {"tile": (64, 128, 128), "stages": 2, "epilogue": "scale+swiglu"}),
+    "batch": ((70, 72, 128), "bf16", SMALL | {"batch": 3}),
+    "batch, MN-major": ((72, 72, 80), "bf16", SMALL | {"batch": 2, "a_major": "MN", "b_major": "MN"}),
+    "batch, swapped, split": ((20, 64, 256), "bf16", SWAPPED | {"batch": 2, "split": 2}),
+    "batch, in groups": ((200, 128, 64), "bf16", SMALL | {"batch": 2, "group": 2, "sms": 3}),
+    "batch with bias and residual": ((70, 72, 64), "bf16", SMALL | {"batch": 2, "epilogue": "bias+residual"}),
+    "contiguous experts": ((80, 72, 128), "bf16", SMALL | {"experts": 3, "sms": 4}),
+    "contiguous experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3}),
+    "contiguous experts, swiglu": ((64, 128, 64), "bf16", SMALL | {"experts": 2, "epilogue": "bias+swiglu"}),
+    "masked experts": ((100, 72, 128), "bf16", SMALL | {"experts": 3, "rows": "masked", "sms": 4}),
+    "masked experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3, "rows": "masked", "epilogue": "relu"}),
+    "two spans of k": ((64, 64, 256), "bf16", {"tile": (64, 64, 128), "stages": 2}),
+}
+
+
+def assert_right(gemm, c, expected, ran):
+    assert ran.outcome == "finished"
+    assert [finding.rule for finding in ran.findings if finding.severity == "error"] == []
+    asked = ~np.isnan(expected)
+    found, wanted = c.astype(np.float64)[asked], expected.astype(c.dtype).astype(np.float64)[asked]
+    if gemm.fused.is_exact:
+        assert (found == wanted).all()
+    else:
+        step = 2.0 ** -{"e4m3": 3, "bf16": 7, "f16": 10, "f32": 10}[gemm.output_type.ptx]
+        np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernel_gives_the_product_and_no_finding(name):
+    shape, data_type, options = CASES[name]
+    gemm = ts.plan_gemm(*shape, data_type, **options)
+    assert_right(gemm, *run_gemm(gemm))
+
+
+ROWS = {
+    "persistent": (SMALL | {"sms": 2}, (1, 64, 65, 200)),
+    "split": (SWAPPED | {"split": 2}, (7, 40)),
+    "tail": (
+        SMALL | {"tail": 2, "sms": 4},
+        (64, 190, 320, 448),
+    ),  # 320 and 448: five tiles and seven, too many to share
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_one_kernel_takes_any_number_of_rows(name):
+    options, several = ROWS[name]
+    gemm = ts.plan_gemm(several[-2] if name == "tail" else 128, 64, 256, "bf16", **options)
+    for rows in several:
+        assert_right(gemm, *run_gemm(gemm, rows=rows, seed=rows))
+
+
+def test_a_wrong_row_of_experts_is_noticed():
+    """The comparison can fail: with the experts of another seed, other rows of B are multiplied."""
+    gemm = ts.plan_gemm(80, 72, 128, "bf16", **SMALL, experts=3)
+    c, _, _ = run_gemm(gemm, seed=1)
+    _, other, _ = run_gemm(gemm, seed=2)
+    assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
