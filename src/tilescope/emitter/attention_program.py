@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilescope.emitter.source_template import EMIT, TYPE_NOT_MULTIPLIED, Facts, WgmmaText, multiplied, told
-from tilescope.emitter.tile_program import AddressTerms, TileFacts, map_facts
+from tilescope.emitter.tile_program import TileFacts, map_facts
 from tilescope.emitter.tile_reader import DescriptorFacts
 from tilescope.errors import Violation, raise_all
 from tilescope.kernel_plan.planned_kernel import KernelPlan
+from tilescope.layout import AddressTerms
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
 from tilescope.sync.mbarrier import MBARRIER_BYTES
