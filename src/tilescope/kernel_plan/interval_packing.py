@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import rounded_up
 
-QUICK_TRIALS = 1_000  # placements of the search; beyond them the best layout so far is taken
-THOROUGH_TRIALS = 20_000  # where a kernel would be refused otherwise
+QUICK_TRIALS = 500  # placements of the search; beyond them the best layout so far is taken
+THOROUGH_TRIALS = 8_000  # where a kernel would be refused otherwise
 
 
 @dataclass(frozen=True, slots=True)

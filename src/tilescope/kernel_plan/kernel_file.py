@@ -208,7 +208,7 @@ def read_kernel(data: object, sizes: Mapping[str, int] | None = None) -> Kernel:
     >>> read_kernel(data, {"M": 128}).tile("a").shape
     (128, 64)
     """
-    return _KernelReader().read(data, sizes or {})
+    return _KernelReader().read(data, {} if sizes is None else sizes)
 
 
 class _KernelReader:
@@ -258,7 +258,7 @@ class _KernelReader:
 
     def _read_sizes(self, written: object, replaced: Mapping[str, int]) -> dict[str, int]:
         table = dict(self._table("sizes", written))
-        for name, size in replaced.items():
+        for name, size in self._table("sizes", replaced).items():
             if name in table:
                 table[name] = size
             else:

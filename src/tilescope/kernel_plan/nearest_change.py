@@ -135,7 +135,7 @@ def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
         return None
     if _BLOCKS in edit.subject:
         limits = Limits.of(arch, 1)
-    search = StageSearch(kernel, arch, limits)
+    search = StageSearch(kernel, arch, limits, is_thorough=False)
     candidate = search.best_of(search.least())
     uses = count_registers(kernel, candidate.lifetimes, kernel.blocks_per_sm)
     if not candidate.fits(limits) or check_registers(kernel, uses, kernel.blocks_per_sm):

@@ -48,6 +48,7 @@ class Placement:
     blocks: tuple[Block, ...]
     packing: Packing
     needed: int
+    least: int  # no layout is lower
 
     def blocks_of(self, tile: str) -> list[Block]:
         """The blocks of a tile: one, or one for each stage in tensor memory."""
@@ -139,7 +140,7 @@ def place_shared(
         all_blocks.append(Block(BARRIERS, (BARRIERS,), size, MBARRIER_BYTES, MBARRIER_BYTES, barriers, always))
     placement = _place(kernel, all_blocks, overlays=overlays, trials=trials)
     alignment = max((block.alignment for block in all_blocks), default=1)
-    return Placement(placement.blocks, placement.packing, rounded_up(placement.needed, alignment))
+    return Placement(placement.blocks, placement.packing, rounded_up(placement.needed, alignment), placement.least)
 
 
 def tensor_blocks(kernel: Kernel, stages: Mapping[str, int], lifetimes: Mapping[str, Lifetime]) -> list[Block]:
@@ -199,7 +200,7 @@ def _place(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool, trials: i
     items = [Item(block.name, block.size, block.alignment, block.halves) for block in blocks]
     bound = _least_height(blocks, conflicts)
     packing = pack(items, frozenset(conflicts), bound, trials)
-    return Placement(tuple(blocks), packing, packing.height)
+    return Placement(tuple(blocks), packing, packing.height, bound)
 
 
 def _least_height(blocks: Sequence[Block], conflicts: set[tuple[str, str]]) -> int:

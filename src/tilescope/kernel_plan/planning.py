@@ -79,7 +79,7 @@ def _read(kernel: object, sizes: Mapping[str, int] | None) -> Kernel:
     """The kernel that an argument is, describes or names."""
     match kernel:
         case Kernel():
-            return kernel if not sizes else read_kernel(kernel.written, sizes)
+            return kernel if sizes is None else read_kernel(kernel.written, sizes)
         case Path():
             return read_kernel(kernel_data(kernel.read_bytes(), kernel.name), sizes)
         case str() if kernel in known_kernel_names():

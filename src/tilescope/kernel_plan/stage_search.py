@@ -72,10 +72,11 @@ class Candidate:
             and (self.tensor.needed <= limits.columns)
         )
 
-    @property
-    def is_lowest(self) -> bool:
-        """Whether no layout of either memory is lower."""
-        return self.shared.packing.is_lowest and self.tensor.packing.is_lowest
+    def may_fit(self, limits: Limits) -> bool:
+        """Whether it does not fit, and another layout of it might."""
+        is_lowest = self.shared.packing.is_lowest and self.tensor.packing.is_lowest
+        is_hopeless = self.shared.least > limits.smem_bytes or self.tensor.least > limits.columns
+        return not self.fits(limits) and not is_lowest and not is_hopeless
 
     @property
     def overlay_count(self) -> int:
@@ -90,6 +91,7 @@ class StageSearch:
     kernel: Kernel
     arch: Arch
     limits: Limits
+    is_thorough: bool = True  # whether a kernel that does not fit is searched for longer
     rings: tuple[Ring, ...] = ()
     plans: dict[str, Plan | None] = field(default_factory=dict)
     _tried: dict[tuple[tuple[int, ...], bool], Candidate] = field(default_factory=dict)
@@ -111,8 +113,7 @@ class StageSearch:
         key = (counts, overlays)
         if key not in self._tried:
             self._tried[key] = self._place(counts, overlays=overlays)
-            is_open = not self._tried[key].is_lowest and not self._tried[key].fits(self.limits)
-            if is_open and counts == self.least():
+            if self.is_thorough and counts == self.least() and self._tried[key].may_fit(self.limits):
                 self._tried[key] = self._place(counts, overlays=overlays, trials=THOROUGH_TRIALS)
         return self._tried[key]
 
