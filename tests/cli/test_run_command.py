@@ -522,12 +522,35 @@ def test_a_block_that_did_not_run_is_named(capsys, shared_kernel):
     assert "Block (1,) did not run" in out
 
 
-@pytest.mark.parametrize("words", [["--at", "10"], ["--draw-block", "0"]])
+@pytest.mark.parametrize("words", [["--at", "10", "--draw", "lines"], ["--draw-block", "0"], ["--thread", "0"]])
 def test_options_of_a_picture_need_the_picture(capsys, words):
     status, _, err = printed(capsys, *LAUNCH, *words)
     assert status == 2
     assert "--at and --draw-block" in err
-    assert "--draw smem" in err
+    assert "--draw smem and --draw state" in err
+
+
+def test_at_a_step_the_state_is_drawn(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "--at", "3", "--thread", "5")
+    assert status == 0
+    assert "Step 3 of " in out
+    assert "Registers of thread 5" in out
+    status, out, _ = printed(capsys, *LAUNCH, "--at", "3", "--json")
+    state = ts.value.Value.from_dict(json.loads(out)["extra"]["state"])
+    assert (state.step, state.ran.block) == (3, (0, 0, 0))
+    assert state == ts.value.Value.from_dict(state.to_dict())
+
+
+def test_a_step_that_the_run_does_not_have_is_refused_with_the_range(capsys):
+    status, _, err = printed(capsys, *LAUNCH, "--at", "123456")
+    assert status == 2
+    assert "step 123456; steps 0 to " in err
+
+
+def test_a_step_is_a_number(capsys):
+    status, _, err = printed(capsys, *LAUNCH, "--at", "mm.py:12")
+    assert status == 2
+    assert "a step is a number" in err
 
 
 def test_a_moment_without_an_instruction_is_refused(capsys, shared_kernel):

@@ -7,9 +7,12 @@ import re
 import pytest
 
 from tilescope.errors import RuleError
+from tilescope.machine.launch.described_launch import run_launch
+from tilescope.questions.run_examples import EXAMPLES
 from tilescope.questions.run_page import RUN_FORM
 from tilescope.web.form import filled_form
 from tilescope.web.pages import PAGES
+from tilescope.web.rendering import render_form
 
 PTX = RUN_FORM.presets["ptx"]
 LAUNCH = RUN_FORM.presets["launch"]
@@ -230,3 +233,64 @@ def test_markup_in_a_text_stays_text(client, markup_problems):
     page = asked(client, ptx=PTX + "\n// <script>alert(1)</script> </textarea>").text
     assert "<script>alert" not in page
     assert markup_problems(page) == []
+
+
+def test_a_step_shows_its_state_and_is_what_the_command_prints(client):
+    page = html.unescape(asked(client, smem_at="10", thread="0").text)
+    assert "Step 10 of 37: threads 0 of block (0, 0, 0) ran" in page
+    assert 'id="step-range" min="0" max="37" value="10"' in page
+    assert "--draw state --at 10 --thread 0" in page
+    data = asked(client, ending=".json", smem_at="10").json()["extra"]["state"]
+    assert (data["step"], data["steps"]) == (10, 37)
+    assert data["pending"][0]["bytes"] == 1024
+
+
+def test_a_step_that_does_not_exist_is_refused_with_the_range(client):
+    rules, page = refusal(client, smem_at="38")
+    assert rules == ["argument-range"]
+    assert "steps 0 to 37 were recorded" in page
+
+
+@pytest.mark.parametrize("step", ["x", "-1", "1e3", "9" * 40, "\u0663", "10:2", "<script>", "0x10"])
+def test_a_step_that_is_no_number_is_refused(client, step):
+    _, page = refusal(client, smem_at=step)
+    assert "Traceback" not in page
+    assert "a step is a number" in page
+
+
+def test_the_steps_of_a_run_are_recorded_once(client, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "tilescope.questions.run_page.run_launch",
+        lambda *said, **options: calls.append(1) or run_launch(*said, **options),
+    )
+    text = PTX + "\n// a text of its own"
+    for step in ("3", "9", "20"):
+        assert asked(client, ptx=text, smem_at=step).status_code == 200
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.rule)
+def test_an_example_is_wrong_or_right_as_it_says(client, example):
+    wrong = client.get(f"/run?example={example.rule}.fail", follow_redirects=True)
+    assert f"<code>{example.rule}</code>" in wrong.text, wrong.text[:500]
+    right = client.get(f"/run?example={example.rule}.pass", follow_redirects=True)
+    assert right.status_code == 200
+    assert f"<code>{example.rule}</code>" not in right.text
+
+
+def test_an_example_that_does_not_exist_is_refused(client):
+    answer = client.get("/run?example=../../etc/passwd")
+    assert answer.status_code == 422
+    assert "run-race" in answer.text
+
+
+def test_of_a_long_text_the_lines_around_findings_are_listed():
+    text = PTX + "\n// a comment that makes the text long" * 50_000
+    assert len(text) > 1_800_000
+    status, page = render_form(filled_form(PAGES["run"], {"ptx": text}))
+    assert status == 200
+    assert 'id="line-47"' in page
+    count = text.count("\n") + 1
+    assert f"of {count} lines: those around findings" in page
+    assert page.count("<tr") < 1000

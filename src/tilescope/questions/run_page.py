@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib.resources import files
 from math import prod
 from threading import Lock
@@ -123,13 +124,13 @@ def _ask_from_input(asked: Asked) -> Asked:
 
 def _answer(asked: Asked) -> Answer:
     """The run, if it is small enough, and the Python that makes it."""
-    kernel = Kernel(asked["ptx"], asked.get("entry"))
+    kernel = _read_once(asked["ptx"], asked.get("entry"))
     launch = launch_of(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
     most = _LIMITS["steps"]
     said = launch.max_steps
     try:
-        found = answer(asked.saying(max_steps=most if said is None else min(said, most)))
+        found = answer(asked.saying(made_kernel=kernel, max_steps=most if said is None else min(said, most)))
     except MemoryError:
         raise TOO_MUCH_MEMORY.error() from None
     run = found.value
@@ -153,6 +154,12 @@ def _answer(asked: Asked) -> Answer:
         first=make_first_line(run, None, judge_run(run), None),
         violations=violations,
     )
+
+
+@lru_cache(maxsize=_RUNS_KEPT)
+def _read_once(ptx: str, entry: str | None) -> Kernel:
+    """The kernel of a text; those of the last few texts are kept."""
+    return Kernel(ptx, entry)
 
 
 def _run_once(kernel: Kernel, launch: LaunchDescription, *arguments: Any, **options: Any) -> LaunchOutcome:

@@ -205,7 +205,7 @@ class PictureOptions(TypedDict, total=False):
 
 def asks_state(asked: Asked) -> bool:
     """Whether the state after a step is asked for: by --draw state, or by --at without another drawing."""
-    return asked.get("draw", STATE if "smem_at" in asked else None) == STATE
+    return bool(asked.get("draw", STATE if "smem_at" in asked else None) == STATE)
 
 
 def state_of(run: KernelRun, asked: Asked) -> RunState | None:

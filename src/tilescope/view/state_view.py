@@ -8,7 +8,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.stepping.run_state import RunState, WarpPlace
 from tilescope.sentence import shortened
 from tilescope.view.drawing import Drawing, Table
-from tilescope.view.drawing_parts import Parts
+from tilescope.view.drawing_parts import Part
 from tilescope.view.smem_view import smem_parts
 
 _TEXT_CHARACTERS = 44  # of an instruction
@@ -20,9 +20,9 @@ def draw_run_state(state: RunState) -> Drawing:
     return Drawing(f"Step {state.step} of {state.steps}", state_parts(state))
 
 
-def state_parts(state: RunState) -> Parts:
+def state_parts(state: RunState) -> dict[str, Part]:
     """What ran, then warps, registers of the thread, mbarriers, pending work and shared memory of the block."""
-    parts: dict[str, object] = {
+    parts: dict[str, Part] = {
         "step": describe_step(state),
         "warps": _warps(state),
         "registers": _registers(state),
@@ -31,7 +31,7 @@ def state_parts(state: RunState) -> Parts:
     }
     if state.smem is not None:
         parts |= smem_parts(state.smem)
-    return parts  # type: ignore[return-value]  # every entry is a part
+    return parts
 
 
 def describe_step(state: RunState) -> str:
