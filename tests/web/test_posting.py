@@ -164,3 +164,27 @@ def test_a_body_that_drips_is_not_awaited(monkeypatch):
     with ThreadPoolExecutor(1) as thread:  # Playwright's tests may have left a loop running in this one
         answer = thread.submit(asyncio.run, ask()).result(timeout=20)
     assert answer.status_code == 413
+
+
+def test_a_page_that_goes_away_within_its_body_is_no_mistake():
+    parts = [{"type": "http.request", "body": b'{"mode"', "more_body": True}, {"type": "http.disconnect"}]
+    names = [(name.encode(), text.encode()) for name, text in (FIELDS | {"host": "127.0.0.1:8765"}).items()]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/swizzle",
+        "raw_path": b"/swizzle",
+        "query_string": b"",
+        "headers": names,
+    }
+    sent = []
+
+    async def receive():
+        return parts.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, served.application()(scope, receive, send)).result(timeout=20)
+    assert sent[0]["status"] == 413

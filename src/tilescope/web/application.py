@@ -19,6 +19,7 @@ import ipaddress
 import json
 import re
 import socket
+from contextlib import suppress
 from urllib.parse import urlencode
 
 from anyio import CapacityLimiter, move_on_after, to_thread
@@ -27,7 +28,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -93,9 +94,9 @@ def application(host: str = "127.0.0.1") -> Starlette:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body of a request; None where it is too large, or does not arrive in time."""
+    """The body of a request; None where it is too large, or does not arrive whole in time."""
     body = bytearray()
-    with move_on_after(BODY_SECONDS):
+    with move_on_after(BODY_SECONDS), suppress(ClientDisconnect):
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
