@@ -166,21 +166,21 @@ VALUE_MISTAKES = (
 def mutants():
     """(program, mutation) for every mutation that changes the program."""
     for name in (*MUTATED, *SCALED_MUTATED, *SHARED_MUTATED):
-        source = device_half(ts.emit(PROGRAMS[name].plan(), "cuda"))
+        gemm = PROGRAMS[name].plan()
+        source = device_half(ts.emit(gemm, "cuda"))
         for mutation in MUTATIONS:
             of_scales = mutation.name in SCALED_MUTATIONS
             of_sharing = mutation.name in SHARED_MUTATIONS
             is_meant = (of_scales, of_sharing) == (name in SCALED_MUTATED, name in SHARED_MUTATED)
-            if is_meant and mutated(mutation, PROGRAMS[name], source) != source:
+            if is_meant and mutated(mutation, gemm, source) != source:
                 yield name, mutation.name
 
 
-def mutated(mutation, program, source):
-    """The source with one thing wrong."""
-    plan = program.plan()
-    own = "3 << rank" if plan.schedule.cta_group == 2 else "1 << rank"
+def mutated(mutation, gemm, source):
+    """The source of a plan with one thing wrong."""
+    own = "3 << rank" if gemm.schedule.cta_group == 2 else "1 << rank"
     replacement = mutation.replacement.replace("OWN", own)
-    return re.sub(mutation.pattern, replacement.replace("CLUSTER_BLOCKS", str(prod(plan.schedule.cluster))), source)
+    return re.sub(mutation.pattern, replacement.replace("CLUSTER_BLOCKS", str(prod(gemm.schedule.cluster))), source)
 
 
 def judge(name, mutation):
@@ -190,8 +190,9 @@ def judge(name, mutation):
     """
     program = PROGRAMS[name]
     [change] = [each for each in MUTATIONS if each.name == mutation]
-    source = device_half(ts.emit(program.plan(), "cuda"))
-    changed = mutated(change, program, source)
+    gemm = program.plan()
+    source = device_half(ts.emit(gemm, "cuda"))
+    changed = mutated(change, gemm, source)
     assert changed != source
     launch = launch_of(program, ptx_of(program, changed))
     run = launch.run()

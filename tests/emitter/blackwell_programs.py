@@ -140,6 +140,15 @@ def scaled_programs():
     yield program("sm_103", (264, 136), "mxfp4", (256, 128))  # two instructions along m
     yield program("sm_100", (256, 136), "e5m2", (128, 128), scales="mxfp8")
     yield program("sm_103", (1032, 136), "nvfp4", (256, 128), cta_group=2, dynamic=True)
+    yield program(
+        "sm_100", (256, 392), "mxfp8", (128, 192)
+    )  # tiles that begin in the middle of an atom of scale factors
+    yield program("sm_103", (512, 576), "nvfp4", (256, 192), cta_group=2)
+    yield program("sm_100", (256, 136), "mxfp4", (128, 64))
+    yield program("sm_100", (72, 256), "mxfp8", (64, 128), swapped=True)
+    yield program("sm_103", (136, 512), "nvfp4", (64, 256), swapped=True, cta_group=2)
+    yield program("sm_100", (130, 512), "mxfp4", (64, 256), swapped=True)  # two instructions along n
+    yield program("sm_103", (512, 392), "nvfp4", (256, 192), cta_group=2, multicast=(1, 2))
 
 
 def warp_programs():

@@ -128,14 +128,14 @@ def scaled():
         gemm = program.plan()
         facts = gemm_program(gemm).work.scales
         element = {"e4m3": "float_e4m3_t", "e5m2": "float_e5m2_t", "e2m1": "float_e2m1_t"}[gemm.data_type.ptx]
-        for plan in (gemm.a, gemm.b):
+        for plan in gemm.operands:
             mn, k = plan.problem.tile
             row_bytes = k * plan.problem.data_type.bits // 8
             atom = f"UMMA::Layout_K_{ATOM[plan.swizzle.name]}_Atom<uint8_t>"
             mn = min(mn, plan.descriptors().block_mn)
             word = plan.descriptors()[0][0].encode()
             found[f"operand<UMMA::Major::K, uint8_t, {atom}, {mn}, {row_bytes}>();"] = f"{word:#x}"
-        m = gemm.a.descriptors().block_mn * gemm.schedule.cta_group
+        m = gemm.operands[0].descriptors().block_mn * gemm.schedule.cta_group
         types = f"cutlass::{element}, cutlass::{SCALE_TYPE[gemm.scales.scale_type]}, {m}, {gemm.sums[1]}"
         for step, word in zip(gemm.scale_plans[0].steps, facts.instructions, strict=True):
             found[f"scaled_instruction<{types}>({step.scale_id});"] = word

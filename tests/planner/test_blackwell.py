@@ -188,7 +188,10 @@ def test_a_wide_tile_with_scale_factors_has_one_accumulator():
     [
         ((256, 256, 256, "nvfp4"), {"arch": "sm_90"}, ["gemm-type", "wgmma-type", "gemm-type"]),
         ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "tile": (100, 100, 100)}, ["gemm-tile"] * 3),
-        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "swapped": True}, ["gemm-tile"]),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "swapped": True, "tile": (32, 128, 256)}, ["gemm-tile"]),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "tile": (128, 160, 256)}, ["gemm-tile"]),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "split": 2}, ["gemm-schedule"]),
+        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "parts": 2}, ["gemm-schedule"]),
         ((256, 256, 256, "bf16"), {"arch": "sm_100", "scales": "nvfp4"}, ["gemm-type"]),
         ((256, 256, 256, "e2m1"), {"arch": "sm_100", "scales": "mxfp8"}, ["gemm-type"]),
         ((256, 256, 256, "bf16"), {"arch": "sm_100", "tile": (100, 64, 64), "cta_group": 2}, ["gemm-tile"]),
@@ -303,3 +306,17 @@ def test_a_tile_that_waits_for_memory_is_offered_no_cluster():
     waiting = [tile.schedule.multicast for tile in gemm.ranked if tile.prediction.bound == "memory"]
     assert len(waiting) > 1
     assert set(waiting) == {(1, 1)}
+
+
+def test_columns_of_a_scaled_tile_come_in_steps_of_64():
+    """A tile of 192 begins in the middle of every other atom of 128 columns, and leaves room for two accumulators."""
+    gemm = ts.plan_gemm(512, 576, 512, "nvfp4", arch="sm_100", tile=(128, 192, 256))
+    assert (gemm.accumulators, gemm.scale_plans[1].columns, gemm.tmem_columns) == (2, 32, 512)
+    assert ts.plan_gemm(512, 512, 512, "nvfp4", arch="sm_100", tile=(128, 256, 256)).accumulators == 1
+    assert ts.emit(gemm, "cuda").count("const int shift = n % 128 / 32;") == 1
+
+
+def test_few_rows_of_a_scaled_product_are_the_columns_of_its_sums():
+    gemm = ts.plan_gemm(64, 4096, 4096, "mxfp8", arch="sm_100")
+    assert (gemm.schedule.swapped, gemm.tile[0]) == (True, 64)
+    assert not ts.plan_gemm(65, 4096, 4096, "mxfp8", arch="sm_100").schedule.swapped

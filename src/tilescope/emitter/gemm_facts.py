@@ -135,6 +135,7 @@ class ScaleFacts:
     two: str
     has_global: bool  # whether C is scaled by one number, too
     block_columns: int  # from the scales of 128 rows to those of the next 128
+    shift: str  # where in its first atom a tile of the operand with the columns begins, in columns of tensor memory; "": at 0
     a: ScaledOperand
     b: ScaledOperand
 

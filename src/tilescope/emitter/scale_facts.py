@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from tilescope.emitter.gemm_facts import ScaledOperand, ScaleFacts
 from tilescope.emitter.tile_program import map_facts
 from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan
+from tilescope.planner.planned_scales import SCALE_SLOTS, SCALED_ROWS, ScalePlan
 from tilescope.planner.product import accumulator_columns
 
 _SCALE_BITS = {"ue8m0": ("0x7F", "0x80"), "ue4m3": ("0x38", "0x40")}  # of 1 and 2
@@ -31,9 +32,18 @@ def scale_facts(gemm: GemmPlan, instructions: Sequence[int] = ()) -> ScaleFacts 
         two=two,
         has_global=gemm.scales.name == "nvfp4",
         block_columns=a.block_columns,
+        shift=_shift(gemm),
         a=_operand(gemm, 0, a, m, behind),
         b=_operand(gemm, 1, b, n, behind + a.columns),
     )
+
+
+def _shift(gemm: GemmPlan) -> str:
+    """The columns of tensor memory behind which the scale factors of a tile begin, as an expression of its origin."""
+    letter, columns = ("m", gemm.tile[0]) if gemm.schedule.swapped else ("n", gemm.tile[1])
+    if not gemm.product.in_tensor_memory or columns % SCALED_ROWS == 0:
+        return ""
+    return f"{letter} % {SCALED_ROWS} / {QUARTER_LANES}"
 
 
 def _qualifier(gemm: GemmPlan, scales: ScaleFormat) -> str:
@@ -67,11 +77,16 @@ def declare_stages(scales: ScaleFacts) -> str:
     return f"const unsigned {', '.join(starts)};"
 
 
-def scale_loads(scales: ScaleFacts | None, barrier: str, *, in_pairs: bool = False) -> dict[str, list[str]]:
-    """One copy for the scale factors of each operand; each block of a pair needs those of all columns of B."""
+def scale_loads(
+    scales: ScaleFacts | None, barrier: str, *, in_pairs: bool = False, swapped: bool = False
+) -> dict[str, list[str]]:
+    """One copy for the scale factors of each operand; each block of a pair needs those of all columns of the sums."""
     if scales is None:
         return {}
-    first = {"m": "m / 128", "n": "(n - rank % 2 * (TILE_N / 2)) / 128" if in_pairs else "n / 128"}
+    first = {"m": "m / 128", "n": "n / 128"}
+    if in_pairs:  # each block brings half of either operand, but all scale factors of the columns
+        letter = "m" if swapped else "n"
+        first[letter] = f"({letter} - rank % 2 * (TILE_{letter.upper()} / 2)) / 128"
     return {
         f"copy {part.name}": [
             f"tma_load({part.name}, &{part.name}_map, {barrier} + 8 * slot, k_tile * {part.box_words}, {first[part.mn]});"

@@ -42,7 +42,7 @@ def tcgen05_roles(
             "copy a": _loads(pipeline, product.a, barrier, gemm.schedule.multicast[1]),
             "copy b": _loads(pipeline, product.b, barrier, gemm.schedule.multicast[0]),
         }
-        | scale_loads(work.scales, barrier, in_pairs=in_pairs),
+        | scale_loads(work.scales, barrier, in_pairs=in_pairs, swapped=gemm.schedule.swapped),
         opening={
             "t": [*numbered, *origin.lines(offsets.a_rows, offsets.b_columns)],
             "k_tile": ["const int k = k_tile * TILE_K;", stages, *scale_stages],
@@ -56,12 +56,17 @@ def tcgen05_roles(
     rows, columns = work.rows_operand.name, work.columns_operand.name
     sums = f"tmem + t % {gemm.accumulators} * COLUMNS"
     first_column = " + slice * C_COLUMNS" if epilogue.slices > 1 else ""
+    shifted = []
+    if work.scales is not None and work.scales.shift:  # the tile may begin in the middle of an atom
+        lines = origin.lines(offsets.m_tile, offsets.n_tile)
+        lines[-1] = _only(lines[-1], work.scales.shift[0])
+        shifted = [*numbered, *lines, f"const int shift = {work.scales.shift};"]
     multiplier = Work(
         lines=next_tile
         | {
             "multiply": _multiplied(work, f"{sums}, {rows}, {columns}"),
         },
-        opening={"k_tile": [stages, *scale_stages]},
+        opening={"t": shifted, "k_tile": [stages, *scale_stages]} if shifted else {"k_tile": [stages, *scale_stages]},
         notes={
             "wait acc_empty": "the epilogue has read this accumulator",
             "commit empty": "when the products have read the stage",
@@ -123,6 +128,8 @@ class _Offsets(NamedTuple):
     b_columns: str
     sums_m: str
     sums_n: str
+    m_tile: str  # those of the tile itself
+    n_tile: str
     shares: bool
 
     @classmethod
@@ -139,6 +146,8 @@ class _Offsets(NamedTuple):
             b_columns=n_tile + half_n,
             sums_m=m_tile + ("" if swapped else half_m),
             sums_n=n_tile + (half_n if swapped else ""),
+            m_tile=m_tile,
+            n_tile=n_tile,
             shares=along_m * along_n > 1,
         )
 
@@ -161,7 +170,18 @@ def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:
     """The products of a stage; scale factors come to tensor memory first."""
     if work.scales is None:
         return [f"multiply({operands}, k_tile == 0);"]
-    return ["copy_scales(tmem, sfa, sfb);", f"multiply({operands}, tmem, k_tile == 0);"]
+    shift = ", shift" if work.scales.shift else ""
+    return ["copy_scales(tmem, sfa, sfb);", f"multiply({operands}, tmem{shift}, k_tile == 0);"]
+
+
+def _only(line: str, name: str) -> str:
+    """The declaration of m or n alone, of a line that declares both.
+
+    >>> _only("const int m = tile % 2 * 64, n = tile / 2 * 64;", "n")
+    'const int n = tile / 2 * 64;'
+    """
+    m, n = line.removeprefix("const int ").removesuffix(";").split(", n = ")
+    return f"const int {m};" if name == "m" else f"const int n = {n};"
 
 
 def _globally_scaled(work: Tcgen05Work) -> list[str]:

@@ -26,6 +26,7 @@ from tilescope.planner.gemm_tiles import (
 )
 from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts, transfer_us
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 
@@ -161,14 +162,13 @@ def _is_swapped(product: Product, wanted: Wanted) -> bool:
     """Whether B gives the rows: as asked, or where A has fewer rows than an instruction of tcgen05, and B has enough."""
     if wanted.swapped is not None:
         return wanted.swapped
-    if product.scales is not None:  # an atom of scale factors has 128 rows of either operand
-        return False
     if product.output_type.smem_bits < 8:  # lanes store no single elements of the transpose
         return False
     if wanted.tile is not None:
         return _suits_swapped(wanted.tile)
     m, n, _ = product.shape
-    return m < TMEM_LANES <= n
+    fewest = TMEM_LANES if product.scales is None else SCALED_COLUMNS + 1  # columns of scaled tiles come in steps of 64
+    return m < fewest <= TMEM_LANES <= n
 
 
 def _tmem_tiles(product: Product, wanted: Wanted, schedule: Schedule, is_readable: IsReadable) -> list[Tile]:

@@ -64,7 +64,7 @@ def tile_shapes(
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
-        fitting = [size for size in known if has_whole_atoms(product, size)]
+        fitting = [size for size in known if has_whole_atoms(product, size, of_columns=matrix == "B")]
         smallest = next((size for size in fitting if is_readable(matrix, (size, tile_k))), fitting[0])
         return [size for size in known if size <= smallest or size < 2 * extent]
 
@@ -75,7 +75,9 @@ def tile_shapes(
         (down, across, tile_k)
         for down in rows
         for across in columns
-        if down * across <= LARGEST_ACCUMULATOR and has_whole_atoms(product, down) and has_whole_atoms(product, across)
+        if down * across <= LARGEST_ACCUMULATOR
+        and has_whole_atoms(product, down)
+        and has_whole_atoms(product, across, of_columns=True)
     ]
 
 
@@ -96,7 +98,7 @@ def pair_shapes(product: Product) -> list[Tile]:
     columns = [
         across for across in TILE_N if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
     ]
-    return [(TILE_M[-1], across, tile_k) for across in columns if has_whole_atoms(product, across)]
+    return [(TILE_M[-1], across, tile_k) for across in columns if has_whole_atoms(product, across, of_columns=True)]
 
 
 def weighed(

@@ -26,7 +26,8 @@ _SMEM_ALIGNMENT = 128  # of what TMA writes without a swizzle
 _BOX_WORDS = 256
 SCALED_MMA = "mma_f8f6f4"  # what an architecture must have for mma with scale factors (see arch.py)
 SCALE_SLOTS = ("sfa", "sfb")  # names of the scale factors' stages
-SCALED_ROWS = ATOM_ROWS  # rows of A, or columns of B, in steps of which a scaled tile is planned
+SCALED_ROWS = ATOM_ROWS  # rows of the sums, in steps of which a scaled tile is planned
+SCALED_COLUMNS = ATOM_ROWS // 2  # and columns: a tile may begin in the middle of an atom, as CUTLASS's of 64 and 192 do
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +104,24 @@ class ScalePlan:
 
 
 def scale_plans(product: Product, tile: Tile, schedule: Schedule) -> tuple[ScalePlan, ...]:
-    """The scale factors of A, then of B, for one block: of a pair half of A's rows, and all columns of B.
+    """The scale factors of A, then of B, for one block: of a pair half of the rows of the sums, and all their columns.
 
-    Each block of a pair holds half of the rows of the sums, with all their columns.
+    Columns come in whole atoms, too: of a tile of 192 two, in whose first one the tile may begin behind 64 columns.
     """
     if product.scales is None:
         return ()
     m, n, k = tile
+    m_parts, n_parts = (1, schedule.cta_group) if schedule.swapped else (schedule.cta_group, 1)
     return (
-        ScalePlan.of(rounded_up(m // schedule.cta_group, SCALED_ROWS), k, product.scales),
-        ScalePlan.of(rounded_up(n, SCALED_ROWS), k, product.scales),
+        ScalePlan.of(rounded_up(m // m_parts, SCALED_ROWS), k, product.scales),
+        ScalePlan.of(rounded_up(n // n_parts, SCALED_ROWS), k, product.scales),
     )
 
 
-def has_whole_atoms(product: Product, extent: int) -> bool:
-    """Whether rows, or columns, of a tile are whole atoms of scale factors; mma also takes tiles within one atom."""
-    if product.scales is None or extent % SCALED_ROWS == 0:
+def has_whole_atoms(product: Product, extent: int, *, of_columns: bool = False) -> bool:
+    """Whether rows of a tile are whole atoms of scale factors, or columns halves of them; mma also takes tiles within one atom."""
+    step = SCALED_COLUMNS if of_columns and product.in_tensor_memory else SCALED_ROWS
+    if product.scales is None or extent % step == 0:
         return True
     return not product.in_tensor_memory and SCALED_ROWS % extent == 0
 

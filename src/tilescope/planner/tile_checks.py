@@ -14,7 +14,7 @@ from tilescope.mma.tcgen05_kind import in_steps
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
-from tilescope.planner.planned_scales import SCALED_ROWS, has_whole_atoms, largest_tile_k, scale_plans
+from tilescope.planner.planned_scales import SCALED_COLUMNS, SCALED_ROWS, has_whole_atoms, largest_tile_k, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -75,19 +75,13 @@ GEMM_ACCUMULATORS = rule(
 )
 SCALED_TILE = GEMM_TILE.worded(
     found="{letter} = {elements} of a tile with scale factors of {format}",
-    limit="scale factors come in atoms of 128 rows, so {letter} is a multiple of {multiple}",
+    limit="scale factors come in atoms of 128 rows, in whose middle columns of a tile may begin, so {letter} is a multiple of {multiple}",
     fix="Use {letter} = {up}.",
 )
 SCALED_K = GEMM_TILE.worded(
     found="k = {k} of a tile with scale factors of {format}",
     limit="scale factors come in atoms of 4, so k is a multiple of {multiple}, and one copy brings those of at most {most}",
     fix="Use k = {up}.",
-)
-SCALES_SWAPPED = GEMM_TILE.worded(
-    argument="swapped",
-    found="swapped operands with scale factors of {format}",
-    limit="an atom has 128 rows of either operand, so a tile of few rows of A gains nothing",
-    fix="Use {swapped:=False}.",
 )
 TENSOR_MEMORY_EXCEEDED = GEMM_ACCUMULATORS.worded(
     found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes, "
@@ -179,13 +173,13 @@ def _unscaled_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     scales = product.scales
     if scales is None:
         return
-    if schedule.swapped:
-        yield broken(SCALES_SWAPPED, format=scales.name, change={"swapped": False})
     m, n, k = tile
-    step = SCALED_ROWS * schedule.cta_group
-    for letter, elements, multiple in (("m", m, step), ("n", n, SCALED_ROWS)):
+    rows_step = SCALED_ROWS * schedule.cta_group
+    columns_step = SCALED_COLUMNS if product.in_tensor_memory else SCALED_ROWS
+    m_step, n_step = (columns_step, rows_step) if schedule.swapped else (rows_step, columns_step)
+    for letter, elements, multiple in (("m", m, m_step), ("n", n, n_step)):
         is_whole_pair = elements % multiple == 0
-        if not is_whole_pair and (schedule.cta_group == 2 or not has_whole_atoms(product, elements)):
+        if not is_whole_pair and (product.in_tensor_memory or not has_whole_atoms(product, elements)):
             up = rounded_up(elements, multiple)
             yield broken(SCALED_TILE, letter=letter, elements=elements, format=scales.name, multiple=multiple, up=up)
     multiple = ATOM_SCALES * scales.block
