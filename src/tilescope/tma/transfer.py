@@ -252,9 +252,36 @@ def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes], walked: Walk 
     return targets[0]
 
 
+def deliver_together(copies: Sequence[Copy], walks: Sequence[Walk], memory: Bytes, smems: Bytes, name: str) -> None:
+    """Carry out loads that differ in their coordinates alone, each into its own row of `smems`: (copies, bytes).
+
+    `name` is what a refusal calls the shared memory.
+    """
+    tensor_map: AnyMap = copies[0].tensor_map
+    placed = placement(tensor_map, walks[0].rows, copies[0].smem_address)
+    is_dense = _dense_bytes_of_piece(tensor_map, placed) == placed.piece_bytes
+    if not is_dense or not all(_is_whole(walked) for walked in walks):
+        for copy, walked, smem in zip(copies, walks, smems, strict=True):
+            deliver(copy, memory, {name: smem}, walked)
+        return
+    for copy, walked in zip(copies, walks, strict=True):
+        require_memory(copy, walked, walked.high_bytes, len(memory))
+    require_smem(name, smems[0], placed.footprint_bytes)
+    starts = np.concatenate([walked.starts for walked in walks])
+    rows = delivered(tensor_map.data_type, _read_pieces(memory, starts, 0, walks[0].row_bytes))
+    whole_bytes = smems.shape[1] // placed.piece_bytes * placed.piece_bytes
+    pieces = smems[:, :whole_bytes].view(_PIECE_TYPES[placed.piece_bytes])
+    pieces[:, placed.places] = rows.reshape(len(copies), -1).view(pieces.dtype)
+
+
+def _is_whole(walked: Walk) -> bool:
+    """Whether nothing of a copy lies outside the tensor."""
+    return walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes
+
+
 def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
-    if walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes:
+    if _is_whole(walked):
         return delivered(tensor_map.data_type, _read_pieces(memory, walked.starts, 0, walked.row_bytes))
     rows = np.zeros((walked.rows, walked.row_bytes), np.uint8)
     if tensor_map.oob_fill.name == "nan":

@@ -56,7 +56,7 @@ from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.record import MapSubject
 from tilescope.tma.request import taken_offsets
-from tilescope.tma.transfer import deliver, read_rows, write_rows
+from tilescope.tma.transfer import deliver, deliver_together, read_rows, write_rows
 from tilescope.tma.walk import Walk, placement, walk
 
 RANKS = ("1d", "2d", "3d", "4d", "5d")
@@ -342,14 +342,24 @@ def _add_load(
             cluster.emit(CopyCompleted(pc, issue, record.bytes))
         try:
             content = global_from(cluster.memory, tensor_map.address)
-            deliver(copy, content, {_rest_named(copy): target}, walked.walk)
-            for follower in followers:
-                deliver(follower.walked.copy, content, {_rest_named(copy): follower.shared}, follower.walked.walk)
+            if followers:
+                _deliver_to_all(cluster, (walked, *[follower.walked for follower in followers]), content)
+            else:
+                deliver(copy, content, {_rest_named(copy): target}, walked.walk)
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
+
+
+def _deliver_to_all(cluster: Cluster, walked: Sequence[WalkedCopy], content: Bytes) -> None:
+    """Carry out the loads of a leader and of the blocks that follow it, at the same place of their shared memories."""
+    whole = cluster.whole
+    copy = walked[0].copy
+    smems = whole.shared.reshape(whole.blocks, -1)[:, copy.smem_address : cluster.launch.shared_end]
+    copies = [own.copy for own in walked]
+    deliver_together(copies, [own.walk for own in walked], content, smems, _rest_named(copy))
 
 
 def _keep_copies_of_all(
