@@ -206,3 +206,24 @@ def site_hooks():
 )
 def test_the_first_use_of_a_term_links_to_the_glossary(text, wanted):
     assert site_hooks().link_terms(text, "how-to/a-hang.md") == wanted
+
+
+def explorer_links():
+    """(page, path and query) of every link to the explorer in the how-to pages."""
+    for page in sorted((DOCS / "how-to").glob("*.md")):
+        for state in re.findall(r"<http://127\.0\.0\.1:8765(/[^>]+)>", page.read_text("utf-8")):
+            yield page.name, state
+
+
+@pytest.mark.parametrize(("page", "state"), list(explorer_links()))
+def test_a_link_to_the_explorer_asks_what_a_command_of_the_page_asks(page, state):
+    form_at = pytest.importorskip("tilescope.web.pages").form_at
+    words = form_at(state).command
+    own = [word for word in words if not word.startswith("-")]  # the tile, shape or text, and values of options
+    text = (DOCS / "how-to" / page).read_text("utf-8")
+    commands = [line for line in text.splitlines() if line.startswith(f"$ tilescope {words[0]}")]
+    assert any(own[1] in line for line in commands), (words, commands)
+
+
+def test_many_how_to_pages_link_to_the_explorer():
+    assert len(dict(explorer_links())) >= 8
