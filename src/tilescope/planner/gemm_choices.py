@@ -35,6 +35,7 @@ _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round wh
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_COLUMNS = 64  # of sums, at least: tiles of fewer wait for memory
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
@@ -225,7 +226,9 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
     k_tiles = ceil_div(product.shape[2], tile[2])
     group = 0 if product.batch.rows == "masked" else _group(product, tile)
     yield Schedule(swapped=swapped, group=group)
-    if product.batch.rows == "masked":  # how many tiles there are is not known before
+    if product.batch.is_of_experts:  # how many tiles there are is known at the launch
+        if product.batch.rows == "contiguous" and k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
+            yield Schedule(swapped=swapped, group=group, tail=_EXPERT_TAIL)
         return
     rest = tiles % sms
     if tiles > sms and rest:
