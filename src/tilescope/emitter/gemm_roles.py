@@ -76,7 +76,7 @@ def gemm_roles(
             ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={"t": [*consumer_tile, sums], "k_tile": [stages, *scale_stages]},
+        opening={"t": [*consumer_tile, *_prefetched(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
             "wait_group bulk": "TMA has read the last slice",
@@ -86,6 +86,21 @@ def gemm_roles(
         unrolled=("slice",),
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
+
+
+def _prefetched(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
+    """Where a residual is added, its tile comes to the L2 while the sums are made: a row a thread."""
+    if not (gemm.fused.residual and epilogue.fetches):
+        return []
+    columns = gemm.fused.columns(gemm.tile[1])
+    first = "n / 2" if gemm.fused.is_gated else "n"
+    item = "static_cast<long long>(item) * m_rows + " if gemm.batch.stacks("c") and gemm.batch.count > 1 else "0ll + "
+    return [
+        f"const int residual_columns = C_N - {first} < {columns} ? C_N - {first} : {columns};",
+        "if (threadIdx.x < TILE_M && m + static_cast<int>(threadIdx.x) < m_rows && beta != 0.0f) {",
+        f"  prefetch_residual(residual + ({item}m + threadIdx.x) * C_N + {first}, residual_columns);",
+        "}",
+    ]
 
 
 def _behind_the_sums(work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list[str]:
