@@ -24,10 +24,10 @@ def product(shape, sms=132):
 
 
 def test_few_rows_are_swapped_and_their_k_is_split():
-    gemm = ts.plan_gemm(16, 4096, 4096, "bf16")
-    assert (gemm.tile, gemm.schedule) == ((16, 64, 64), Schedule(swapped=True, split=2))
-    assert gemm.sums == (64, 16)
-    assert gemm.k_tiles * gemm.tile[2] * 2 == 4096
+    gemm = ts.plan_gemm(8, 4096, 14336, "bf16")
+    assert (gemm.tile, gemm.schedule) == ((8, 64, 128), Schedule(swapped=True, split=2))
+    assert gemm.sums == (64, 8)
+    assert gemm.k_tiles * gemm.tile[2] * 2 == 14336
 
 
 def test_deep_k_of_few_tiles_is_shared_by_many_blocks():
@@ -108,8 +108,8 @@ def test_few_columns_and_many_rows_are_taken_along_n():
 
 
 def test_dependent_launch_fetches_b_before_it_waits_for_the_kernel_before():
-    gemm = ts.plan_gemm(16, 4096, 4096, "bf16", dependent=True)
-    plain = ts.plan_gemm(16, 4096, 4096, "bf16")
+    gemm = ts.plan_gemm(16, 4096, 4096, "bf16", split=2, dependent=True)
+    plain = ts.plan_gemm(16, 4096, 4096, "bf16", split=2)
     assert gemm.schedule == replace(plain.schedule, dependent=True)
     assert gemm.predicted_us < plain.predicted_us - 1
     pipeline = ts.plan_pipeline(gemm)

@@ -98,6 +98,11 @@ class Tcgen05Work:
     scales: ScaleFacts | None = None
 
 
+def _written(numbers: object) -> list[str]:
+    """The numbers of a map, as text."""
+    return [str(number) for number in numbers] if isinstance(numbers, tuple) else []
+
+
 @dataclass(frozen=True, slots=True)
 class ScaledOperand:
     """The scale factors of A or B: their map, their place, and where the instructions find them."""
@@ -115,12 +120,12 @@ class ScaledOperand:
     @property
     def dims(self) -> list[str]:
         """Of the map, as a matrix's."""
-        return [str(extent) for extent in self.map["dims"]]
+        return _written(self.map["dims"])
 
     @property
     def strides_bytes(self) -> list[str]:
         """Of the map, as a matrix's."""
-        return [str(stride) for stride in self.map["strides_bytes"]]
+        return _written(self.map["strides_bytes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,13 @@ class EpilogueFacts:
     c_first: str = ""  # of C: the column of a slice's first sums, of swapped operands the row
     finish_declarations: str = ""  # what the epilogue takes beside the sums, behind m and n
     finish_arguments: str = ""
+    fetches: bool = False  # whether what is added is fetched for several columns at once
+    fetches_ahead: bool = False  # and one slice ahead
+    fetched_columns: int = 0  # of C
+    fetch_declarations: str = ""
+    fetch_arguments: str = ""
+    fetch_row: str = ""  # of C: the first row of a thread, and its first column of slice 0
+    fetch_column: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, prod, sqrt
+from typing import Any
 
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.emitter.gemm_facts import (
@@ -344,15 +345,34 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
         first_row=f"{_block_row(work)}warp * 16",
         first_column="first",
         c_first=first_of_slice(gemm, slices),
-        finish_declarations="".join(f", {declared}" for declared, _ in _finish_parameters(gemm)),
-        finish_arguments="".join(f", {given}" for _, given in _finish_parameters(gemm)),
+        **_finishing(gemm, work),
     )
 
 
-def _finish_parameters(gemm: GemmPlan) -> list[tuple[str, str]]:
-    """What the epilogue takes beside the sums: declarations, and what the kernel gives."""
+def _finishing(gemm: GemmPlan, work: WgmmaWork) -> dict[str, Any]:
+    """What the epilogue takes beside the sums.
+
+    Of tiles that are not swapped, a bias comes one slice ahead. What takes more registers than there are beside all sums, a
+    residual or the bias of gates, comes in halves of a slice when they are needed.
+    """
     taken = [(str(each), each.name) for each in gemm_parameters(gemm) if each.name in _FINISHING]
-    return [*taken, ("int item", "item")] if gemm.batch.count > 1 else taken
+    if gemm.batch.count > 1:
+        taken.append(("int item", "item"))
+    fetches = (gemm.fused.bias or gemm.fused.residual) and not gemm.schedule.swapped
+    is_ahead = fetches and not gemm.fused.residual and not gemm.fused.is_gated
+    finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
+    rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
+    return {
+        "finish_declarations": "".join(f", {declared}" for declared, _ in finishing),
+        "finish_arguments": "".join(f", {given}" for _, given in finishing),
+        "fetches": fetches,
+        "fetches_ahead": is_ahead,
+        "fetched_columns": work.columns if is_ahead or work.columns % 32 else work.columns // 2,
+        "fetch_declarations": "".join(f", {declared}" for declared, _ in taken),
+        "fetch_arguments": "".join(f", {given}" for _, given in taken),
+        "fetch_row": f"m + {rows}warp * 16 + lane / 4",
+        "fetch_column": f"{first_of_slice(gemm, 1)} + lane % 4 * 2",
+    }
 
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:

@@ -59,6 +59,7 @@ def gemm_roles(
         share = "first_m, first_n"
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
+    shared_by = "parts" if schedule.tail > 1 else "PARTS"
     index = "blockIdx.x % tail_tiles" if schedule.tail > 1 else "tile * OWNERS + rank"
     consumer = Work(
         lines={
@@ -66,15 +67,17 @@ def gemm_roles(
             "write a": [],
             "write parts": ["send_parts(d, base, rank);"],
             "read parts": ["add_part(d, base, rank, other);"],
-            "write partial": [f"if (!add_all(d, partial, arrived, {index}, part)) {leaves};  // another block stores"],
+            "write partial": [
+                f"if (!add_all(d, partial, arrived, {index}, part, {shared_by})) {leaves};  // another block stores"
+            ],
             "write": [
                 *_globally_scaled(work),
                 *rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
             ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={"t": [*consumer_tile, sums], "k_tile": [stages, *scale_stages]},
-        closing={"k_tile": ["promote(d, step_sums);"]} if isinstance(work, WgmmaWork) and work.promoted else {},
+        opening={"t": [*consumer_tile, *_prefetched(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
+        closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
             "wait_group bulk": "TMA has read the last slice",
             "fence proxy.async": "before TMA's next access",
@@ -83,6 +86,31 @@ def gemm_roles(
         unrolled=("slice",),
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
+
+
+def _prefetched(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
+    """Where a residual is added, its tile comes to the L2 while the sums are made: a row a thread."""
+    if not (gemm.fused.residual and epilogue.fetches):
+        return []
+    columns = gemm.fused.columns(gemm.tile[1])
+    first = "n / 2" if gemm.fused.is_gated else "n"
+    item = "static_cast<long long>(item) * m_rows + " if gemm.batch.stacks("c") and gemm.batch.count > 1 else "0ll + "
+    return [
+        f"const int residual_columns = C_N - {first} < {columns} ? C_N - {first} : {columns};",
+        "if (threadIdx.x < TILE_M && m + static_cast<int>(threadIdx.x) < m_rows && beta != 0.0f) {",
+        f"  prefetch_residual(residual + ({item}m + threadIdx.x) * C_N + {first}, residual_columns);",
+        "}",
+    ]
+
+
+def _behind_the_sums(work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list[str]:
+    """What follows the K steps of a tile: the bias of the first slice is fetched, and the sums of the last step are promoted."""
+    lines = []
+    if epilogue.fetches_ahead:
+        lines.append(f"Fetched next = fetch({epilogue.fetch_row}, {epilogue.fetch_column}{epilogue.fetch_arguments});")
+    if isinstance(work, WgmmaWork) and work.promoted:
+        lines.append("promote(d, step_sums);")
+    return lines
 
 
 def _early_lines(first_k: str, counter: str, matrix: str) -> list[str]:
@@ -114,7 +142,7 @@ def _tile_number(schedule: Schedule, *, needs_k: bool = True) -> list[str]:
     """The number of the tile that a persistent block takes in its round t."""
     if schedule.tail == 1:
         return ["const int tile = blockIdx.x + t * gridDim.x;"]
-    first_k = ", first_k = part * TAIL_K_TILES * TILE_K" if needs_k else ""
+    first_k = ", first_k = part * tail_k_tiles * TILE_K" if needs_k else ""
     return [
         f"const int part = t == whole ? blockIdx.x / tail_tiles : 0{first_k};",
         "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % tail_tiles : blockIdx.x + t * BLOCKS;",

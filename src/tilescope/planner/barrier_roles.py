@@ -128,7 +128,7 @@ def _loop_counts(loading: Loading) -> dict[str, int]:
         return counts
     counts["tiles"] = 2  # for a block, so that parities are seen to count on
     if loading.gemm.schedule.tail > 1:
-        counts |= {"whole": 1, "TAIL_K_TILES": ceil_div(loading.gemm.k_tiles, loading.gemm.schedule.tail)}
+        counts |= {"whole": 1, "tail_k_tiles": ceil_div(loading.gemm.k_tiles, loading.gemm.schedule.tail)}
     return counts
 
 

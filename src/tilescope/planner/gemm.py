@@ -114,9 +114,9 @@ def plan_gemm(
     by +. `batch` products of this shape lie one behind the other. `experts` have their own B each, and m rows of A on average;
     `rows` says how those lie: "contiguous" (groups start at multiples of the tile's m) or "masked".
 
-    >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
+    >>> low_batch = plan_gemm(8, 4096, 14336, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
-    ((16, 64, 64), Schedule(swapped=True, split=2), '128B')
+    ((8, 64, 128), Schedule(swapped=True, split=2), '128B')
     >>> pair = plan_gemm(8192, 8192, 8192, "bf16", card="B200")
     >>> pair.tile, pair.a.problem.tile, pair.b.problem.tile, pair.schedule.cta_group
     ((256, 256, 64), (128, 64), (128, 64), 2)

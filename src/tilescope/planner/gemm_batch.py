@@ -17,7 +17,7 @@ from typing import Literal
 from tilescope.value import Value
 
 Rows = Literal["strided", "contiguous", "masked"]
-EXPERT_ROWS = ("contiguous", "masked")
+EXPERT_ROWS: tuple[Rows, ...] = ("contiguous", "masked")
 LARGEST_BATCH = 1 << 16
 
 

@@ -37,7 +37,7 @@ _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round wh
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
-_WIDE_COLUMNS = 64  # of sums, at least: tiles of fewer wait for memory
+_EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
 _CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
@@ -237,7 +237,7 @@ def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator
     for spans in _K_SPANS:
         tile_k = spans * span_k
         stages_bytes = _WIDE_STAGES * (rows + columns) * spans * K_TILE_BYTES
-        fits = columns >= _WIDE_COLUMNS and stages_bytes + slice_bytes < product.arch.smem_per_block_bytes
+        fits = stages_bytes + slice_bytes < product.arch.smem_per_block_bytes
         if spans == 1 or (fits and not product.is_promoted and product.shape[2] >= _FEWEST_K_TILES * tile_k):
             yield tile_k
 
@@ -250,7 +250,9 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
     k_tiles = ceil_div(product.shape[2], tile[2])
     group = 0 if product.batch.rows == "masked" else _group(product, tile)
     yield Schedule(swapped=swapped, group=group)
-    if product.batch.rows == "masked":  # how many tiles there are is not known before
+    if product.batch.is_of_experts:  # how many tiles there are is known at the launch
+        if product.batch.rows == "contiguous" and k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
+            yield Schedule(swapped=swapped, group=group, tail=_EXPERT_TAIL)
         return
     rest = tiles % sms
     if tiles > sms and rest:

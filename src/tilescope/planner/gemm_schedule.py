@@ -230,5 +230,5 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     sms = product.sms or 1
     tail_tiles = tiles % sms
     most = sms // tail_tiles if tail_tiles and tiles > sms else 1
-    if schedule.tail > most:
+    if schedule.tail > most and product.batch.rows != "contiguous":  # of whose rows the kernel learns at the launch
         yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=tail_tiles, most=most)

@@ -22,7 +22,7 @@ Of tcgen05 no kernel was measured: its time comes from the documented rates of a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log10, prod
+from math import ceil, log10, prod
 from typing import NamedTuple
 
 from tilescope.arch import Basis
@@ -135,7 +135,7 @@ class _Work(NamedTuple):
     columns: int
     tiles_m: int  # of one product of a batch
     tiles_n: int
-    count: int  # of such products
+    products: int  # of such a shape
     k_tiles: int  # of a block
     blocks: int  # that run at once
     rounds: int
@@ -145,7 +145,7 @@ class _Work(NamedTuple):
 
     @property
     def tiles(self) -> int:
-        return self.tiles_m * self.tiles_n * self.count
+        return self.tiles_m * self.tiles_n * self.products
 
 
 def predicts(product: Product) -> bool:
@@ -263,13 +263,18 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     tile_m, tile_n, tile_k = tile
     tiles_m, tiles_n = tile_grid(product.shape, tile)
     tiles = tiles_m * tiles_n * product.batch.count
+    if product.batch.is_of_experts:  # of rows of any number, half a tile is lost on average
+        tiles = ceil(product.batch.count * (m / tile_m + 0.5)) * tiles_n
     sms = product.sms or 1
     k_tiles = schedule.k_tiles(k, tile_k)
     blocks = min(tiles * schedule.blocks_of_a_tile, sms)
     rounds = ceil_div(tiles * schedule.parts, max(1, clusters(sms, schedule.split)))
     full_rounds = float(rounds)
     if schedule.tail > 1:
-        full_rounds = rounds - 1 + ceil_div(k_tiles, schedule.tail) / k_tiles
+        shared_by = schedule.tail
+        if product.batch.is_of_experts and tiles % sms:
+            shared_by = max(1, min(schedule.tail, sms // (tiles % sms)))
+        full_rounds = rounds - 1 + ceil_div(k_tiles, shared_by) / k_tiles
     step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
     k_bytes = tile_k * product.data_type.smem_bits // 8
@@ -333,7 +338,7 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     if schedule.split > 1 and work.tiles_m > 1:
         b_bytes *= 1 + rates.read_twice_share
     again_bytes = order_bytes(product, tile, schedule.group) - (m + n) * k * element
-    return (again_bytes + a_bytes + b_bytes + c_bytes) * work.count
+    return (again_bytes + a_bytes + b_bytes + c_bytes) * work.products
 
 
 def order_bytes(product: Product, tile: Tile, group: int) -> float:

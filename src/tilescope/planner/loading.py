@@ -102,7 +102,7 @@ class Loading:
         """K steps of a tile; blocks that share a tile of the last round have fewer."""
         if self.gemm is None or self.gemm.schedule.tail == 1:
             return "K_TILES"
-        return "(K_TILES - (t == whole) * (K_TILES - TAIL_K_TILES))"
+        return "(K_TILES - (t == whole) * (K_TILES - tail_k_tiles))"
 
     @property
     def asks(self) -> bool:

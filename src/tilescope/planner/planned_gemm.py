@@ -301,15 +301,15 @@ class PlannedGemm(Value):
         """Global memory through which clusters add their parts of k, without the counters."""
         m, n, _ = self.tile
         shared = self.tiles * self.schedule.parts if self.schedule.parts > 1 else 0
-        if self.schedule.tail > 1:
-            shared = self.tail_tiles * self.schedule.tail
+        if self.schedule.tail > 1:  # with another number of rows, up to one part for every block
+            shared = self.sms or 1
         return shared * m * n * ACCUMULATOR_BYTES
 
     @property
     def counters(self) -> int:
         """Counters in global memory by which blocks learn which of them comes last; all are 0 before and after."""
         if self.schedule.tail > 1:
-            return self.tail_tiles
+            return self.sms or 1
         return self.tiles * self.schedule.split if self.schedule.parts > 1 else 0
 
     @property

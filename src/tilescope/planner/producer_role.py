@@ -92,7 +92,7 @@ def _all_steps(loading: Loading) -> str:
     if not loading.gemm.schedule.persistent:
         return "K_TILES"
     if loading.gemm.schedule.tail > 1:
-        return "(whole * K_TILES + (tiles - whole) * TAIL_K_TILES)"
+        return "(whole * K_TILES + (tiles - whole) * tail_k_tiles)"
     return "tiles * K_TILES"
 
 

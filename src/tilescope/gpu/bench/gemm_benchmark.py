@@ -188,8 +188,8 @@ def _time(timing: GemmTiming, built: _Built, seed: int) -> GemmTime:
 def kernel_words(plan: GemmPlan) -> str:
     """The tile of a plan and how its blocks share the work.
 
-    >>> kernel_words(plan_gemm(16, 4096, 4096, "bf16"))
-    '16 x 64, swapped, split 2'
+    >>> kernel_words(plan_gemm(8, 4096, 14336, "bf16"))
+    '8 x 64, swapped, split 2'
     """
     words = schedule_words(plan.schedule)
     return f"{by(plan.tile[:2])}, {words}" if words else by(plan.tile[:2])
