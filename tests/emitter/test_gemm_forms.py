@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from emitter_toolchain import link
 from gemm_machine import TYPES, run_gemm
 
 import tilescope as ts
@@ -89,3 +90,22 @@ def test_a_wrong_row_of_experts_is_noticed():
     c, _, _ = run_gemm(gemm, seed=1)
     _, other, _ = run_gemm(gemm, seed=2)
     assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
+
+
+HEADERS = {
+    "persistent": (SMALL, "1.0f, nullptr, 0.0f, stream"),
+    "tail": (SMALL | {"tail": 2, "sms": 4}, "1.0f, c, 1.0f, workspace, stream"),
+    "experts": (SMALL | {"experts": 4, "epilogue": "bias"}, "nullptr, 1.0f, nullptr, nullptr, 0.0f, stream"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_compiles_with_a_call_of_its_launch(name, tmp_path):
+    options, arguments = HEADERS[name]
+    header = ts.emit(ts.plan_gemm(320, 64, 512, "bf16", **options), "header")
+    call = f"gemm_64x512_bf16::launch(a, b, c, m, {arguments})"
+    main = (
+        "int main(int m, char**) { const void *a = nullptr, *b = nullptr; unsigned short* c = nullptr; void* workspace = nullptr;"
+        f" cudaStream_t stream = nullptr; (void)workspace; return {call} == cudaSuccess; }}\n"
+    )
+    assert link(header.replace("#pragma once", "") + main, "sm_90a", tmp_path).stat().st_size > 0
