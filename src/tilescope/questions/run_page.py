@@ -13,13 +13,14 @@ from functools import lru_cache
 from importlib.resources import files
 from math import prod
 from threading import Lock
-from typing import Any, Never
+from typing import Any, Never, Unpack
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.machine.kernel import Kernel
+from tilescope.machine.launch.argument_builder import ReadArray
 from tilescope.machine.launch.argument_text import format_arguments
 from tilescope.machine.launch.described_launch import LaunchOutcome, run_launch
 from tilescope.machine.launch.launch_description import ALL, LaunchDescription, own_array
@@ -40,6 +41,7 @@ from tilescope.questions.run_questions import (
     SMEM_PICTURE,
     STATE,
     THREAD,
+    PictureOptions,
     answer,
     launch_of,
     picture_options,
@@ -162,14 +164,24 @@ def _read_once(ptx: str, entry: str | None) -> Kernel:
     return Kernel(ptx, entry)
 
 
-def _run_once(kernel: Kernel, launch: LaunchDescription, *arguments: Any, **options: Any) -> LaunchOutcome:
+class RunOptions(PictureOptions, total=False):
+    """What a page tells `run_launch`."""
+
+    max_seconds: float | None
+    remedies: bool
+    advice: bool
+
+
+def _run_once(
+    kernel: Kernel, launch: LaunchDescription, read: ReadArray, **options: Unpack[RunOptions]
+) -> LaunchOutcome:
     """Run a launch, or take the run of the same text and launch that is kept."""
     key = (kernel.ptx, kernel.entry, repr(launch), repr(sorted(options.items())))
     with _LOCK:
         if key in _RUNS:
             _RUNS.move_to_end(key)
             return _RUNS[key]
-    done = run_launch(kernel, launch, *arguments, **options)
+    done = run_launch(kernel, launch, read, **options)
     with _LOCK:
         _RUNS[key] = done
         while len(_RUNS) > _RUNS_KEPT:
