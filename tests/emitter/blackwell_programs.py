@@ -148,7 +148,6 @@ def scaled_programs():
     yield program("sm_100", (72, 256), "mxfp8", (64, 128), swapped=True)
     yield program("sm_103", (136, 512), "nvfp4", (64, 256), swapped=True, cta_group=2)
     yield program("sm_100", (130, 512), "mxfp4", (64, 256), swapped=True)  # two instructions along n
-    yield program("sm_103", (512, 392), "nvfp4", (256, 192), cta_group=2, multicast=(1, 2))
 
 
 def warp_programs():
