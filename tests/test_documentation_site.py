@@ -186,13 +186,6 @@ def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path, require):
     assert refused == {}
 
 
-def site_hooks():
-    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

@@ -1,7 +1,7 @@
 """Twenty questions of readers, each answered by at most two commands that the page they would open names.
 
 A task has the reader's question, the page where the reader looks, the commands, and the parts of the answer that are the answer.
-Expected numbers are worked out by hand, or stated by the page's source, in the comment beside them.
+Expected words are those of the answer when it was written; where a comment stands beside them, the number was worked out by hand.
 """
 
 import re
