@@ -264,7 +264,7 @@ ARGUMENTS = [
     (call, name)
     for call in CALLS
     for name in [*inspect.signature(call).parameters, *CALLS[call]]
-    if name not in ("fields", "options")
+    if name not in ("fields", "options", "former")
 ]
 
 

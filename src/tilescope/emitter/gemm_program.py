@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod, sqrt
-from typing import Any
 
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.emitter.gemm_facts import (
@@ -337,7 +337,7 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
         )
     registers = f"[{work.wgmma_registers}]"
     has_blocks = work.blocks > 1
-    return EpilogueFacts(
+    facts = EpilogueFacts(
         slices=slices,
         buffer=_c_buffer(gemm, slices),
         sums="d[block]" if has_blocks else "d",
@@ -345,12 +345,12 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
         first_row=f"{_block_row(work)}warp * 16",
         first_column="first",
         c_first=first_of_slice(gemm, slices),
-        **_finishing(gemm, work),
     )
+    return _finishing(facts, gemm, work)
 
 
-def _finishing(gemm: GemmPlan, work: WgmmaWork) -> dict[str, Any]:
-    """What the epilogue takes beside the sums.
+def _finishing(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
+    """The epilogue with what it takes beside the sums.
 
     Of tiles that are not swapped, a bias comes one slice ahead. What takes more registers than there are beside all sums, a
     residual or the bias of gates, comes in halves of a slice when they are needed.
@@ -362,17 +362,18 @@ def _finishing(gemm: GemmPlan, work: WgmmaWork) -> dict[str, Any]:
     is_ahead = fetches and not gemm.fused.residual and not gemm.fused.is_gated
     finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
     rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
-    return {
-        "finish_declarations": "".join(f", {declared}" for declared, _ in finishing),
-        "finish_arguments": "".join(f", {given}" for _, given in finishing),
-        "fetches": fetches,
-        "fetches_ahead": is_ahead,
-        "fetched_columns": work.columns if is_ahead or work.columns % 32 else work.columns // 2,
-        "fetch_declarations": "".join(f", {declared}" for declared, _ in taken),
-        "fetch_arguments": "".join(f", {given}" for _, given in taken),
-        "fetch_row": f"m + {rows}warp * 16 + lane / 4",
-        "fetch_column": f"{first_of_slice(gemm, 1)} + lane % 4 * 2",
-    }
+    return replace(
+        facts,
+        finish_declarations="".join(f", {declared}" for declared, _ in finishing),
+        finish_arguments="".join(f", {given}" for _, given in finishing),
+        fetches=fetches,
+        fetches_ahead=is_ahead,
+        fetched_columns=work.columns if is_ahead or work.columns % 32 else work.columns // 2,
+        fetch_declarations="".join(f", {declared}" for declared, _ in taken),
+        fetch_arguments="".join(f", {given}" for _, given in taken),
+        fetch_row=f"m + {rows}warp * 16 + lane / 4",
+        fetch_column=f"{first_of_slice(gemm, 1)} + lane % 4 * 2",
+    )
 
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:
