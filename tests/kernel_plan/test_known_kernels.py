@@ -60,11 +60,50 @@ COLUMNS = {
     "gluon-convolution": 2 * 128,
     "mamba2-ssd": 2 * 128 + 64 + 64 + 64 + 64,  # mamba2_ssd.py:2465-2470
 }
-KNOWN = [name for name in known_kernel_names() if name != "gemm"]
+# Registers of a thread that setmaxnreg asks for; None: those at entry.
+_FLASH_3_OF_2 = {"producer": 24, "consumer": 240}  # hopper/flash_fwd_kernel_sm90.h:82-83, two warpgroups
+_FLASH_3_OF_3 = {"producer": 32, "consumer": 160}
+_FLASH_3_BACKWARD = {"producer": 24, "add_dq": 24, "idle": 24, "consumer": 240}  # hopper/flash_bwd_kernel_sm90.h:64-65
+
+
+def _flash_4(softmax, correction, other=None):
+    """The roles of flash_fwd_sm100.py; the other warps have what is left of 512, as line 378 has it."""
+    rest = 512 - 2 * softmax - correction if other is None else other
+    roles = {"softmax0": softmax, "softmax1": softmax, "correction": correction}
+    return roles | dict.fromkeys(("mma", "epilogue", "load", "empty"), rest)
+
+
+REGISTERS = {
+    "flash-attention-3-forward-64": _FLASH_3_OF_3,
+    "flash-attention-3-forward-64-causal": _FLASH_3_OF_3,
+    "flash-attention-3-forward-96": _FLASH_3_OF_3,
+    "flash-attention-3-forward-128": _FLASH_3_OF_2,
+    "flash-attention-3-forward-128-causal": _FLASH_3_OF_2,
+    "flash-attention-3-forward-192": _FLASH_3_OF_2,
+    "flash-attention-3-forward-256": _FLASH_3_OF_2,
+    "flash-attention-3-backward-128": _FLASH_3_BACKWARD,
+    "flash-attention-3-backward-128-causal": _FLASH_3_BACKWARD,
+    "flash-attention-4-forward-64": _flash_4(200, 64, 48),  # flash_fwd_sm100.py:365-367
+    # one block is for causal masks (interface.py:822-836), so the rows (False, True, …) of _TUNING_CONFIG hold
+    "flash-attention-4-forward-128": _flash_4(192, 72),  # line 102
+    "flash-attention-4-forward-192": _flash_4(192, 72),  # line 104
+    # sm100_hd256_2cta_fmha_forward.py:151-153, flash_fwd_sm100.py:109-110
+    "flash-attention-4-forward-256": {"softmax": 256, "correction": 160, "mma": 32, "load": 32, "empty": 32},
+    "flash-mla-decode": {"group0": None, "group1": None},  # launch bounds alone: splitkv_mla.cuh:960
+    "deepgemm-fp8": {"producer": 40, "consumer": 232},  # sm90_fp8_gemm_1d2d.cuh:146-147, 256 math threads
+    "cutlass-57-grouped": {"producer": 40, "consumer": 232},  # sm90_gemm_array_…_cooperative.hpp:188-189
+    # 02-conv-fprop.py:401; warps are filled up to a warpgroup by AllocateWarpGroups.cpp:39-83
+    "gluon-convolution": {"epilogue": None, "mma": 24, "load": 24, "idle": 24},
+    # mamba2_ssd.py:68, 160-161
+    "mamba2-ssd": dict.fromkeys(("mma_inter", "mma_intra", "load_bc", "load_x"), 32)
+    | {"pre_inter": 168, "pre_intra": 208, "epilogue": 104},
+}
+OWN = ("gemm", "attention-forward-")  # what their names begin with
+KNOWN = [name for name in known_kernel_names() if not name.startswith(OWN)]
 
 
 def test_every_known_kernel_has_its_sum():
-    assert sorted(TILE_BYTES) == KNOWN
+    assert sorted(TILE_BYTES) == sorted(REGISTERS) == KNOWN
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -86,6 +125,14 @@ def test_stages_are_those_of_the_source(name):
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_are_those_of_the_source(name):
     assert ts.plan_kernel(name).tmem_columns == COLUMNS[name]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_registers_are_those_of_the_source(name):
+    plan = ts.plan_kernel(name)
+    assert {role.name: role.registers for role in plan.kernel.roles} == REGISTERS[name]
+    has = {use.role: use.registers for use in plan.registers}
+    assert has == {role: asked or plan.entry_registers for role, asked in REGISTERS[name].items()}
 
 
 @pytest.mark.parametrize(("name", "fits", "exceeds"), [("128", 192, 208), ("192", 112, 120), ("256", 80, 88)])
@@ -115,7 +162,8 @@ def test_cuda_compiles(name):
     assert nvrtc(source, kernel_target(plan))
     for place, step in enumerate(plan.kernel.steps):
         if step.operation not in ("load", "store"):
-            assert source.count(f"gap_{step.role}_{place}(") == 2, step.title  # defined, and called once
+            uses = 0 if plan.kernel.program else 2  # a whole program has no gaps; one is defined, and called once
+            assert source.count(f"gap_{step.role}_{place}(") == uses, step.title
 
 
 def test_maps_have_the_rank_of_their_tensor():

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from exhaustive_placement import fits_side_by_side, fits_somehow, has_pair_to_share, shared_tiles
 from random_kernels import random_kernel
 from refused_kernels import MAMBA3_BACKWARD, SIDE_BY_SIDE, flashinfer_prefill
 
@@ -82,6 +83,39 @@ def test_no_layout_is_lower_than_the_one_found(seed):
     assert found.is_lowest
     assert not has_lower_layout(items, conflicts, found.height)
     assert has_lower_layout(items, conflicts, found.height + 1)
+
+
+SMALL = [seed for seed in range(200) if 2 <= len(shared_tiles(random_kernel(seed))) <= 5]
+BLOCKS_PER_SM = (2, 3, 4, 6)
+
+
+def limit_of(blocks):
+    """Bytes of a block where so many share an SM of sm_90, each with 1,024 reserved bytes."""
+    return min(232448, 233472 // blocks - 1024)
+
+
+@pytest.mark.parametrize("seed", SMALL)
+def test_what_is_infeasible_has_no_place_anywhere(seed):
+    """A kernel is refused if, and only if, no placement of its tiles fits: all are tried."""
+    kernel = random_kernel(seed) | {"arch": "sm_90"}
+    for blocks in BLOCKS_PER_SM:
+        refused_by = set()
+        try:
+            assert ts.plan_kernel(kernel, blocks_per_sm=blocks).smem_limit_bytes == limit_of(blocks)
+        except ts.PlanError as error:
+            refused_by = {violation.rule for violation in error.violations}  # registers may be too few besides
+        assert ("kernel-smem" in refused_by) != fits_somehow(kernel, limit_of(blocks)), blocks
+
+
+def test_small_kernels_fit_side_by_side_or_by_overlays_or_not_at_all():
+    """So the search above decides something: each kind is there, of kernels whose tiles may share bytes."""
+    kinds = set()
+    for seed, blocks in itertools.product(SMALL, BLOCKS_PER_SM):
+        kernel = random_kernel(seed)
+        if has_pair_to_share(kernel):
+            limit = limit_of(blocks)
+            kinds.add((fits_side_by_side(kernel, limit), fits_somehow(kernel, limit)))
+    assert kinds == {(True, True), (False, True), (False, False)}
 
 
 @pytest.mark.parametrize("stages", range(1, 8))

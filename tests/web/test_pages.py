@@ -90,6 +90,8 @@ STATES = [
     "/pipeline?given=gemm&shape=4096x4096x512&arch=sm_100&cluster=2x2&cta_group=2&stages=3",
     "/pipeline?copy=cp.async&consumer=ldmatrix&arch=sm_80",
     "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),
+    "/kernel?known=flash-attention-4-forward-64&size_STAGES=4",
+    "/kernel?given=text&blocks_per_sm=1",
     "/run?smem_at=shift.cu:12",
     "/run?draw=lines",
     "/gemm?shape=256x256x128&data_type=e4m3&arch=sm_100&target=cuda",
@@ -346,6 +348,34 @@ def test_the_mistake_of_a_pipeline_is_said_and_marked(client):
 
 def _sample(page):
     return html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
+
+
+KERNEL_TEXT = """
+roles = {{p = {{warps = 1}}, c = {{warps = 4}}}}
+tiles = {tiles}
+loops = {{k = {{count = {count}}}, j = {{inside = "k", count = {count}}}}}
+steps = [
+    {{role = "p", operation = "load", writes = ["t0"], loop = "j"}},
+    {{role = "c", operation = "threads", reads = ["t0"], loop = "j"}},
+]
+"""
+
+
+@pytest.mark.parametrize(
+    ("tiles", "stages", "count", "sentence"),
+    [
+        (19, "1", 2, "19 tiles"),
+        (1, "[1, 34]", 2, "33 stages to choose"),
+        (1, "1", 33, "2178 rounds of steps"),
+        (1, "1", 2, ""),
+    ],
+)
+def test_a_described_kernel_that_is_too_large_is_refused_before_it_is_planned(client, tiles, stages, count, sentence):
+    rows = [f't{number} = {{shape = [64, 64], data_type = "bf16", stages = {stages}}}' for number in range(tiles)]
+    text = KERNEL_TEXT.format(tiles=f"{{{', '.join(rows)}}}", count=count)
+    answer = client.get("/kernel", params={"given": "text", "text": text})
+    assert answer.status_code == (422 if sentence else 200), answer.text
+    assert sentence in answer.text
 
 
 @pytest.mark.parametrize(

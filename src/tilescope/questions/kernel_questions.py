@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilescope.errors import PlanError
 from tilescope.kernel_plan import KernelPlan, plan_kernel
-from tilescope.kernel_plan.kernel_file import kernel_data, read_kernel
+from tilescope.kernel_plan.handovers import derive_rings
+from tilescope.kernel_plan.kernel_file import Kernel, kernel_data, read_kernel
 from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel_text
 from tilescope.pipeline.simulation import PROVEN, simulate
 from tilescope.planner import Unplanned
@@ -24,6 +27,19 @@ _SIZE_NAMES = ("M", "N", "K", "D", "DV", "GROUPS", "LEAST", "STAGES")
 KERNEL_FIELDS = tuple(
     Input(f"size_{name}", "", name, "as the kernel has it, if empty.", read=number) for name in _SIZE_NAMES
 )
+KERNEL_TEXT = Input(
+    "text",
+    "",
+    "Description",
+    "roles, tiles, loops and steps as TOML or JSON; the command reads it from its input.",
+    is_long=True,
+)
+KERNEL_SAMPLE = known_kernel_text("gemm")
+KERNEL_LIMITS = {
+    "tiles": 18,
+    "stages to choose": 32,
+    "rounds of steps": 2000,
+}  # of a description that a page plans and proves
 
 
 def kernel_answer(asked: Asked) -> Answer:
@@ -44,6 +60,7 @@ def kernel_answer(asked: Asked) -> Answer:
     described: object = asked["tile"]
     if "description" in asked:
         described = kernel_data(asked["description"], asked["file_name"])
+        _require_small(asked, read_kernel(described, sizes))
     call = Call(plan_kernel, (described,), options, "kernel_plan")
     try:
         planned = call.run()
@@ -75,6 +92,20 @@ def kernel_answer(asked: Asked) -> Answer:
     )
 
 
+def _require_small(asked: Asked, kernel: Kernel) -> None:
+    """Refuse a kernel that a page would plan or prove for too long."""
+    asked.require_at_most("tiles", len(kernel.tiles), argument="tiles", fix="Plan it on the command line.")
+    ringed = [kernel.tile(ring.tiles[0]) for ring in derive_rings(kernel)]
+    choices = sum(tile.most_stages - tile.least_stages for tile in ringed)
+    asked.require_at_most("stages to choose", choices, argument="stages", fix="Use smaller ranges of stages.")
+    counts = {loop.name: loop.count for loop in kernel.loops}
+    rounds = sum(
+        kernel.role(step.role).instances * prod(counts[loop] for loop in kernel.path(step.loop))
+        for step in kernel.steps
+    )
+    asked.require_at_most("rounds of steps", rounds, argument="loops", fix="Use smaller counts of loops.")
+
+
 def _read_sizes(said: tuple[str, ...]) -> dict[str, int]:
     """The sizes that --set names."""
     sizes = {}
@@ -92,6 +123,12 @@ def ask_as_command(asked: Asked) -> Asked:
     """What the fields of the page say, as the command says it: the kernel's name, and sizes by --set."""
     said = tuple(f"{name}={asked[f'size_{name}']}" for name in _SIZE_NAMES if f"size_{name}" in asked)
     return asked.saying(tile=asked["known"], set=said or None)
+
+
+def ask_about_text(asked: Asked) -> Asked:
+    """A command reads the same text from its input."""
+    description = asked["text"].encode("utf-8", errors="replace")
+    return asked.saying(tile="-", description=description, file_name="stdin")
 
 
 def _summarize_kernel(planned: KernelPlan) -> FirstLine:

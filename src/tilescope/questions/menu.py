@@ -55,7 +55,8 @@ MENU = (
         "kernel",
         "Kernel",
         "A whole kernel under one budget: shared memory over time, tensor memory, registers and barriers.",
-        {"": plan_questions.KERNEL_FORM},
+        {"known": plan_questions.KERNEL_FORM, "text": plan_questions.KERNEL_TEXT_FORM},
+        chooser=Input("given", label="Described by"),
         is_common=False,
     ),
     Page(

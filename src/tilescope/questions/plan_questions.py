@@ -20,13 +20,18 @@ from tilescope.questions.first_line import FirstLine, make_line, refusal_line, s
 from tilescope.questions.kernel_questions import (
     BLOCKS_PER_SM,
     KERNEL_FIELDS,
+    KERNEL_LIMITS,
     KERNEL_OPTIONS,
+    KERNEL_SAMPLE,
+    KERNEL_TEXT,
     KNOWN_KERNEL,
     TEMPLATE,
+    ask_about_text,
     ask_as_command,
     kernel_answer,
 )
-from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
+from tilescope.questions.opened_file import fields_of_text
+from tilescope.questions.page import Code, Leads, OpenedField, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.shared_inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.sentence import by, filled
@@ -390,5 +395,14 @@ KERNEL_FORM = PageForm(
     presets={"known": "flash-attention-3-forward-128"},
     asking=ask_as_command,
     code=_kernel_code,
+)
+KERNEL_TEXT_FORM = PageForm(
+    PLAN,
+    inputs=(KERNEL_TEXT, ARCHITECTURE, BLOCKS_PER_SM),
+    presets={"text": KERNEL_SAMPLE},
+    opens={"text": OpenedField(fields_of_text)},
+    asking=ask_about_text,
+    code=_kernel_code,
+    limits=KERNEL_LIMITS,
 )
 QUESTIONS = (PLAN,)
