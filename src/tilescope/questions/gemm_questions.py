@@ -82,7 +82,7 @@ GEMM_OPTIONS = (
         "swiglu has gate and up columns side by side in B, swiglu-interleaved in groups of 8.",
         unsaid="nothing",
     ),
-    Input("batch", "--batch", "Products of this shape", "one behind the other.", read=number, unsaid="1"),
+    Input("batch", "--batch", "Batch", "products of this shape, one behind the other.", read=number, unsaid="1"),
     Input("experts", "--experts", "Experts", "with their own B each; M rows on average.", read=number, unsaid="none"),
     Input(
         "rows",
