@@ -220,8 +220,7 @@ def launch_of(program, ptx=None, rows=None):
         *scale_maps,
         gemm.epilogue.tensor_map(memory.place(c), (n, m) if gemm.schedule.swapped else (m, n)),
     ]
-    if gemm.accumulators:  # tcgen05: m is an argument
-        arguments.append(np.int32(m))
+    arguments.append(np.int32(m))
     global_scale = 1.0
     if gemm.scales is not None and gemm.scales.name == "nvfp4":
         global_scale = GLOBAL_SCALE
