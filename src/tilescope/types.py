@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from tilescope.bits import DescriptorField, Inspection
     from tilescope.card.tma_rates import TmaRates
     from tilescope.errors import Wording
+    from tilescope.kernel_plan.handovers import KernelBarrier
+    from tilescope.kernel_plan.kernel_file import KernelDescription
+    from tilescope.kernel_plan.planned_kernel import (
+        KernelAlternative,
+        KernelOverlay,
+        KernelPlan,
+        PlacedColumns,
+        PlacedTile,
+    )
+    from tilescope.kernel_plan.registers import RegisterUse
     from tilescope.layout.modes import Modes
     from tilescope.layout.terms import AddressTerms, Term
     from tilescope.layout.tiling import Rows, Tiling
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from tilescope.machine.observers.smem_picture import SmemPicture
     from tilescope.machine.report.run import ArgumentArray, BarrierPhase, InstructionCount, KernelCopy, KernelRun
     from tilescope.machine.report.run_costs import CopyTraffic, OperandRead
+    from tilescope.machine.stepping.run_state import RunState
     from tilescope.mma.canonical import CanonicalLayout, DescriptorOffsets, Reader
     from tilescope.mma.consumer import Consumer, Tcgen05Loop, WgmmaLoop
     from tilescope.mma.fragment import Fragment
@@ -77,6 +88,16 @@ _NAMES_IN = {
     ),
     "card.tma_rates": ("TmaRates",),
     "errors": ("Wording",),
+    "kernel_plan.handovers": ("KernelBarrier",),
+    "kernel_plan.kernel_file": ("KernelDescription",),
+    "kernel_plan.planned_kernel": (
+        "KernelAlternative",
+        "KernelOverlay",
+        "KernelPlan",
+        "PlacedColumns",
+        "PlacedTile",
+    ),
+    "kernel_plan.registers": ("RegisterUse",),
     "layout.modes": ("Modes",),
     "layout.terms": (
         "AddressTerms",
@@ -101,6 +122,7 @@ _NAMES_IN = {
         "CopyTraffic",
         "OperandRead",
     ),
+    "machine.stepping.run_state": ("RunState",),
     "mma.canonical": (
         "CanonicalLayout",
         "DescriptorOffsets",
@@ -226,7 +248,12 @@ __all__ = [
     "Inspection",
     "InstructionCount",
     "Interleave",
+    "KernelAlternative",
+    "KernelBarrier",
     "KernelCopy",
+    "KernelDescription",
+    "KernelOverlay",
+    "KernelPlan",
     "KernelRun",
     "L2Promotion",
     "LastWriter",
@@ -241,14 +268,18 @@ __all__ = [
     "Origin",
     "PackedStruct",
     "Pipeline",
+    "PlacedColumns",
+    "PlacedTile",
     "Plan",
     "PlanReport",
     "Reader",
     "Reason",
     "Refusal",
+    "RegisterUse",
     "Role",
     "Rows",
     "Run",
+    "RunState",
     "ScaleCopy",
     "ScaleFormat",
     "ScaleLanes",

@@ -41,7 +41,7 @@ PRINTED = [
     (["plan", "64x63", "bf16"], "unplanned", []),
     (["gemm", "64x100x64", "bf16"], "unplanned", []),
     (["plan", "gemm", "--set", "STAGES=3"], "kernel_plan", ["proof"]),
-    (["plan", "--template", "gemm"], "kernel", []),
+    (["plan", "--template", "gemm"], "kernel_description", []),
     (["pipeline", "128x64", "bf16", "--stages", "2"], "simulation", []),
     (["pipeline", "128x64", "128x64", "bf16", "--cluster", "2x1", "--steps", "2"], "simulation", []),
     (["pipeline", "128x64", "bf16", "--direction", "store", "--describe"], "pipeline", []),

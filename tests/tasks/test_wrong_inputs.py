@@ -21,7 +21,7 @@ WRONG = [
     ("plann 128x64 bf16", 2, "Did you mean plan?"),
     ("plan 128x64 bfloat", 2, "Did you mean bfloat16?"),
     ("plan 128x64 fp8", 2, "e4m3, e5m2"),
-    ("plan 128x64 bf16 --swizle 128B", 2, "Did you mean '--swizzle'?"),
+    ("plan 128x64 bf16 --swizle 128B", 2, "'--swizzle'?"),
     ("plan 128x64 bf16 --swizzle 128", 2, "Did you mean 128B?"),
     ("plan 128x64 bf16 --swizzle SWIZZLE_128B", 2, "Did you mean 128B?"),
     ("plan 128x64 bf16 --card H300", 2, "Did you mean H200?"),
@@ -37,8 +37,8 @@ WRONG = [
     ("explain 99999", 1, "runtime has that number"),
     ("run double.ptx --grid 1 --block 32 --arg f31:64", 2, "Did you mean f32?"),
     # missing values
-    ("plan", 2, "Missing argument 'TILE'"),
-    ("plan 128x64", 2, "Missing argument 'TYPE'"),
+    ("plan", 2, "name a TILE and its TYPE such as 128x64 bf16"),
+    ("plan 128x64", 2, "name a TILE and its TYPE such as 128x64 bf16"),
     ("plan 128x64 bf16 --swizzle", 2, "requires an argument"),
     ("gemm 4096x4096x4096", 2, "Missing argument 'TYPE'"),
     ("check --type bf16 --dims 4096,1000", 2, "no box"),
@@ -52,7 +52,7 @@ WRONG = [
     ("run double.ptx", 2, "Add --grid 4"),
     ("run double.ptx --grid 1 --block 32", 2, "double has 1 parameter: a."),
     # wrong order, shape, number, unit
-    ("plan bf16 128x64", 2, "'bf16' is not a shape"),
+    ("plan bf16 128x64", 2, "'bf16' is not a tile such as"),
     ("plan 128x64x32 bf16", 2, "has 3 extents; write 2"),
     ("gemm 4096x4096 bf16", 2, "has 2 extents; write 3"),
     ("gemm 4kx4kx4k bf16", 2, "write 4096x4096x4096"),

@@ -35,7 +35,7 @@ from tilescope.questions.question import (
     flag,
 )
 from tilescope.sentence import as_python, saying_arguments
-from tilescope.written import product, tile
+from tilescope.written import product, tile, tile_or_name
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -295,7 +295,7 @@ def click_command(question: Question, gather: Gather | None) -> click.Command:
                 raise click.UsageError(str(error)) from None
             return show_all(question, asked, answer, output)
 
-    starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, product)
+    starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, tile_or_name, product)
     kind: type[ManualCommand] = _ShapeCommand if starts_with_shape else ManualCommand
     if any(row.name == PROGRAM_ARGUMENTS for row in question.inputs):
         kind = ProgramCommand

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilescope.kernel_plan.kernel_description import KernelStep
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import Lifetime, home_path
 from tilescope.value import Value
 
@@ -85,7 +85,7 @@ class OverlayBarrier:
     loop: str  # that loop; "": the kernel
 
 
-def derive_rings(kernel: Kernel) -> tuple[Ring, ...]:
+def derive_rings(kernel: KernelDescription) -> tuple[Ring, ...]:
     """The rings of all tiles in shared and tensor memory, in the order of their first steps."""
     rings: list[Ring] = []
     done: set[str] = set()
@@ -108,11 +108,11 @@ def derive_rings(kernel: Kernel) -> tuple[Ring, ...]:
     return tuple(rings)
 
 
-def _written_in_order(kernel: Kernel) -> tuple[str, ...]:
+def _written_in_order(kernel: KernelDescription) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in kernel.steps for name in step.writes))
 
 
-def _loaded_together(kernel: Kernel, step: KernelStep, name: str) -> tuple[str, ...]:
+def _loaded_together(kernel: KernelDescription, step: KernelStep, name: str) -> tuple[str, ...]:
     """The tiles of a load that the same roles read in the same loops; they share a barrier."""
     if step.operation != "load":
         return (name,)
@@ -127,11 +127,11 @@ def _loaded_together(kernel: Kernel, step: KernelStep, name: str) -> tuple[str, 
     return tuple(same)
 
 
-def _readers(kernel: Kernel, name: str) -> frozenset[str]:
+def _readers(kernel: KernelDescription, name: str) -> frozenset[str]:
     return frozenset(step.role for _, step in kernel.reads_of(name))
 
 
-def _turns(kernel: Kernel, fill: tuple[str, ...]) -> tuple[Turn, ...]:
+def _turns(kernel: KernelDescription, fill: tuple[str, ...]) -> tuple[Turn, ...]:
     """The turns of a fill: readers share one; a role keeps its turn for as long as it works in the same way."""
     turns: list[Turn] = []
     writes = False
@@ -149,7 +149,7 @@ def _turns(kernel: Kernel, fill: tuple[str, ...]) -> tuple[Turn, ...]:
     return tuple(turns)
 
 
-def _goes_on(kernel: Kernel, turn: Turn, step: KernelStep) -> bool:
+def _goes_on(kernel: KernelDescription, turn: Turn, step: KernelStep) -> bool:
     """Whether a step belongs to the turn of its own role: a load and a tcgen05.mma end at a barrier, threads do not."""
     if turn.roles != (step.role,):
         return False
@@ -161,7 +161,7 @@ def _completion(step: KernelStep) -> str:
     return step.operation if step.operation in ("load", "tcgen05.mma") else "threads"
 
 
-def arrivals(kernel: Kernel, turn: Turn, role: str) -> int:
+def arrivals(kernel: KernelDescription, turn: Turn, role: str) -> int:
     """Arrivals of all instances of a role at the end of its turn: one each, of threads one a warp."""
     operations = {kernel.steps[place].operation for place in turn.places if kernel.steps[place].role == role}
     row = kernel.role(role)
@@ -169,7 +169,7 @@ def arrivals(kernel: Kernel, turn: Turn, role: str) -> int:
     return each * row.instances
 
 
-def ring_barriers(kernel: Kernel, ring: Ring, stages: int) -> tuple[KernelBarrier, ...]:
+def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[KernelBarrier, ...]:
     """The barriers of a ring; none if one role alone uses it."""
     if not ring.is_passed_on:
         return ()
@@ -196,7 +196,7 @@ def ring_barriers(kernel: Kernel, ring: Ring, stages: int) -> tuple[KernelBarrie
 
 
 def overlay_barriers(
-    kernel: Kernel, pairs: Mapping[str, tuple[str, ...]], lifetimes: Mapping[str, Lifetime]
+    kernel: KernelDescription, pairs: Mapping[str, tuple[str, ...]], lifetimes: Mapping[str, Lifetime]
 ) -> tuple[OverlayBarrier, ...]:
     """The barriers that order tiles which lie over each other; `pairs` has for each tile those over which it lies.
 
@@ -217,7 +217,7 @@ def overlay_barriers(
     return tuple(found)
 
 
-def _common_loop(kernel: Kernel, one: str, other: str) -> str:
+def _common_loop(kernel: KernelDescription, one: str, other: str) -> str:
     """The innermost loop around all steps of both tiles; "" if there is none."""
     common = ""
     for left, right in zip(home_path(kernel, one), home_path(kernel, other), strict=False):
@@ -227,18 +227,18 @@ def _common_loop(kernel: Kernel, one: str, other: str) -> str:
     return common
 
 
-def _is_one_group(kernel: Kernel, roles: frozenset[str]) -> bool:
+def _is_one_group(kernel: KernelDescription, roles: frozenset[str]) -> bool:
     """Whether the roles are one role of one instance, whose own order serves."""
     return len(roles) == 1 and all(kernel.role(name).instances == 1 for name in roles)
 
 
-def last_roles(kernel: Kernel, tile: str) -> frozenset[str]:
+def last_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
     """The roles that have a tile last: all that read it after its last write, else its writer."""
     last_write = max(place for place, _ in kernel.writes_of(tile))
     readers = frozenset(step.role for place, step in kernel.reads_of(tile) if place >= last_write)
     return readers or frozenset([kernel.steps[last_write].role])
 
 
-def first_roles(kernel: Kernel, tile: str) -> frozenset[str]:
+def first_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
     """The role that writes a tile first."""
     return frozenset([kernel.steps[min(place for place, _ in kernel.writes_of(tile))].role])

@@ -104,7 +104,7 @@ Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel(Value):
+class KernelDescription(Value):
     """A kernel: roles, tiles, loops, and the steps of all roles in the order in which data passes through them.
 
     >>> kernel = read_kernel({
@@ -136,7 +136,7 @@ class Kernel(Value):
         return {"kind": self.kind, **self.written}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object]) -> Kernel:
+    def from_dict(cls, data: Mapping[str, object]) -> KernelDescription:
         """The kernel that plain data describes."""
         return read_kernel(data)
 
@@ -200,7 +200,7 @@ def kernel_data(text: str | bytes, name: str) -> dict[str, object]:
     return data
 
 
-def read_kernel(data: object, sizes: Mapping[str, int] | None = None) -> Kernel:
+def read_kernel(data: object, sizes: Mapping[str, int] | None = None) -> KernelDescription:
     """The kernel that plain data describes, with some of its `sizes` replaced.
 
     >>> data = {"sizes": {"M": 64}, "roles": {"all": {"warps": 4}}, "steps": [],
@@ -218,7 +218,7 @@ class _KernelReader:
         self.problems: list[Violation] = []
         self.sizes: dict[str, int] = {}
 
-    def read(self, data: object, replaced: Mapping[str, int]) -> Kernel:
+    def read(self, data: object, replaced: Mapping[str, int]) -> KernelDescription:
         """The kernel; a RuleError with every mistake."""
         top = dict(self._table("kernel", own_data(data) if isinstance(data, Mapping) else data, _TOP))
         raise_all(self.problems)
@@ -229,7 +229,7 @@ class _KernelReader:
         steps = tuple(self._step(place, row) for place, row in enumerate(self._list("steps", top.get("steps", ()))))
         written_arch = top.get("arch")
         arch = None if written_arch is None else self._try("sm_90", known_name, "arch", written_arch, tuple(ARCH))
-        kernel = Kernel(
+        kernel = KernelDescription(
             name=str(top.get("name", "kernel")),
             arch=arch,
             sizes=self.sizes,
@@ -378,12 +378,12 @@ class _KernelReader:
             loop=str(row.get("loop", "")),
         )
 
-    def _check_threads(self, kernel: Kernel) -> None:
+    def _check_threads(self, kernel: KernelDescription) -> None:
         if kernel.threads > BLOCK_THREADS:
             limit = f"a block has at most {BLOCK_THREADS} threads"
             self.problems.append(argument_range("roles", kernel.threads, limit, "Use fewer warps or instances."))
 
-    def _check_names(self, kernel: Kernel) -> None:
+    def _check_names(self, kernel: KernelDescription) -> None:
         """Every name that a step, a loop or an overlay uses is one of the kernel's."""
         tiles = [tile.name for tile in kernel.tiles]
         loops = [loop.name for loop in kernel.loops]
@@ -402,7 +402,7 @@ class _KernelReader:
                     self.problems.append(unknown_name("tile", f"tiles.{tile.name}.overlay", name, tiles))
         self._check_nesting(kernel)
 
-    def _check_nesting(self, kernel: Kernel) -> None:
+    def _check_nesting(self, kernel: KernelDescription) -> None:
         """Every loop is inside a known one, and none inside itself."""
         loops = [loop.name for loop in kernel.loops]
         for loop in kernel.loops:
@@ -419,7 +419,7 @@ class _KernelReader:
                 seen.add(around)
                 around = kernel.loop(around).inside
 
-    def _check_loops(self, kernel: Kernel) -> None:
+    def _check_loops(self, kernel: KernelDescription) -> None:
         """The steps of a loop follow one another."""
         closed: set[str] = set()
         running: tuple[str, ...] = ()
@@ -436,7 +436,7 @@ class _KernelReader:
             closed |= set(running) - set(path)
             running = path
 
-    def _check_steps(self, kernel: Kernel) -> None:
+    def _check_steps(self, kernel: KernelDescription) -> None:
         """Every operation gets tiles of a memory that it reaches."""
         for place, step in enumerate(kernel.steps):
             if step.operation in MULTIPLICATIONS and not (step.a and step.b):
@@ -468,7 +468,7 @@ class _KernelReader:
                     fix="Pass it through shared or tensor memory.",
                 )
 
-    def _check_write(self, kernel: Kernel, place: int, step: KernelStep, tile: KernelTile) -> None:
+    def _check_write(self, kernel: KernelDescription, place: int, step: KernelStep, tile: KernelTile) -> None:
         reached = {
             "load": ("shared",),
             "store": (),
@@ -492,7 +492,7 @@ class _KernelReader:
                 fix="Use per_instance = true with the shape of one instance.",
             )
 
-    def _check_read(self, kernel: Kernel, place: int, step: KernelStep, tile: KernelTile) -> None:
+    def _check_read(self, kernel: KernelDescription, place: int, step: KernelStep, tile: KernelTile) -> None:
         is_a = tile.name == step.a
         reached: tuple[str, ...] = MEMORIES
         if step.operation == "store":

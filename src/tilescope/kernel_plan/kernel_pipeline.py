@@ -24,7 +24,7 @@ from tilescope.kernel_plan.handovers import (
     last_roles,
 )
 from tilescope.kernel_plan.kernel_description import ASYNC_PROXY, KernelRole, KernelStep, KernelTile
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
 from tilescope.kernel_plan.placement import Block, Placement
 from tilescope.pipeline.description import Pipeline
@@ -44,7 +44,7 @@ class _Piece:
     when: str = ""
 
 
-def check_bars(kernel: Kernel) -> list[Violation]:
+def check_bars(kernel: KernelDescription) -> list[Violation]:
     """Refuse roles that need more named barriers than a block has."""
     needed = _FIRST_BAR + sum(role.instances for role in kernel.roles if role.warps > 1)
     return [KERNEL_BARS.violation(needed=needed, most=BARS)] if needed > BARS else []
@@ -54,7 +54,7 @@ def check_bars(kernel: Kernel) -> list[Violation]:
 class KernelPipeline:
     """What the pipeline of a planned kernel is made from."""
 
-    kernel: Kernel
+    kernel: KernelDescription
     rings: tuple[Ring, ...]
     stages: Mapping[str, int]
     barriers: tuple[KernelBarrier, ...]
@@ -428,7 +428,7 @@ def _marked(steps: list[Plain], place: int) -> list[Plain]:
     return [step | {"at": f"{STEP_MARK}{place}"} for step in steps]
 
 
-def round_number(kernel: Kernel, path: tuple[str, ...]) -> str:
+def round_number(kernel: KernelDescription, path: tuple[str, ...]) -> str:
     """The number of a round among all rounds of its loops: (tile * kv_rounds + kv); the names are those of the loops."""
     text = ""
     for name in (kernel.loop(each).name for each in path):

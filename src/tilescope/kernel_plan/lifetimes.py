@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilescope.kernel_plan.kernel_description import KernelTile
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 
 Lifetime = frozenset[int]  # places of steps
 
 
-def derive_lifetimes(kernel: Kernel, stages: Mapping[str, int]) -> dict[str, Lifetime]:
+def derive_lifetimes(kernel: KernelDescription, stages: Mapping[str, int]) -> dict[str, Lifetime]:
     """The places at which each tile is alive, with these stages.
 
     A tile that no step uses is alive always.
@@ -28,7 +28,7 @@ def derive_lifetimes(kernel: Kernel, stages: Mapping[str, int]) -> dict[str, Lif
     return {tile.name: _lifetime(kernel, tile, stages[tile.name]) for tile in kernel.tiles}
 
 
-def _lifetime(kernel: Kernel, tile: KernelTile, stages: int) -> Lifetime:
+def _lifetime(kernel: KernelDescription, tile: KernelTile, stages: int) -> Lifetime:
     writes = [place for place, _ in kernel.writes_of(tile.name)]
     reads = [place for place, _ in kernel.reads_of(tile.name)]
     places = sorted({*writes, *reads})
@@ -46,7 +46,7 @@ def _lifetime(kernel: Kernel, tile: KernelTile, stages: int) -> Lifetime:
     return frozenset(alive)
 
 
-def home_path(kernel: Kernel, tile: str) -> tuple[str, ...]:
+def home_path(kernel: KernelDescription, tile: str) -> tuple[str, ...]:
     """The loops in each round of which a tile is filled and used up once: those around all steps that access it."""
     paths = [kernel.path(step.loop) for _, step in (*kernel.writes_of(tile), *kernel.reads_of(tile))]
     if not paths:
@@ -59,7 +59,7 @@ def home_path(kernel: Kernel, tile: str) -> tuple[str, ...]:
     return tuple(common)
 
 
-def loop_places(kernel: Kernel, loop: str) -> range:
+def loop_places(kernel: KernelDescription, loop: str) -> range:
     """The places of a loop's steps, those of loops inside it included."""
     places = [place for place, step in enumerate(kernel.steps) if loop in kernel.path(step.loop)]
     return range(places[0], places[-1] + 1) if places else range(0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.errors import PlainData, RuleError
-from tilescope.kernel_plan.kernel_file import Kernel, read_kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription, read_kernel
 from tilescope.kernel_plan.registers import check_registers, count_registers
 from tilescope.kernel_plan.stage_search import Limits, StageSearch
 
@@ -39,7 +39,7 @@ class _Edit(NamedTuple):
     data: PlainData
 
 
-def nearest_changes(kernel: Kernel, arch: Arch, limits: Limits) -> list[KernelChange]:
+def nearest_changes(kernel: KernelDescription, arch: Arch, limits: Limits) -> list[KernelChange]:
     """Up to three changes after which the kernel fits; two changes together only if no single one does."""
     edits = list(_edits(kernel))
     found: dict[str, KernelChange] = {}
@@ -59,7 +59,7 @@ def nearest_changes(kernel: Kernel, arch: Arch, limits: Limits) -> list[KernelCh
     return []
 
 
-def _edits(kernel: Kernel) -> Iterator[_Edit]:
+def _edits(kernel: KernelDescription) -> Iterator[_Edit]:
     """Changes of one kind each, the smallest first."""
     yield from _fewer_stages(kernel)
     if any(tile.memory == "tensor" and not tile.share_lanes for tile in kernel.tiles):
@@ -88,7 +88,7 @@ def _edits(kernel: Kernel) -> Iterator[_Edit]:
         yield _Edit(_BLOCKS, "use one block on an SM", data)
 
 
-def _fewer_stages(kernel: Kernel) -> Iterator[_Edit]:
+def _fewer_stages(kernel: KernelDescription) -> Iterator[_Edit]:
     """One stage fewer of all tiles that have most, again and again."""
     least = {tile.name: tile.least_stages for tile in kernel.tiles if tile.memory != "registers"}
     while max(least.values(), default=1) > 1:
@@ -103,7 +103,7 @@ def _fewer_stages(kernel: Kernel) -> Iterator[_Edit]:
         yield _Edit("stages", f"use {deepest - 1} {word} of {', '.join(names)}", data)
 
 
-def _edit_tiles(kernel: Kernel, text: str, **fields: bool) -> _Edit:
+def _edit_tiles(kernel: KernelDescription, text: str, **fields: bool) -> _Edit:
     data = deepcopy(dict(kernel.written))
     for tile in kernel.tiles:
         if tile.memory != "registers":
@@ -111,7 +111,7 @@ def _edit_tiles(kernel: Kernel, text: str, **fields: bool) -> _Edit:
     return _Edit(text, text, data)
 
 
-def _merged(kernel: Kernel, one: _Edit, other: _Edit) -> _Edit | None:
+def _merged(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit | None:
     """Both edits together; None if they change the same part."""
     data = deepcopy(one.data)
     for name, value in other.data.get("sizes", {}).items():

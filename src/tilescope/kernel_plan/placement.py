@@ -14,7 +14,7 @@ from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.kernel_plan.handovers import MBARRIER_BYTES, Ring
 from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, Item, Packing, Spot, pack
 from tilescope.kernel_plan.kernel_description import KernelTile
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import Lifetime
 from tilescope.kernel_plan.tile_plans import plan_tile, stage_stride_bytes, tile_alignment
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, CELL_BITS, TMEM_COLUMNS, UPPER_HALF_LANE
@@ -71,13 +71,13 @@ class Placement:
         return not apart and bool(left.half & right.half)
 
 
-def plan_tiles(kernel: Kernel, arch: Arch) -> dict[str, Plan | None]:
+def plan_tiles(kernel: KernelDescription, arch: Arch) -> dict[str, Plan | None]:
     """The plan of each tile in shared memory."""
     return {tile.name: plan_tile(kernel, tile, arch) for tile in kernel.in_memory("shared")}
 
 
 def shared_blocks(
-    kernel: Kernel,
+    kernel: KernelDescription,
     rings: Sequence[Ring],
     stages: Mapping[str, int],
     lifetimes: Mapping[str, Lifetime],
@@ -101,7 +101,7 @@ def shared_blocks(
 
 
 def _turning_block(
-    kernel: Kernel,
+    kernel: KernelDescription,
     ring: Ring,
     stages: Mapping[str, int],
     lifetimes: Mapping[str, Lifetime],
@@ -129,7 +129,7 @@ def _turning_block(
 
 
 def place_shared(
-    kernel: Kernel, blocks: Sequence[Block], barriers: int, *, overlays: bool, trials: int = QUICK_TRIALS
+    kernel: KernelDescription, blocks: Sequence[Block], barriers: int, *, overlays: bool, trials: int = QUICK_TRIALS
 ) -> Placement:
     """Shared memory with its barriers; the needed bytes are those of a struct with these members."""
     pointer = _POINTER_BYTES if kernel.in_memory("tensor") else 0
@@ -143,7 +143,9 @@ def place_shared(
     return Placement(placement.blocks, placement.packing, rounded_up(placement.needed, alignment), placement.least)
 
 
-def tensor_blocks(kernel: Kernel, stages: Mapping[str, int], lifetimes: Mapping[str, Lifetime]) -> list[Block]:
+def tensor_blocks(
+    kernel: KernelDescription, stages: Mapping[str, int], lifetimes: Mapping[str, Lifetime]
+) -> list[Block]:
     """The blocks of tensor memory, one for each stage, so that the stages of a tile can share columns."""
     blocks = []
     for tile in kernel.in_memory("tensor"):
@@ -156,24 +158,26 @@ def tensor_blocks(kernel: Kernel, stages: Mapping[str, int], lifetimes: Mapping[
     return blocks
 
 
-def tile_columns(kernel: Kernel, tile: KernelTile) -> int:
+def tile_columns(kernel: KernelDescription, tile: KernelTile) -> int:
     """Columns of a tile in tensor memory: one for each column of an accumulator, else 32 bits of a row each."""
     if is_accumulator(kernel, tile):
         return tile.shape[1]
     return ceil_div(tile.shape[1] * tile.data_type.bits, CELL_BITS)
 
 
-def is_accumulator(kernel: Kernel, tile: KernelTile) -> bool:
+def is_accumulator(kernel: KernelDescription, tile: KernelTile) -> bool:
     """Whether a product writes the tile."""
     return any(step.operation == "tcgen05.mma" for _, step in kernel.writes_of(tile.name))
 
 
-def is_half_height(kernel: Kernel, tile: KernelTile) -> bool:
+def is_half_height(kernel: KernelDescription, tile: KernelTile) -> bool:
     """Whether it uses half of the lanes, as an accumulator of 64 rows does."""
     return tile.shape[0] <= _HALF_ROWS and is_accumulator(kernel, tile)
 
 
-def place_tensor(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool, trials: int = QUICK_TRIALS) -> Placement:
+def place_tensor(
+    kernel: KernelDescription, blocks: Sequence[Block], *, overlays: bool, trials: int = QUICK_TRIALS
+) -> Placement:
     """Tensor memory; the needed columns are those from the first to the last used one."""
     return _place(kernel, blocks, overlays=overlays, trials=trials)
 
@@ -190,7 +194,7 @@ def alloc_columns(needed: int) -> int:
     return next((columns for columns in ALLOC_COLUMNS if columns >= needed), TMEM_COLUMNS)
 
 
-def _place(kernel: Kernel, blocks: Sequence[Block], *, overlays: bool, trials: int) -> Placement:
+def _place(kernel: KernelDescription, blocks: Sequence[Block], *, overlays: bool, trials: int) -> Placement:
     conflicts = {
         (one.name, other.name)
         for one in blocks
@@ -220,7 +224,7 @@ def _least_height(blocks: Sequence[Block], conflicts: set[tuple[str, str]]) -> i
     return highest
 
 
-def _may_share(kernel: Kernel, one: Block, other: Block, *, if_needed: bool) -> bool:
+def _may_share(kernel: KernelDescription, one: Block, other: Block, *, if_needed: bool) -> bool:
     """Whether two blocks may lie over each other: their tiles allow it, and are never alive together."""
     if BARRIERS in (one.name, other.name):
         return False
@@ -234,7 +238,7 @@ def _may_share(kernel: Kernel, one: Block, other: Block, *, if_needed: bool) -> 
     return len(left) == len(right) == 1 and _turns_into(kernel, left[0], right[0], both)
 
 
-def _turns_into(kernel: Kernel, one: KernelTile, other: KernelTile, both: Lifetime) -> bool:
+def _turns_into(kernel: KernelDescription, one: KernelTile, other: KernelTile, both: Lifetime) -> bool:
     """Whether threads read one tile for the last time in the step that writes the other, lane by lane in tensor memory."""
     if len(both) != 1 or one.memory != "tensor" or other.memory != "tensor":
         return False

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilescope.arch import Arch
 from tilescope.kernel_plan.handovers import KernelBarrier
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.registers import RegisterUse
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.plans import Plan
@@ -83,7 +83,7 @@ class KernelPlan(Value):
 
     _derived: ClassVar[tuple[str, ...]] = ("left_bytes", "left_columns")
 
-    kernel: Kernel  # as it was described
+    kernel: KernelDescription  # as it was described
     arch: Arch = row_field(Arch.named)
     blocks_per_sm: int
     tiles: tuple[PlacedTile, ...]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName
 from tilescope.errors import PlanError, RuleError, Violation, argument_type
-from tilescope.kernel_plan.kernel_file import Kernel, kernel_data, read_kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription, kernel_data, read_kernel
 from tilescope.kernel_plan.kernel_pipeline import KernelPipeline, check_bars
 from tilescope.kernel_plan.kernel_rules import KERNEL_SMEM, KERNEL_STEP, KERNEL_TMEM
 from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel_text
@@ -33,7 +33,7 @@ _FEATURES = {"load": "tma", "store": "tma", "wgmma": "wgmma", "tcgen05.mma": "tc
 
 
 def plan_kernel(
-    kernel: Kernel | Mapping[str, object] | str | Path,
+    kernel: KernelDescription | Mapping[str, object] | str | Path,
     *,
     arch: ArchName | Arch | None = None,
     card: CardName | Card | None = None,
@@ -75,10 +75,10 @@ def plan_kernel(
     return _planned(search, ranked, chosen, blocks)
 
 
-def _read(kernel: object, sizes: Mapping[str, int] | None) -> Kernel:
+def _read(kernel: object, sizes: Mapping[str, int] | None) -> KernelDescription:
     """The kernel that an argument is, describes or names."""
     match kernel:
-        case Kernel():
+        case KernelDescription():
             return kernel if sizes is None else read_kernel(kernel.written, sizes)
         case Path():
             return read_kernel(kernel_data(kernel.read_bytes(), kernel.name), sizes)
@@ -93,7 +93,7 @@ def _read(kernel: object, sizes: Mapping[str, int] | None) -> Kernel:
     raise RuleError([argument_type("kernel", kernel, wanted, fix)])
 
 
-def _require_operations(kernel: Kernel, arch: Arch) -> None:
+def _require_operations(kernel: KernelDescription, arch: Arch) -> None:
     """Refuse steps whose instructions the architecture does not have."""
     problems = [
         KERNEL_STEP.violation(
@@ -110,7 +110,7 @@ def _require_operations(kernel: Kernel, arch: Arch) -> None:
 
 
 def _beyond_memory(
-    kernel: Kernel, arch: Arch, limits: Limits, search: StageSearch, chosen: Candidate
+    kernel: KernelDescription, arch: Arch, limits: Limits, search: StageSearch, chosen: Candidate
 ) -> list[Violation]:
     """Which memory has no room, and the nearest changes after which all have."""
     changes = nearest_changes(kernel, arch, limits)

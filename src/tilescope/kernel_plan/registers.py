@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import Violation
 from tilescope.kernel_plan.kernel_description import KernelRole, KernelTile
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_REGISTER_SPLIT, KERNEL_REGISTERS
 from tilescope.kernel_plan.lifetimes import Lifetime
 from tilescope.sync.thread_limits import MOST_REGISTERS, REGISTER_STEP, WARP_THREADS, WARPGROUP_THREADS
@@ -44,7 +44,7 @@ class RegisterUse(Value):
         return self.registers - self.held - self.other
 
 
-def entry_registers(kernel: Kernel, blocks_per_sm: int) -> int:
+def entry_registers(kernel: KernelDescription, blocks_per_sm: int) -> int:
     """Registers of a thread at entry, as a launch bound of this many blocks gives them."""
     share = REGISTERS_PER_SM // (blocks_per_sm * kernel.threads)
     return min(MOST_REGISTERS, share // REGISTER_STEP * REGISTER_STEP)
@@ -55,13 +55,17 @@ def tile_registers(tile: KernelTile, role: KernelRole) -> int:
     return ceil_div(tile.elements * tile.data_type.bits, _REGISTER_BITS * role.threads) * tile.most_stages
 
 
-def count_registers(kernel: Kernel, lifetimes: Mapping[str, Lifetime], blocks_per_sm: int) -> tuple[RegisterUse, ...]:
+def count_registers(
+    kernel: KernelDescription, lifetimes: Mapping[str, Lifetime], blocks_per_sm: int
+) -> tuple[RegisterUse, ...]:
     """The use of each role, at the place where its tiles hold most."""
     at_entry = entry_registers(kernel, blocks_per_sm)
     return tuple(_count_role(kernel, role, lifetimes, at_entry) for role in kernel.roles)
 
 
-def _count_role(kernel: Kernel, role: KernelRole, lifetimes: Mapping[str, Lifetime], at_entry: int) -> RegisterUse:
+def _count_role(
+    kernel: KernelDescription, role: KernelRole, lifetimes: Mapping[str, Lifetime], at_entry: int
+) -> RegisterUse:
     own = {
         tile.name: tile_registers(tile, role)
         for tile in kernel.in_memory("registers")
@@ -78,7 +82,7 @@ def _count_role(kernel: Kernel, role: KernelRole, lifetimes: Mapping[str, Lifeti
     return RegisterUse(role.name, held, peak, role.other_registers, role.registers or at_entry)
 
 
-def check_registers(kernel: Kernel, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
+def check_registers(kernel: KernelDescription, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
     """What is wrong with the registers of the roles."""
     problems = [_exceeded(use) for use in uses if use.left < 0]
     problems += _check_split(kernel, uses, blocks_per_sm)
@@ -97,7 +101,7 @@ def _exceeded(use: RegisterUse) -> Violation:
     )
 
 
-def _check_split(kernel: Kernel, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
+def _check_split(kernel: KernelDescription, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
     if all(role.registers is None for role in kernel.roles):
         return []
     problems = []

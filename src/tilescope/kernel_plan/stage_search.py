@@ -22,7 +22,7 @@ from tilescope.kernel_plan.handovers import (
     ring_barriers,
 )
 from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, THOROUGH_TRIALS
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import Lifetime, derive_lifetimes
 from tilescope.kernel_plan.placement import (
     Placement,
@@ -88,7 +88,7 @@ class Candidate:
 class StageSearch:
     """Tries stages for the rings of a kernel; candidates are kept."""
 
-    kernel: Kernel
+    kernel: KernelDescription
     arch: Arch
     limits: Limits
     is_thorough: bool = True  # whether a kernel that does not fit is searched for longer
@@ -218,7 +218,7 @@ def _overlaid_tiles(*placements: Placement) -> dict[str, tuple[str, ...]]:
     return pairs
 
 
-def _overlay_row(kernel: Kernel, overlay: OverlayBarrier) -> KernelBarrier:
+def _overlay_row(kernel: KernelDescription, overlay: OverlayBarrier) -> KernelBarrier:
     """The mbarrier of an overlay: all that use the earlier tile last arrive, the writer of the later one waits."""
     roles = sorted(last_roles(kernel, overlay.before))
     count = 0

@@ -16,7 +16,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.kernel_plan.kernel_description import MULTIPLICATIONS, KernelTile
-from tilescope.kernel_plan.kernel_file import Kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.layout import Major
 from tilescope.planner.plan_search import candidates
 from tilescope.planner.plans import Plan
@@ -44,7 +44,7 @@ class _Use(NamedTuple):
     arch: Arch
 
 
-def plan_tile(kernel: Kernel, tile: KernelTile, arch: Arch) -> Plan | None:
+def plan_tile(kernel: KernelDescription, tile: KernelTile, arch: Arch) -> Plan | None:
     """The best plan of a tile, proven in the emulator; None if nothing but threads uses it, or no plan serves it.
 
     A tile without a plan is stored packed, row by row.
@@ -53,7 +53,7 @@ def plan_tile(kernel: Kernel, tile: KernelTile, arch: Arch) -> Plan | None:
     return None if use is None else _best_plan(use)
 
 
-def _use_of(kernel: Kernel, tile: KernelTile, arch: Arch) -> _Use | None:
+def _use_of(kernel: KernelDescription, tile: KernelTile, arch: Arch) -> _Use | None:
     if tile.memory != "shared" or 1 in tile.shape:
         return None
     loaded = any(step.operation == "load" for _, step in kernel.writes_of(tile.name))
@@ -98,7 +98,7 @@ def _best_plan(use: _Use) -> Plan | None:
     return proven(ranked[0]) if ranked else None
 
 
-def tile_alignment(kernel: Kernel, tile: KernelTile, planned: Plan | None) -> int:
+def tile_alignment(kernel: KernelDescription, tile: KernelTile, planned: Plan | None) -> int:
     """The bytes that a tile in shared memory is aligned to."""
     if planned is not None:
         return _BULK_ALIGNMENT if planned.swizzle.name == "none" else _SWIZZLE_ALIGNMENT

@@ -7,7 +7,7 @@ from math import prod
 from tilescope.errors import PlanError
 from tilescope.kernel_plan import KernelPlan, plan_kernel
 from tilescope.kernel_plan.handovers import derive_rings
-from tilescope.kernel_plan.kernel_file import Kernel, kernel_data, read_kernel
+from tilescope.kernel_plan.kernel_file import KernelDescription, kernel_data, read_kernel
 from tilescope.kernel_plan.known_kernels import known_kernel_names, known_kernel_text
 from tilescope.pipeline.simulation import PROVEN, simulate
 from tilescope.planner import Unplanned
@@ -92,7 +92,7 @@ def kernel_answer(asked: Asked) -> Answer:
     )
 
 
-def _require_small(asked: Asked, kernel: Kernel) -> None:
+def _require_small(asked: Asked, kernel: KernelDescription) -> None:
     """Refuse a kernel that a page would plan or prove for too long."""
     asked.require_at_most("tiles", len(kernel.tiles), argument="tiles", fix="Plan it on the command line.")
     ringed = [kernel.tile(ring.tiles[0]) for ring in derive_rings(kernel)]

@@ -54,6 +54,10 @@ class Replay:
     program: Program
     _recording: Recording | None = None
 
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A run that was pickled has no replay: its program holds functions."""
+        return type(None), ()
+
     def state(self, step: int, block: Sequence[int] | None, thread: int | None, progress: Progress | None) -> RunState:
         """The state after a step."""
         if self._recording is None:
