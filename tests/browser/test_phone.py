@@ -15,7 +15,8 @@ FORMS = [
     ),
 ]
 FIRST_FIGURE = """() => {
-    const first = document.querySelector('.answer figure svg:not(.labels)');
+    // of a run, the time line that one drags comes first
+    const first = document.querySelector('.answer input[type=range], .answer figure svg:not(.labels)');
     return first && first.getBoundingClientRect().toJSON();
 }"""
 

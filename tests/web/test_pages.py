@@ -300,7 +300,7 @@ def test_pasted_bytes_that_are_no_map_are_shown_bit_by_bit(client):
     assert 'class="violations"' in page
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != "header"])
 @pytest.mark.parametrize("query", ["", "tile=64x64&direction=store&", "data_type=e4m3&stages=4&"])
 def test_the_code_of_a_plan_is_what_its_command_and_its_python_write(client, capsys, target, query):
     page = page_of(client, f"/plan?{query}target={target}")
