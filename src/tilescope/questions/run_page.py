@@ -100,8 +100,9 @@ def _ask_from_input(asked: Asked) -> Asked:
     raise_all([NO_FILES.violation(index=index, file=file) for index, file in named])
     arguments = format_arguments(described.arguments)
     blocks = described.blocks if isinstance(described.blocks, tuple) else (described.blocks,)
-    if asked.get("draw") == STATE and not str(asked.get("smem_at", "0")).isdecimal():
-        asked = asked.saying(draw=SMEM_PICTURE)  # a line, where a step is a number
+    file, _, line = str(asked.get("smem_at", "")).rpartition(":")
+    if asked.get("draw") == STATE and "." in file and line.isdecimal():
+        asked = asked.saying(draw=SMEM_PICTURE)  # a source line is never a step
     is_drawn = asked.get("draw") in (SMEM_PICTURE, STATE)
     is_short = len(asked.get("ptx", "")) <= MAX_FIXED_CHARACTERS
     return asked.saying(
