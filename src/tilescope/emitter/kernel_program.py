@@ -65,6 +65,9 @@ __device__ __forceinline__ void bar_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 """
+_OFFSETOF = (
+    "#if !defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304  // NVRTC has offsetof since",
+)
 _TENSOR_MEMORY_HELPERS = r"""
 __device__ __forceinline__ void tensor_commit(unsigned long long* bar) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
@@ -165,7 +168,7 @@ class _Writer:
         plan = self.plan
         alignment = max([tile.alignment_bytes for tile in plan.tiles] + [8])
         lines = [f"union alignas({alignment}) Shared {{", f"{_INDENT}unsigned char all[{plan.smem_bytes}];"]
-        checks = [f'static_assert(sizeof(Shared) == {plan.smem_bytes}, "as planned");']
+        checks = [f'static_assert(sizeof(Shared) == {plan.smem_bytes}, "as planned");', *_OFFSETOF]
         for tile in plan.tiles:
             before = f"unsigned char before[{tile.offset_bytes}]; " if tile.offset_bytes else ""
             lines.append(f"{_INDENT}struct {{ {before}unsigned char data[{tile.size_bytes}]; }} {tile.name};")
@@ -178,7 +181,9 @@ class _Writer:
             pointer = " unsigned tensor_memory;" if self.uses_tensor_memory else ""
             lines.append(f"{_INDENT}struct {{ {before}{members}{pointer} }} bars;")
         lines.append("};")
-        checks.append(f'static_assert(sizeof(Shared) <= {plan.smem_limit_bytes}, "a block of {plan.arch.name}");')
+        checks.append(
+            f'#endif\nstatic_assert(sizeof(Shared) <= {plan.smem_limit_bytes}, "a block of {plan.arch.name}");'
+        )
         return "\n".join([*lines, *checks])
 
     def _init(self) -> str:
