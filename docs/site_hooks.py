@@ -101,7 +101,7 @@ def _with_texts(address: str) -> str:
     return re.sub(r"\{([\w-]+)\}", text_of, address)
 
 
-def exported(site_url: str) -> Iterator[tuple[str, str]]:
+def export_states(site_url: str) -> Iterator[tuple[str, str]]:
     """The pages of states.md as documents, with their paths in the site; a card's picture needs the address of the site."""
     from tilescope.web.rendering import export_page
 
@@ -136,7 +136,7 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
 
 def on_files(files: Files, config: Any, **_: object) -> Files:
     """The files of the site, with the exported pages of the explorer and a page for each notebook."""
-    for path, content in exported(config.site_url or ""):
+    for path, content in export_states(config.site_url or ""):
         files.append(File.generated(config, path, content=content))
     for notebook in sorted(_EXAMPLES.glob("*.ipynb")):
         page = File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook))

@@ -118,7 +118,7 @@ LARGEST_PAGE_BYTES = 360_000
 def test_eight_kernels_and_twenty_states_are_exported(require):
     require("mkdocs")
     hooks = site_hooks()
-    pages = dict(hooks.exported("https://docs.example/"))
+    pages = dict(hooks.export_states("https://docs.example/"))
     assert len(pages) == len(hooks.states()) == 28
     sizes = sorted(len(page.encode()) for page in pages.values())
     assert sizes[len(sizes) // 2] < 220_000

@@ -88,6 +88,25 @@ def entries(value: object, most: int) -> list[Any] | None:
         return None
 
 
+def read_table(
+    problems: list[Violation], at: str, written: object, known: Collection[str], fix: str
+) -> Mapping[str, object]:
+    """A table of names and values; if `known` lists names, any other is a problem.
+
+    >>> found: list[Violation] = []
+    >>> read_table(found, "roles", {"warp": 4}, ["warps"], "")
+    {'warp': 4}
+    >>> found[0].rule
+    'unknown-name'
+    """
+    if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
+        problems.append(argument_type(at, written, "a table of names and values", fix))
+        return {}
+    unknown = [name for name in written if known and name not in known]
+    problems += [unknown_name(f"key of {at}", at, name, known) for name in unknown]
+    return written
+
+
 def integer_array(value: object) -> IntegerArray | None:
     """The array of integers that `value` is or lists; None for anything else, buffers of bytes and booleans too.
 

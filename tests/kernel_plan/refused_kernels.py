@@ -24,7 +24,7 @@ SIDE_BY_SIDE = {
     ],
 }
 
-# state-spaces/mamba, issue 1044: the explicit buffers of mamba3_mimo_bwd_bwd, in float32, with their lines.
+# state-spaces/mamba#1044: the explicit buffers of mamba3_mimo_bwd_bwd, in float32, with their lines.
 _SQUARE = (
     "q_shared",  # 783
     "k_shared",  # 785

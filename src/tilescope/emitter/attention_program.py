@@ -222,12 +222,12 @@ def _placement_obstacles(plan: KernelPlan) -> Iterator[Violation]:
 
 def attention_facts(kernel: AttentionKernel) -> Facts:
     """What the template of a kernel is told."""
-    q, k, v, o = (_tile_text(name, kernel.tiles[name]) for name in ("q", "k", "v", "o"))
+    texts = {name: _tile_text(name, tile) for name, tile in kernel.tiles.items()}
     problem = kernel.tiles["q"].plan.problem
     row = multiplied(problem.data_type, "attention", TYPE_NOT_MULTIPLIED)
     head_dim = problem.tile[1]
     keys = kernel.tiles["k"].plan.problem.tile[0]
-    k_step = head_dim // len(q.descriptors[0])
+    k_step = head_dim // len(texts["q"].descriptors[0])
     stored = kernel.tiles["o"].plan
     return told(
         AttentionFacts(
@@ -238,11 +238,11 @@ def attention_facts(kernel: AttentionKernel) -> Facts:
             queries=problem.tile[0],
             keys=keys,
             stages=kernel.stages,
-            tiles=(q, k, v, o),
-            q=q,
-            k=k,
-            v=v,
-            o=o,
+            tiles=tuple(texts.values()),
+            q=texts["q"],
+            k=texts["k"],
+            v=texts["v"],
+            o=texts["o"],
             barriers=tuple(told(barrier) | {"comment": _ARRIVALS[barrier.name[2:]]} for barrier in kernel.barriers),
             smem_bytes=kernel.smem_bytes,
             producer_registers=kernel.producer_registers,

@@ -45,7 +45,7 @@ def gemm_parameters(gemm: GemmPlan) -> tuple[Parameter, ...]:
     >>> print(*gemm_parameters(plan_gemm(256, 256, 256, "bf16", epilogue="bias+residual", tile=(64, 64, 64))), sep=", ")
     int m_rows, const float* bias, const Residual* residual, float beta
     """
-    return tuple(_listed(gemm))
+    return tuple(_list_parameters(gemm))
 
 
 def residual_type(gemm: GemmPlan) -> DataType:
@@ -53,7 +53,7 @@ def residual_type(gemm: GemmPlan) -> DataType:
     return gemm.output_type if gemm.output_type.ptx in _RESIDUALS else DataType.named("bf16")
 
 
-def _listed(gemm: GemmPlan) -> Iterator[Parameter]:
+def _list_parameters(gemm: GemmPlan) -> Iterator[Parameter]:
     if gemm.workspace_bytes:
         yield Parameter("Sums*", "partial", "f32", size=gemm.workspace_bytes // ACCUMULATOR_BYTES)
         yield Parameter("unsigned*", "arrived", "u32", size=gemm.counters)

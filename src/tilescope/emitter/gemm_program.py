@@ -346,10 +346,10 @@ def _epilogue(gemm: GemmPlan, work: WgmmaWork | MmaWork | Tcgen05Work) -> Epilog
         first_column="first",
         c_first=first_of_slice(gemm, slices),
     )
-    return _finishing(facts, gemm, work)
+    return _add_finish(facts, gemm, work)
 
 
-def _finishing(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
+def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> EpilogueFacts:
     """The epilogue with what it takes beside the sums.
 
     Of tiles that are not swapped, a bias comes one slice ahead. What takes more registers than there are beside all sums, a

@@ -76,7 +76,7 @@ def gemm_roles(
             ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={"t": [*consumer_tile, *_prefetched(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
+        opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
             "wait_group bulk": "TMA has read the last slice",
@@ -88,7 +88,7 @@ def gemm_roles(
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
 
 
-def _prefetched(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
+def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
     """Where a residual is added, its tile comes to the L2 while the sums are made: a row a thread."""
     if not (gemm.fused.residual and epilogue.fetches):
         return []

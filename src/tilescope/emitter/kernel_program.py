@@ -124,7 +124,7 @@ class _Writer:
         parts = ["\n".join(head), *self._facts(), _HELPERS.strip("\n")]
         if self.uses_tensor_memory:
             parts.append(_TENSOR_MEMORY_HELPERS.strip("\n"))
-        parts += [*self._copies(), self._shared(), self._init(), *self._gaps(), self._kernel()]
+        parts += [*self._copies(), self._declare_shared(), self._init(), *self._gaps(), self._kernel()]
         return "\n\n".join(parts) + "\n"
 
     def _is_copied(self, name: str) -> bool:
@@ -163,7 +163,7 @@ class _Writer:
                 f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
             )
 
-    def _shared(self) -> str:
+    def _declare_shared(self) -> str:
         """Shared memory: every tile at its own offset, those that lie over each other in the same bytes."""
         plan = self.plan
         alignment = max([tile.alignment_bytes for tile in plan.tiles] + [8])

@@ -47,7 +47,7 @@ from tilescope.kernel_plan.kernel_rules import KERNEL_FILE, KERNEL_STEP
 from tilescope.layout import Major
 from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import MAX_STAGES
-from tilescope.reading import attempted, entries, flag, integer, known_name
+from tilescope.reading import attempted, entries, flag, integer, known_name, read_table
 from tilescope.swizzle import SWIZZLE
 from tilescope.sync.thread_limits import (
     BLOCK_THREADS,
@@ -527,14 +527,7 @@ class _KernelReader:
         return rows[:most]
 
     def _table(self, at: str, written: object, known: Collection[str] = ()) -> Table:
-        """A table of names and values; if `known` lists names, any other is a mistake."""
-        if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
-            fix = "Use {warps = 4}, for example."
-            self.problems.append(argument_type(at, written, "a table of names and values", fix))
-            return {}
-        unknown = [name for name in written if known and name not in known]
-        self.problems += [unknown_name(f"key of {at}", at, name, known) for name in unknown]
-        return written
+        return read_table(self.problems, at, written, known, "Use {warps = 4}, for example.")
 
     def _list(self, at: str, written: object) -> list[object]:
         listed = [written] if isinstance(written, str) else entries(written, MAX_STEPS)

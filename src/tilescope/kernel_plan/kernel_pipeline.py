@@ -104,14 +104,14 @@ class KernelPipeline:
         steps: list[Plain] = []
         for part in self._parts(places, path):
             inner = self.kernel.path(self.kernel.steps[part[0]].loop)
-            steps += _marked(self._waits(role, part, path), part[0])
+            steps += _mark_steps(self._waits(role, part, path), part[0])
             if len(inner) > len(path):
                 counter = inner[len(path)]
                 body = self._level(role, part, inner[: len(path) + 1])
                 steps.append({"loop": counter, "count": f"{counter}_rounds", "steps": body})
             else:
-                steps += _marked(self._actions(role, part[0]), part[0])
-            steps += _marked(self._arrivals(role, part, path), part[-1])
+                steps += _mark_steps(self._actions(role, part[0]), part[0])
+            steps += _mark_steps(self._arrivals(role, part, path), part[-1])
         return steps
 
     def _parts(self, places: Sequence[int], path: tuple[str, ...]) -> list[list[int]]:
@@ -423,7 +423,7 @@ class KernelPipeline:
         return barrier if stage == "0" else f"{barrier}[{stage}]"
 
 
-def _marked(steps: list[Plain], place: int) -> list[Plain]:
+def _mark_steps(steps: list[Plain], place: int) -> list[Plain]:
     """The steps with the place of the kernel's step that they belong to."""
     return [step | {"at": f"{STEP_MARK}{place}"} for step in steps]
 

@@ -52,7 +52,7 @@ def nearest_changes(kernel: KernelDescription, arch: Arch, limits: Limits) -> li
     if found:
         return list(found.values())
     for one, other in combinations(edits, 2):
-        both = _merged(kernel, one, other)
+        both = _merge_edits(kernel, one, other)
         change = None if both is None else _fitting(both, arch, limits)
         if change is not None:
             return [change]
@@ -111,7 +111,7 @@ def _edit_tiles(kernel: KernelDescription, text: str, **fields: bool) -> _Edit:
     return _Edit(text, text, data)
 
 
-def _merged(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit | None:
+def _merge_edits(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit | None:
     """Both edits together; None if they change the same part."""
     data = deepcopy(one.data)
     for name, value in other.data.get("sizes", {}).items():

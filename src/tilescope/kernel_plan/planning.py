@@ -72,7 +72,7 @@ def plan_kernel(
         problems += _beyond_memory(described, target, limits, search, chosen)
     if problems:
         raise PlanError(problems)
-    return _planned(search, ranked, chosen, blocks)
+    return _make_plan(search, ranked, chosen, blocks)
 
 
 def _read(kernel: object, sizes: Mapping[str, int] | None) -> KernelDescription:
@@ -154,7 +154,7 @@ def _advice(told: list[str]) -> str:
     return " ".join(sentences)
 
 
-def _planned(search: StageSearch, ranked: list[tuple[int, ...]], chosen: Candidate, blocks: int) -> KernelPlan:
+def _make_plan(search: StageSearch, ranked: list[tuple[int, ...]], chosen: Candidate, blocks: int) -> KernelPlan:
     kernel = search.kernel
     at_entry = entry_registers(kernel, blocks)
     spots = chosen.shared.packing.spots

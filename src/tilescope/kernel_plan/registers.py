@@ -84,12 +84,12 @@ def _count_role(
 
 def check_registers(kernel: KernelDescription, uses: tuple[RegisterUse, ...], blocks_per_sm: int) -> list[Violation]:
     """What is wrong with the registers of the roles."""
-    problems = [_exceeded(use) for use in uses if use.left < 0]
+    problems = [_refuse_registers(use) for use in uses if use.left < 0]
     problems += _check_split(kernel, uses, blocks_per_sm)
     return problems
 
 
-def _exceeded(use: RegisterUse) -> Violation:
+def _refuse_registers(use: RegisterUse) -> Violation:
     """That a thread of a role has too few registers."""
     return KERNEL_REGISTERS.violation(
         role=use.role,

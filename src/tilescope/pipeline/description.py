@@ -23,7 +23,7 @@ from tilescope.pipeline.expression import Expression, Reference, reference
 from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Written
 from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
 from tilescope.pipeline.pipeline_rules import GRAMMAR, PLANNED, Plain, example
-from tilescope.reading import attempted, flag, integer, known_name, plain_int
+from tilescope.reading import attempted, flag, integer, known_name, plain_int, read_table
 from tilescope.rule import Basis, rule
 from tilescope.sentence import printed
 from tilescope.sync.mbarrier import ARRIVALS_END
@@ -380,14 +380,7 @@ class _Reader:
             self.problems.append(NAME.violation(at=at, shown=printed(written), used=used))
 
     def _table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
-        """A table of names and values; if `known` lists names, any other is a problem."""
-        if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
-            fix = "Use { count = 1 }, for example."
-            self.problems.append(argument_type(at, written, "a table of names and values", fix))
-            return {}
-        unknown = [name for name in written if known and name not in known]
-        self.problems += [unknown_name(f"key of {at}", at, name, known) for name in unknown]
-        return written
+        return read_table(self.problems, at, written, known, "Use { count = 1 }, for example.")
 
     def _list(self, at: str, written: object) -> list[object]:
         if isinstance(written, list | tuple):

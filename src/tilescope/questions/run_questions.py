@@ -426,7 +426,7 @@ RUN = Question(
             is_many=True,
             shown_as="RULE[@LINE]",
         ),
-        Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
+        Input("no_remedies", "--no-remedies", "Do not run it again to try fixes of an error", read=flag),
         Input(
             "advice",
             "--advice",

@@ -70,10 +70,10 @@ class Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
-        self._extra = [self._placed(parameter) for parameter in gemm_parameters(plan)]
+        self._extra = [self._upload(parameter) for parameter in gemm_parameters(plan)]
         self._arguments: dict[Matrices, _Parameters] = {}
 
-    def _placed(self, parameter: Parameter) -> np.uint64 | np.int32 | np.float32:
+    def _upload(self, parameter: Parameter) -> np.uint64 | np.int32 | np.float32:
         """A number, or the address of an array of zeros."""
         if not parameter.size:
             return np.float32(parameter.value) if parameter.data_type == "f32" else np.int32(parameter.value)
