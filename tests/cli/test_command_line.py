@@ -86,6 +86,8 @@ def test_the_version(capsys):
     [
         (["swizle"], "Did you mean swizzle?"),
         (["zzz"], "No such command 'zzz'. Commands: "),
+        (["mma", "fragmnt"], "Did you mean fragment?"),
+        (["mma", "m64n128k16"], "Commands: check, descriptors, fragment, "),
         (["swizzle", "128B", "--jsno"], "--json"),
         (["--nope"], "--nope"),
         (["swizzle"], "MODE"),

@@ -488,6 +488,9 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
     ("arguments", "stdin", "said"),
     [
         (["check", "nosuch.json"], "", "no such file: nosuch.json"),
+        (["check", "bf16", "4096x1000"], "", "--type bf16 --dims 1000,4096 "),
+        (["load", "4096x1000"], "", "--dims 1000,4096 "),
+        (["encode", "e4m3"], "", "--type e4m3 "),
         (["check", "no such file.bin"], "", "no such file.bin"),
         (["decode", "nosuch.bin"], "", "no such file: nosuch.bin"),
         (["diff", MATRIX.encode().hex(), "nosuch"], "", "no such file: nosuch"),

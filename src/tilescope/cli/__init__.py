@@ -24,9 +24,9 @@ from typing import NoReturn
 import click
 
 from tilescope.cli.help_page import HELP_OPTIONS, help_page
+from tilescope.cli.named_commands import NamedCommands
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.extras import extra_of
-from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
 from tilescope.questions.plain_argument import describe_argument
@@ -92,7 +92,7 @@ INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 
 
-class _Commands(click.Group):
+class _Commands(NamedCommands):
     """The table of commands; what a command needs is imported when it is looked up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -105,15 +105,6 @@ class _Commands(click.Group):
         if cmd_name == "mma":
             return mma_group()
         return question_command(cmd_name) if cmd_name in COMMANDS else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            nearest = nearest_name(args[0], COMMANDS)
-            hint = f"Did you mean {nearest}?" if nearest else f"Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from tilescope.cli.named_commands import NamedCommands
 from tilescope.sentence import listed
 
 _USUAL_NO = "the answer is no: the hardware refuses what was asked for; the reasons are on stdout"
@@ -119,7 +120,7 @@ class ManualCommand(click.Command):
         write_manual(manual_of(ctx), formatter)
 
 
-class ManualGroup(click.Group):
+class ManualGroup(NamedCommands):
     """A group of commands whose --help is a page of the manual."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

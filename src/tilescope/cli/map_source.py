@@ -16,6 +16,7 @@ from typing import NamedTuple
 import click
 
 from tilescope.cli.command import is_file
+from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.sentence import shortened
@@ -28,6 +29,7 @@ _FAILURE = re.compile(
     r"error|exception|traceback|fail|assert|fatal|abort|warning|illegal|hang|wrong|timed? ?out|\bxid\b", re.IGNORECASE
 )
 _LINE_OF_FILE = re.compile(r"(.+):(\d{1,9})")
+_SHAPE = re.compile(r"\d{1,12}(?:[x,*]\d{1,12})+")
 _NAME = re.compile(r"[^\n]*(?:[/\\~]|\.\w|[g-wyzG-WYZ])[^\n]*")  # more than hexadecimal digits: the name of a file
 
 _PASSING = 'ts.cli.map_source.read_source(("00" * 128,))'
@@ -44,6 +46,11 @@ INPUT_FILE = rule(
 )
 NO_FILE_OF_TEXT = INPUT_FILE.worded(
     fix="Check the path, or paste what it should hold: numbers are decimal, or 0x and hexadecimal digits.",
+)
+WORDS_OF_A_PLAN = INPUT_FILE.worded(
+    found="{name}, the shape or type of a tensor",
+    limit="SOURCE is a file or a map as text; shapes and types are options",
+    fix="Write {options}: extents and box are innermost first.",
 )
 SEVERAL_SOURCES = INPUT_FILE.worded(found="{sources} sources", fix="Use one of them, such as {first}.")
 DIRECTORY = INPUT_FILE.worded(found="{name} is a directory", fix="Use a file, such as {name}/map.json.")
@@ -87,6 +94,8 @@ def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options:
     named = _named_file(words[0]) if len(words) == 1 else None
     if named is not None:
         return _read_file(named, as_json=as_json)
+    if takes_options:
+        _refuse_shape_and_type(words)
     try:
         return MapSource.read(" ".join(words).encode("utf-8", errors="replace"))
     except NoDescriptorError as error:
@@ -146,6 +155,26 @@ def read_input(source: str, most_bytes: int = WHOLE_BYTES) -> bytes:
 
 def _too_large(source: str, most_bytes: int) -> RuleError:
     return INPUT_SIZE.error(name=source, MiB=most_bytes >> 20)
+
+
+def _refuse_shape_and_type(words: tuple[str, ...]) -> None:
+    """Refuse `4096x1000 bf16`, as plan and gemm take it, with the options that say the same of a map."""
+    shapes = [word for word in words if _SHAPE.fullmatch(word)]
+    types = [word for word in words if word not in shapes and _is_type(word)]
+    if len(shapes) > 1 or len(types) > 1 or len(shapes) + len(types) < len(words):
+        return
+    dims = ",".join(reversed(re.findall(r"\d+", shapes[0]))) if shapes else "4096,4096"
+    raise WORDS_OF_A_PLAN.error(
+        name=shortened(" ".join(words)), options=f"--type {types[0] if types else 'bf16'} --dims {dims} --box …"
+    )
+
+
+def _is_type(word: str) -> bool:
+    try:
+        DataType.named(word)
+    except RuleError:
+        return False
+    return True
 
 
 def _refuse_names(words: tuple[str, ...], *, takes_options: bool) -> None:
