@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ from ptx_texts import kernel
 
 import tilescope as ts
 from tilescope.machine.decoding.independent_blocks import are_blocks_independent
-from tilescope.machine.execution import launch_grid, lockstep
+from tilescope.machine.execution import forked_call, launch_grid, lockstep
 
 BLOCKS = 5
 THREADS = 64
@@ -64,6 +68,12 @@ FRAGMENTS = {
     " sub.u32 %n, %n, 1; bra $again{n}; $done{n}:",
     "loop of blocks": "mov.u32 %n, %block; $again{n}: xor.b32 %v, %v, %n; setp.eq.u32 %p, %n, 0; @%p bra $done{n};"
     " sub.u32 %n, %n, 1; bra $again{n}; $done{n}:",
+    "load of block 1 in block 4": "setp.eq.u32 %p, %block, 4; add.u32 %w, %tid, 64; selp.u32 %w, %w, %i, %p; mul.wide.u32 %a, %w, 4;"
+    " add.u64 %a, %a, %to; ld.global.u32 %w, [%a]; add.u32 %v, %v, %w;",
+    "store of block 1 in block 4": "setp.eq.u32 %p, %block, 4; add.u32 %w, %tid, 64; selp.u32 %w, %w, %i, %p; mul.wide.u32 %a, %w, 4;"
+    " add.u64 %a, %a, %to; st.global.u32 [%a], %v;",
+    "load of block 4 in block 1": "setp.eq.u32 %p, %block, 1; add.u32 %w, %tid, 256; selp.u32 %w, %w, %i, %p; mul.wide.u32 %a, %w, 4;"
+    " add.u64 %a, %a, %to; ld.global.u32 %w, [%a]; add.u32 %v, %v, %w;",
     "return": "setp.gt.u32 %p, %i, 250; @%p ret;",
 }
 
@@ -82,14 +92,35 @@ def told(run, arrays):
     return json.dumps(run.to_dict(), default=str, sort_keys=True), [array.tobytes() for array in arrays], writers
 
 
-def run_fragments(kernel, *, findings):
+def run_fragments(kernel, *, findings, max_seconds=60):
     source = np.arange(WORDS, dtype=np.uint32) * 977
     out = np.zeros(WORDS + 16, np.uint32)
     count = np.zeros(2, np.uint32)
     run = kernel.run(
-        BLOCKS, THREADS, [source, out, count], findings=findings, remedies=False, max_steps=20_000, max_seconds=60
+        BLOCKS,
+        THREADS,
+        [source, out, count],
+        findings=findings,
+        remedies=False,
+        max_steps=20_000,
+        max_seconds=max_seconds,
     )
     return run, [source, out, count]
+
+
+def allow_processes(patch, processes):
+    """Let as many processes share the blocks, however few they are; a list of what forks have sent back."""
+    joined = []
+    join = lockstep._Lockstep._join
+
+    def noted(self, done):
+        joined.append(done)
+        join(self, done)
+
+    patch.setattr(lockstep, "_LEAST_SHARED_WORK", 0)
+    patch.setattr(lockstep, "count_processes", lambda: processes)
+    patch.setattr(lockstep._Lockstep, "_join", noted)
+    return joined
 
 
 def run_both(monkeypatch, launch):
@@ -142,8 +173,68 @@ def test_what_ends_in_lockstep(monkeypatch, names, is_ended):
     assert bool(ended) == is_ended
 
 
+SHARED = [
+    (["load", "arithmetic", "float"], 3),
+    (["share", "barrier", "take"], 3),
+    (["load elsewhere"], 3),  # words before and behind, which other blocks write: one after another
+    (["store elsewhere"], 3),
+    (["load of block 1 in block 4"], 2),  # each of two processes would see nothing
+    (["load of block 4 in block 1"], 2),
+    (["store of block 1 in block 4"], 2),
+    (["share", "take"], 3),
+    (["branch of blocks", "loop of blocks", "shuffle"], 2),
+    (["count"], 3),  # atomics have an order
+]
+ENDED_SHARED = {
+    ("load", "arithmetic", "float"),
+    ("share", "barrier", "take"),
+    ("branch of blocks", "loop of blocks", "shuffle"),
+}
+
+
+@pytest.mark.parametrize(("names", "processes"), SHARED)
 @pytest.mark.parametrize("findings", [True, False])
-def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings):
+def test_processes_share_the_blocks(monkeypatch, names, processes, findings):
+    kernel = ts.Kernel(text_of([(name, 2) for name in names]))
+    joined = allow_processes(monkeypatch, processes)
+    together, alone, _ = run_both(monkeypatch, lambda: run_fragments(kernel, findings=findings, max_seconds=None))
+    assert together == alone
+    if tuple(names) in ENDED_SHARED:
+        assert len(joined) == processes - 1
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(CHOICES, st.booleans())
+def test_random_kernels_in_two_processes_give_the_same(choices, findings):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        allow_processes(monkeypatch, 2)
+        kernel = ts.Kernel(text_of(choices))
+        launch = partial(run_fragments, kernel, findings=findings, max_seconds=None)
+        together, alone, _ = run_both(monkeypatch, launch)
+    assert together == alone
+
+
+def test_blocks_of_a_fork_that_fails_run_here(monkeypatch):
+    kernel = ts.Kernel(text_of([("load", 1), ("arithmetic", 2)]))
+    joined = allow_processes(monkeypatch, 2)
+    monkeypatch.setattr(lockstep._Lockstep, "_run_share", lambda *_: os._exit(1))
+    together, alone, ended = run_both(monkeypatch, lambda: run_fragments(kernel, findings=True, max_seconds=None))
+    assert (together, ended, joined) == (alone, 1, [])
+
+
+def test_a_process_with_other_threads_does_not_fork(monkeypatch):
+    monkeypatch.setenv("TILESCOPE_CORES", "3")
+    monkeypatch.setattr(forked_call.multiprocessing, "parent_process", lambda: None)
+    monkeypatch.setattr(forked_call.threading, "enumerate", lambda: [threading.current_thread()])
+    assert forked_call.count_processes() == (3 if sys.platform == "linux" else 1)
+    monkeypatch.setattr(forked_call.threading, "enumerate", lambda: [threading.current_thread(), threading.Thread()])
+    assert forked_call.count_processes() == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("findings", [True, False])
+def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, processes):
+    joined = allow_processes(monkeypatch, processes)
     launch = recording("mm_tma_f16").launch
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal((256, 256)).astype(np.float16) for _ in range(2))
@@ -159,7 +250,7 @@ def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings):
         return kernel.run((2, 2), 256, [*args, 256, 0, 0], remedies=False, **options), arrays
 
     together, alone, ended = run_both(monkeypatch, run)
-    assert ended == 1
+    assert (ended, len(joined)) == (1, processes - 1)
     assert together == alone
 
 

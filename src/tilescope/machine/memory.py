@@ -66,6 +66,14 @@ class Exchanged(NamedTuple):
     after: npt.NDArray[np.generic]
 
 
+class ChangedBytes(NamedTuple):
+    """Bytes of one array that differ from what they were: a bit for each byte from an address on, and those whose bit is set."""
+
+    address: int
+    bits: Bytes
+    values: Bytes
+
+
 class _Piece(NamedTuple):
     """Words of one array that lanes write, and where in it."""
 
@@ -231,6 +239,45 @@ class GlobalMemory:
     def keep_changes(self) -> None:
         """Nobody will undo the stores."""
         self._before = None
+
+    def list_changes(self) -> list[ChangedBytes]:
+        """What has changed since `keep_for_undo` was called.
+
+        >>> memory = GlobalMemory()
+        >>> address = memory.place(np.zeros(16, np.uint8))
+        >>> memory.keep_for_undo(16)
+        >>> memory.store(np.array([address + 4]), np.array([7], np.uint8))
+        >>> [(one.address - address, one.values.tolist()) for one in memory.list_changes()]
+        [(4, [7])]
+        """
+        assert self._before is not None
+        changes = []
+        for address, before in self._before.items():
+            region = self.region_at(address)
+            assert region is not None
+            is_changed = region.content != before
+            first = int(is_changed.argmax()) if len(before) else 0
+            end = len(before) - int(is_changed[::-1].argmax()) if len(before) else 0
+            if end > first and is_changed[first]:
+                bits = np.packbits(is_changed[first:end])
+                changes.append(ChangedBytes(address + first, bits, region.content[first:end][is_changed[first:end]]))
+        return changes
+
+    def apply_changes(self, changes: Sequence[ChangedBytes]) -> None:
+        """Write what a copy of this memory has listed as its changes.
+
+        >>> memory = GlobalMemory()
+        >>> address = memory.place(np.zeros(4, np.uint8))
+        >>> memory.apply_changes([ChangedBytes(address + 1, np.packbits([1, 0, 1]), np.array([5, 6], np.uint8))])
+        >>> memory.bytes_at(address, 4).tolist()
+        [0, 5, 0, 6]
+        """
+        for address, bits, values in changes:
+            self.begin_write(address)
+            region = self.region_at(address)
+            assert region is not None
+            first = address - region.address
+            region.content[first + np.flatnonzero(np.unpackbits(bits))] = values
 
     def undo(self) -> None:
         """Put arrays back as they were when `keep_for_undo` was called."""

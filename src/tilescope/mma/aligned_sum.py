@@ -145,7 +145,11 @@ def _core_count() -> int:
 
 @cache
 def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_core_count())
+    return ThreadPoolExecutor(_core_count(), thread_name_prefix="tilescope-sums")
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive one
 
 
 def by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:

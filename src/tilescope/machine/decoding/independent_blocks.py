@@ -73,6 +73,14 @@ def are_blocks_independent(program: Program) -> bool:
     return not any(_takes_lock(program.instructions[start:end]) for start, end in _find_loops(program))
 
 
+def changes_global_words(program: Program) -> bool:
+    """Whether a program has atomics in global memory, whose results depend on the order of blocks."""
+    return any(
+        instruction is not None and instruction.name in ("atom", "red") and _SHARED.isdisjoint(instruction.modifiers)
+        for instruction in program.instructions
+    )
+
+
 def _find_loops(program: Program) -> Iterator[tuple[int, int]]:
     """The first instruction of each loop, and the one behind its last."""
     for pc, turn in enumerate(program.turns):

@@ -2,6 +2,7 @@
 
     first cluster     alone: the recorder listens, and mistakes that every block makes are found here
     the others        in batches, as long as nothing that they do depends on their order
+    many of them      in shares, one for each core: forks of this process run all but the first, and send back what blocks did
 
 If something does, or if anything is to be reported, all batches are undone, and the clusters run one after another.
 """
@@ -10,18 +11,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.decoding.access_decoder import cell_bytes, decode_accesses
-from tilescope.machine.decoding.independent_blocks import are_blocks_independent, may_follow_a_leader
+from tilescope.machine.decoding.independent_blocks import (
+    are_blocks_independent,
+    changes_global_words,
+    may_follow_a_leader,
+)
 from tilescope.machine.execution.batch import Batch, BatchSchedule
 from tilescope.machine.execution.fault import KernelFaultError
+from tilescope.machine.execution.forked_call import ForkedCall, count_processes
 from tilescope.machine.execution.leader import Leader, LeaderSchedule
-from tilescope.machine.execution.records import RECORDS_KEPT
+from tilescope.machine.execution.records import RECORDS_KEPT, CopyRecord, PhaseRecord
 from tilescope.machine.launch.launch import Launch
+from tilescope.machine.memory import ChangedBytes
 from tilescope.machine.observers.array_ends import ArrayEnds
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.tile_use import TileUse
@@ -29,7 +38,7 @@ from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import LaunchDetector
 from tilescope.sync.detector.detector import RECORDED_COPIES, ClusterDetector
 from tilescope.sync.detector.leader_order import LeaderOrder
-from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder
+from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder, MemoryTouched
 from tilescope.sync.shadow.global_cells import GlobalCells
 from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 
@@ -39,6 +48,8 @@ _MOST_BYTES = 1 << 27  # of the registers and memories of a batch
 _MOST_UNDO_BYTES = 1 << 28  # of arrays that are written
 _MOST_THREADS = 1 << 30
 _LEAST_BLOCKS = 3  # for which a batch is worth while
+_LEAST_SHARED_WORK = 1 << 18  # warp instructions of blocks that are worth several processes
+_SHARE_BATCHES = 64  # of a share: a grid may have more blocks than can be listed
 
 
 def may_run_in_lockstep(launch: Launch) -> bool:
@@ -79,12 +90,28 @@ def run_in_lockstep(launch: Launch) -> LockstepRun | None:
     return _Lockstep(launch).run()
 
 
+class _ShareDone(NamedTuple):
+    """What the blocks of a share did, for the process that has not run them."""
+
+    steps: int
+    budget: int  # of steps that they took
+    counts: npt.NDArray[np.int64]
+    bulk_copies: int
+    inexact: set[str]
+    copies: list[CopyRecord]
+    phases: list[PhaseRecord]
+    costs: Costs | None
+    touched: MemoryTouched
+    changes: list[ChangedBytes]
+
+
 class _Lockstep:
     """All batches of a launch: they come to their end together, or are undone together."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._started: list[BlockIndex] = []
+        self._block_steps = launch.steps  # of the first cluster
         self._copies = 0  # bulk copies that were issued
         self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
         detector = launch.detector
@@ -104,8 +131,8 @@ class _Lockstep:
         copies, phases, maps = len(launch.copies), len(launch.phases), len(launch.maps)
         launch.memory.keep_for_undo(_MOST_UNDO_BYTES)
         try:
-            for starts in self._batches():
-                self._run_batch(starts)
+            for starts in self._rounds():
+                self._run_round(starts)
             self._memory.require_unwritten_sources()
         except (OrderMattersError, KernelFaultError):
             launch.memory.undo()
@@ -120,25 +147,107 @@ class _Lockstep:
         self._finish()
         return LockstepRun(len(self._started), *self._counts)
 
-    def _batches(self) -> Iterator[list[BlockIndex]]:
-        size = self._batch_blocks()
-        while starts := list(itertools.islice(self._launch.to_start, size)):
-            self._started += starts
+    def _rounds(self) -> Iterator[list[BlockIndex]]:
+        """Blocks that processes share among themselves."""
+        most = self._processes * self._batch_blocks * _SHARE_BATCHES
+        while starts := list(itertools.islice(self._launch.to_start, most)):
             yield starts
 
+    def _run_round(self, starts: list[BlockIndex]) -> None:
+        """Run a share of the blocks here, and meanwhile the others in forks, if that is worth while."""
+        before = len(self._started)
+        self._started += starts
+        work = self._block_steps * (self._launch.block_lanes // WARP_LANES) * len(starts)
+        count = min(self._processes, len(starts) // _LEAST_BLOCKS)
+        if count < 2 or work < _LEAST_SHARED_WORK:
+            self._run_batches(starts, before)
+            return
+        edges = [len(starts) * share // count for share in range(count + 1)]
+        shares = [(first, starts[first:end]) for first, end in itertools.pairwise(edges)]
+        forks = [ForkedCall(partial(self._run_share, share, before + first)) for first, share in shares[1:]]
+        try:
+            self._run_batches(shares[0][1], before)
+            for (first, share), fork in zip(shares[1:], forks, strict=True):
+                done = fork.result()
+                if done is None:
+                    self._run_batches(share, before + first)
+                else:
+                    self._join(done)
+        finally:
+            for fork in forks:
+                fork.end()
+
+    def _run_share(self, starts: list[BlockIndex], before: int) -> _ShareDone | None:
+        """Run blocks in a fork. None: they have met something that this process must see itself."""
+        launch = self._launch
+        steps, steps_left = launch.steps, launch.steps_left
+        copies, phases, maps, edits = len(launch.copies), len(launch.phases), len(launch.maps), len(launch.cut_edits)
+        self._counts[:] = 0
+        self._copies = 0
+        self._costs = None if launch.costs is None else Costs()
+        try:
+            self._run_batches(starts, before)
+        except (OrderMattersError, KernelFaultError):
+            return None
+        if len(launch.maps) > maps or len(launch.cut_edits) > edits:
+            return None
+        return _ShareDone(
+            steps=launch.steps - steps,
+            budget=steps_left - launch.steps_left,
+            counts=self._counts,
+            bulk_copies=self._copies,
+            inexact=launch.inexact,
+            copies=launch.copies[copies:],
+            phases=launch.phases[phases:],
+            costs=self._costs,
+            touched=self._memory.list_touched((1 + before) * launch.block_lanes),
+            changes=launch.memory.list_changes(),
+        )
+
+    def _join(self, done: _ShareDone) -> None:
+        """Add what the blocks of a share did that a fork has run."""
+        launch = self._launch
+        self._memory.join(done.touched)
+        launch.memory.apply_changes(done.changes)
+        launch.steps += done.steps
+        launch.steps_left -= done.budget
+        if launch.steps_left <= 0:
+            raise OrderMattersError("the budget of steps is spent")
+        self._counts += done.counts
+        self._copies += done.bulk_copies
+        launch.inexact |= done.inexact
+        launch.copies += done.copies[: RECORDS_KEPT - len(launch.copies)]
+        launch.phases += done.phases[: RECORDS_KEPT - len(launch.phases)]
+        if self._costs is not None and done.costs is not None:
+            self._costs.add(done.costs)
+
+    @cached_property
+    def _processes(self) -> int:
+        """How many may work at once: one where atomics have an order, or where time is limited and counted here."""
+        launch = self._launch
+        is_ordered = launch.float_adds is not None or launch.program.fact(changes_global_words)
+        return 1 if is_ordered or launch.max_seconds is not None else count_processes()
+
+    @cached_property
     def _batch_blocks(self) -> int:
         """Blocks of a batch: as many as fit in memory."""
         launch = self._launch
         program = launch.program
         registers = [dtype.itemsize for dtype in program.register_dtypes]
         block_bytes = launch.block_lanes * (sum(registers) + program.local_bytes) + launch.shared_stride
-        return max(1, min(_MOST_LANES // launch.block_lanes, _MOST_BYTES // max(block_bytes, 1)))
+        most_bytes = _MOST_BYTES // self._processes
+        return max(1, min(_MOST_LANES // launch.block_lanes, most_bytes // max(block_bytes, 1)))
 
-    def _run_batch(self, starts: list[BlockIndex]) -> None:
+    def _run_batches(self, starts: list[BlockIndex], before: int) -> None:
+        """Run blocks, batch by batch; `before` is how many blocks of the launch come before them, besides the first."""
+        for first in range(0, len(starts), self._batch_blocks):
+            self._run_batch(starts[first : first + self._batch_blocks], before + first)
+
+    def _run_batch(self, starts: list[BlockIndex], before: int) -> None:
         launch = self._launch
         launch.steps_left -= CLUSTER_START_STEPS * len(starts)
         batch = Batch(launch, starts)
-        first_thread = (1 + len(self._started) - len(starts)) * launch.block_lanes
+        first_thread = (1 + before) * launch.block_lanes
         if launch.program.fact(are_blocks_independent):
             self._run_apart(batch, first_thread)
         else:

@@ -38,7 +38,14 @@ from tilescope.sync.footprint import CellNumbers, Rows
 from tilescope.sync.lane_clocks import BULK_WRITE
 from tilescope.sync.memory_scope import GPU
 from tilescope.sync.shadow.global_cells import GlobalCells, Stretch
-from tilescope.sync.shadow.lockstep_cells import BatchTimes, LastThreads, LockstepCells, OrderMattersError, Touch
+from tilescope.sync.shadow.lockstep_cells import (
+    BatchTimes,
+    CellsTouched,
+    LastThreads,
+    LockstepCells,
+    OrderMattersError,
+    Touch,
+)
 
 _NO_STALE_VALUES: StaleValues = {}
 
@@ -50,6 +57,23 @@ class CopyTouch(NamedTuple):
     lane: int
     rows: Rows
     is_write: bool
+
+
+class CopiedCells(NamedTuple):
+    """Cells of the stretch that begins at `first`, which a bulk copy has written."""
+
+    first: int
+    cells: CellNumbers
+    pc: int
+    thread: int  # in the launch, from 1 on
+
+
+class MemoryTouched(NamedTuple):
+    """What some batches did to global memory, for a process that has not seen them run; by the first cell of a stretch."""
+
+    cells: dict[int, CellsTouched]
+    copied: list[CopiedCells]
+    rows_read: dict[tuple[bytes, int], Rows]
 
 
 class LockstepMemory:
@@ -109,6 +133,26 @@ class LockstepMemory:
                 thread = first_thread + touch.lane + 1
                 self._table(piece.stretch).copy(piece.cells, thread)
                 self._copied.append((piece.stretch, piece.cells, touch.pc, thread))
+
+    def list_touched(self, first_thread: int) -> MemoryTouched:
+        """What blocks from a thread on have done, and what others have read before them."""
+        cells = {first: table.list_touched(first_thread) for first, (_, table) in self._tables.items()}
+        copied = [
+            CopiedCells(stretch.first, own, pc, thread)
+            for stretch, own, pc, thread in self._copied
+            if thread > first_thread
+        ]
+        return MemoryTouched(cells, copied, self._rows_read)
+
+    def join(self, touched: MemoryTouched) -> None:
+        """Add what other batches did elsewhere at the same time."""
+        for first, own in touched.cells.items():
+            self._table(self._cells.stretch_at(first)).join(own)
+        for first, cells, pc, thread in touched.copied:
+            stretch = self._cells.stretch_at(first)
+            self._table(stretch).copy(cells, thread)
+            self._copied.append((stretch, cells, pc, thread))
+        self._rows_read |= touched.rows_read
 
     def require_unwritten_sources(self) -> None:
         """Refuse copies that read what somebody has written."""

@@ -95,13 +95,13 @@ class GlobalCells:
 
     def pieces(self, cells: CellNumbers) -> Iterator[Piece]:
         """Split cells by stretch, in the order of addresses."""
-        stretch = self._stretch_at(int(cells.min()))
+        stretch = self.stretch_at(int(cells.min()))
         if int(cells.max()) < stretch.end:
             yield Piece(stretch, cells - stretch.first, None)
             return
         rest = np.arange(len(cells))
         while len(rest):
-            stretch = self._stretch_at(int(cells[rest].min()))
+            stretch = self.stretch_at(int(cells[rest].min()))
             is_inside = cells[rest] < stretch.end
             positions = rest[is_inside]
             yield Piece(stretch, cells[positions] - stretch.first, positions)
@@ -120,7 +120,8 @@ class GlobalCells:
                 written.append(Written(first, table.writes, table.write_clusters))
         return LastWrites(self.cell_bytes, tuple(written))
 
-    def _stretch_at(self, cell: int) -> Stretch:
+    def stretch_at(self, cell: int) -> Stretch:
+        """The stretch that has a cell."""
         latest = self._latest
         if latest is not None and latest.first <= cell < latest.end:
             return latest

@@ -123,6 +123,13 @@ class LastThreads(NamedTuple):
     are_strong: Flags
 
 
+class CellsTouched(NamedTuple):
+    """What blocks have done to the cells of a stretch, for a process that has not seen them run."""
+
+    reads: npt.NDArray[np.uint8]  # a bit for each cell
+    writes: LastThreads
+
+
 class _WaitingLoad(NamedTuple):
     """A load that waits until somebody writes the stretch."""
 
@@ -282,3 +289,30 @@ class LockstepCells:
             pcs = np.where(is_strong, self._atomics.pcs, pcs)
         cells = np.flatnonzero(who > first_thread)
         return LastThreads(cells, who[cells], pcs[cells], is_strong[cells])
+
+    def list_touched(self, first_thread: int) -> CellsTouched:
+        """What threads from a number on have written, and what was read of cells that no earlier thread has written.
+
+        Had one of these threads read what an earlier one wrote, it would have been refused.
+        """
+        who = self._stores.who
+        is_read = self._loads.who != 0
+        for waiting in self._waiting:
+            is_read[waiting.touch.cells] = True
+        is_read &= (who == 0) | (who > first_thread)
+        return CellsTouched(np.packbits(is_read), self.last_writes(first_thread))
+
+    def join(self, touched: CellsTouched) -> None:
+        """Add what other blocks did elsewhere at the same time: neither may access what the other has written."""
+        read = np.flatnonzero(np.unpackbits(touched.reads, count=self._count))
+        cells = touched.writes.cells
+        if self.is_any_written(read) or self.is_any_written(cells):
+            raise OrderMattersError("blocks of two processes access a cell that one of them writes")
+        if len(cells):
+            self._is_written = True
+            self._put_waiting()
+            if self._loads.who[cells].any():
+                raise OrderMattersError("blocks of two processes access a cell that one of them writes")
+            self._stores.who[cells] = touched.writes.threads
+            self._stores.pcs[cells] = touched.writes.pcs
+        self._loads.who[read] = _SEVERAL_BLOCKS
