@@ -123,6 +123,19 @@ class DataType(Row):
             raise _unknown(name)
         return row
 
+    @classmethod
+    def knows(cls, name: object) -> bool:
+        """Whether `named` takes this.
+
+        >>> DataType.knows("bf16"), DataType.knows("complex64")
+        (True, False)
+        """
+        try:
+            cls.named(name)
+        except RuleError:
+            return False
+        return True
+
     @property
     def tma(self) -> DataType:
         """The type as which TMA moves this one: itself for the driver's sixteen."""

@@ -306,3 +306,11 @@ def test_an_option_that_takes_one_value_is_refused_when_it_is_given_twice(capsys
 def test_options_that_may_be_repeated_and_flags_are_taken(capsys):
     assert run(["banks", "128x64", "bf16", "--pattern", "ldmatrix.x4", "--pattern", "transpose", "-q", "-q"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "written", [["64x64", "bf16"], ["bf16", "64x64"], ["64", "64", "bf16"], ["bf16", "64", "64"], ["64,64", "bf16"]]
+)
+def test_a_shape_and_a_type_in_either_order(written, capsys):
+    assert run(["plan", *written, "-q"]) == 0
+    assert capsys.readouterr().out.startswith("64 x 64 bfloat16: ")

@@ -160,21 +160,13 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
 def _refuse_shape_and_type(words: tuple[str, ...]) -> None:
     """Refuse `4096x1000 bf16`, as plan and gemm take it, with the options that say the same of a map."""
     shapes = [word for word in words if _SHAPE.fullmatch(word)]
-    types = [word for word in words if word not in shapes and _is_type(word)]
+    types = [word for word in words if word not in shapes and DataType.knows(word)]
     if len(shapes) > 1 or len(types) > 1 or len(shapes) + len(types) < len(words):
         return
     dims = ",".join(reversed(re.findall(r"\d+", shapes[0]))) if shapes else "4096,4096"
     raise WORDS_OF_A_PLAN.error(
         name=shortened(" ".join(words)), options=f"--type {types[0] if types else 'bf16'} --dims {dims} --box …"
     )
-
-
-def _is_type(word: str) -> bool:
-    try:
-        DataType.named(word)
-    except RuleError:
-        return False
-    return True
 
 
 def _refuse_names(words: tuple[str, ...], *, takes_options: bool) -> None:
