@@ -111,8 +111,8 @@ def run_grid(
     residency = launch.residency
     room = None if residency is None else residency.blocks // launch.cluster_blocks
     waiting = result.waiting
-    is_unwatched = watch is None and recorder is None
-    _add(result, run_led_by_first(launch) if is_unwatched and may_run_in_lockstep(launch) else None)
+    may_join = watch is None and recorder is None and launch.cluster_blocks < prod(launch.grid)
+    _add(result, run_led_by_first(launch) if may_join and may_run_in_lockstep(launch) else None)
     while True:
         schedule = _next(launch, waiting, room, watch, recorder)
         if schedule is None:
@@ -128,8 +128,8 @@ def run_grid(
         if state == "finished":
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
-            is_first = result.finished_blocks == launch.cluster_blocks < prod(launch.grid) and not waiting
-            if is_first and is_unwatched and may_run_in_lockstep(launch):
+            is_first = result.finished_blocks == launch.cluster_blocks and not waiting
+            if is_first and may_join and may_run_in_lockstep(launch):
                 _add(result, run_in_lockstep(launch))
             continue
         waiting.append(schedule)
