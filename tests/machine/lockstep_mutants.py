@@ -228,36 +228,48 @@ def compare(changed: Mutant) -> Comparison:
             alone = everything(*launch(kernel, MAX_STEPS))
     except RuleError:
         return Comparison(changed, "refused")
-    return Comparison(changed, "equal" if together == alone else "different", all(ends))
+    return Comparison(changed, "equal" if together == alone else "different", any(ends))
 
 
-def everything(run: Any, arrays: list[np.ndarray]) -> tuple[str, list[bytes], list[str]]:
-    """All that a run says, what it left in memory, and who wrote it last."""
+def everything(run: Any, arrays: list[np.ndarray]) -> tuple[str, list[bytes], list[str], str]:
+    """All that a run says, what it left in memory, who wrote it last, and what was recorded of the first cluster."""
     placed = [argument for argument in run.arrays if argument is not None]
     addresses = [one.address + offset for one in placed for offset in range(0, one.array.nbytes, 148)]
     writers = [repr(run.last_writer(address)) for address in addresses[:WRITERS]]
-    return json.dumps(run.to_dict(), default=str, sort_keys=True), [array.tobytes() for array in arrays], writers
+    told = json.dumps(run.to_dict(), default=str, sort_keys=True)
+    recorder = run._recorded.log
+    with np.printoptions(threshold=sys.maxsize):
+        recorded = repr((recorder.rows, recorder.refused, recorder.global_memory, recorder.first_block))
+    return told, [array.tobytes() for array in arrays], writers, recorded
 
 
 @contextmanager
 def _tries(*, is_allowed: bool) -> Iterator[list[bool]]:
     """Allow lockstep from the second block on, or never; a list of whether each try came to its end."""
     ends: list[bool] = []
-    run, may_run, least = launch_grid.run_in_lockstep, launch_grid.may_run_in_lockstep, lockstep._LEAST_BLOCKS
+    run, lead, may_run = launch_grid.run_in_lockstep, launch_grid.run_led_by_first, launch_grid.may_run_in_lockstep
+    least, least_led = lockstep._LEAST_BLOCKS, lockstep._LEAST_BLOCKS_LED_BY_FIRST
 
     def noted(launch: Any) -> Any:
         found = run(launch)
         ends.append(found is not None)
         return found
 
-    lockstep._LEAST_BLOCKS = 1
-    launch_grid.run_in_lockstep = noted
+    def noted_lead(launch: Any) -> Any:
+        found = lead(launch)
+        if found is not None or not launch.program.fact(are_blocks_independent):
+            ends.append(found is not None)
+        return found
+
+    lockstep._LEAST_BLOCKS = lockstep._LEAST_BLOCKS_LED_BY_FIRST = 1
+    launch_grid.run_in_lockstep, launch_grid.run_led_by_first = noted, noted_lead
     launch_grid.may_run_in_lockstep = may_run if is_allowed else lambda _: False
     try:
         yield ends
     finally:
-        lockstep._LEAST_BLOCKS = least
-        launch_grid.run_in_lockstep, launch_grid.may_run_in_lockstep = run, may_run
+        lockstep._LEAST_BLOCKS, lockstep._LEAST_BLOCKS_LED_BY_FIRST = least, least_led
+        launch_grid.run_in_lockstep, launch_grid.run_led_by_first = run, lead
+        launch_grid.may_run_in_lockstep = may_run
 
 
 def main(first: int = 0, count: int = 100, kind: str = "") -> int:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_recording import PATHS, recording
 from kernel_recording import kernel as recorded_kernel
-from kernel_recording import recording
 from ptx_texts import kernel
 
 import tilescope as ts
@@ -85,11 +85,15 @@ def text_of(choices):
 
 
 def told(run, arrays):
-    """All that a run says, and what it left in memory."""
+    """All that a run says, what it left in memory, and what was recorded of its first cluster."""
     placed = [one for one in run.arrays if one is not None]
     addresses = [one.address + offset for one in placed for offset in range(0, one.array.nbytes, 148)]
     writers = [repr(run.last_writer(address)) for address in addresses[:100]]
-    return json.dumps(run.to_dict(), default=str, sort_keys=True), [array.tobytes() for array in arrays], writers
+    log = run._recorded.log
+    with np.printoptions(threshold=sys.maxsize):
+        recorded = repr((log.rows, log.global_memory, log.refused))
+    said = json.dumps(run.to_dict(), default=str, sort_keys=True)
+    return said, [array.tobytes() for array in arrays], writers, recorded
 
 
 def run_fragments(kernel, *, findings, max_seconds=60):
@@ -123,18 +127,22 @@ def allow_processes(patch, processes):
     return joined
 
 
-def run_both(monkeypatch, launch):
+def run_both(monkeypatch, launch, *, leads_first=True):
     """What a launch gives in lockstep, and what it gives with one block after another; how often lockstep came to its end."""
     ended = []
-    run_in_lockstep = lockstep.run_in_lockstep
 
-    def noted(launch):
-        ended.append(run_in_lockstep(launch))
-        return ended[-1]
+    def note(run):
+        def noted(launch):
+            ended.append(run(launch))
+            return ended[-1]
+
+        return noted
 
     with monkeypatch.context() as patch:
         patch.setattr(lockstep, "_LEAST_BLOCKS", 1)
-        patch.setattr(launch_grid, "run_in_lockstep", noted)
+        patch.setattr(lockstep, "_LEAST_BLOCKS_LED_BY_FIRST", 1 if leads_first else 1 << 30)
+        patch.setattr(launch_grid, "run_in_lockstep", note(lockstep.run_in_lockstep))
+        patch.setattr(launch_grid, "run_led_by_first", note(lockstep.run_led_by_first))
         together = told(*launch())
         patch.setattr(launch_grid, "may_run_in_lockstep", lambda _: False)
         alone = told(*launch())
@@ -232,9 +240,11 @@ def test_a_process_with_other_threads_does_not_fork(monkeypatch):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("leads_first", [True, False])
 @pytest.mark.parametrize("findings", [True, False])
-def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, processes):
+def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, leads_first, processes):
     joined = allow_processes(monkeypatch, processes)
+    monkeypatch.setattr(lockstep, "_MOST_LANES", 2 * 256)  # two blocks of a batch: the first one leads its own
     launch = recording("mm_tma_f16").launch
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal((256, 256)).astype(np.float16) for _ in range(2))
@@ -249,7 +259,7 @@ def test_blocks_with_copies_and_wgmma_follow_a_leader(monkeypatch, findings, pro
         options = {"memory": memory, "smem_bytes": launch["smem_bytes"], "findings": findings}
         return kernel.run((2, 2), 256, [*args, 256, 0, 0], remedies=False, **options), arrays
 
-    together, alone, ended = run_both(monkeypatch, run)
+    together, alone, ended = run_both(monkeypatch, run, leads_first=leads_first)
     assert (ended, len(joined)) == (1, processes - 1)
     assert together == alone
 
@@ -287,6 +297,28 @@ def test_a_box_wholly_outside_its_tensor_follows_a_leader(monkeypatch):
 
     together, alone, ended = run_both(monkeypatch, run)
     assert ended == 1
+    assert together == alone
+
+
+@pytest.mark.parametrize("odd_block", [0, 3])
+def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
+    """One block adds up one tile less than the others: the first cluster leads in vain, and its copies are undone."""
+    text = PATHS["mm_tma_f16"].with_suffix(".ptx").read_text("utf-8")
+    line = "ld.param.b32 	%r16, [mm_tma_param_15];"
+    assert line in text
+    fewer = f"setp.eq.u32 %odd, %r14, {odd_block}; @%odd sub.s32 %r16, %r16, 64;"
+    changed = ts.Kernel(text.replace(line, f"{line} .reg .pred %odd; {fewer}"))
+
+    def run():
+        memory = ts.Memory()
+        arrays = [np.ones((512, 128), np.float16), np.ones((128, 128), np.float16), np.zeros((512, 128), np.float16)]
+        args = []
+        for array in arrays:
+            args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
+        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        return changed.run((4, 1), 256, [*args, 128, 0, 0], **options), arrays
+
+    together, alone, _ = run_both(monkeypatch, run)
     assert together == alone
 
 

@@ -140,7 +140,8 @@ def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -
 
 @cache
 def _core_count() -> int:
-    return os.cpu_count() or 1
+    """The cores that this process may use, which may be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

@@ -13,7 +13,13 @@ import numpy.typing as npt
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.decoding.control_flow import ControlFlow
 from tilescope.machine.execution.fault import KernelFaultError
-from tilescope.machine.execution.lockstep import CLUSTER_START_STEPS, LockstepRun, may_run_in_lockstep, run_in_lockstep
+from tilescope.machine.execution.lockstep import (
+    CLUSTER_START_STEPS,
+    LockstepRun,
+    may_run_in_lockstep,
+    run_in_lockstep,
+    run_led_by_first,
+)
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.observe import observe
 from tilescope.machine.observers.smem_watch import SmemWatch
@@ -105,6 +111,8 @@ def run_grid(
     residency = launch.residency
     room = None if residency is None else residency.blocks // launch.cluster_blocks
     waiting = result.waiting
+    may_join = watch is None and recorder is None and launch.cluster_blocks < prod(launch.grid)
+    _add(result, run_led_by_first(launch) if may_join and may_run_in_lockstep(launch) else None)
     while True:
         schedule = _next(launch, waiting, room, watch, recorder)
         if schedule is None:
@@ -120,8 +128,8 @@ def run_grid(
         if state == "finished":
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
-            is_first = result.finished_blocks == launch.cluster_blocks < prod(launch.grid) and not waiting
-            if is_first and watch is None and recorder is None and may_run_in_lockstep(launch):
+            is_first = result.finished_blocks == launch.cluster_blocks and not waiting
+            if is_first and may_join and may_run_in_lockstep(launch):
                 _add(result, run_in_lockstep(launch))
             continue
         waiting.append(schedule)

@@ -26,6 +26,7 @@ from tilescope.machine.step import Step, Turn
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.address import Addresses, Space
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
+from tilescope.sync.detector.context import LaunchDetector
 from tilescope.sync.detector.lockstep_order import CopyTouch
 from tilescope.sync.events import AccessCost
 from tilescope.sync.footprint import Rows
@@ -96,6 +97,8 @@ class Leader(Cluster):
 class LeaderSchedule(Schedule):
     """Runs a leader to its end; what it decides by registers, all blocks decide alike."""
 
+    detector: LaunchDetector | None = None  # that listens to it; None: nobody does
+
     def run(self) -> ClusterState:
         """Run until every thread has ended."""
         state = Schedule.run(self)
@@ -108,6 +111,8 @@ class LeaderSchedule(Schedule):
     def _turn(self, front: Front) -> bool:
         leader = self.cluster
         assert isinstance(leader, Leader)
+        if self.detector is not None and self.detector.conflicts.found:
+            raise OrderMattersError("a leader has something to report")
         leader.require_alike(leader.program.fact(_deciding_registers)[front.pc], front.lanes)
         return Schedule._turn(self, front)
 

@@ -1,16 +1,19 @@
-"""The clusters of a grid that follow the first one, in lockstep: batches of blocks, each as large as memory allows.
+"""The clusters of a grid in lockstep: batches of blocks, each as large as memory allows.
 
-    first cluster     alone: the recorder listens, and mistakes that every block makes are found here
+    first cluster     leads the first batch, where blocks follow a leader: recorder and detector listen to it
+                      else alone: the recorder listens, and mistakes that every block makes are found here
     the others        in batches, as long as nothing that they do depends on their order
     many of them      in shares, one for each core: forks of this process run all but the first, and send back what blocks did
 
-If something does, or if anything is to be reported, all batches are undone, and the clusters run one after another.
+If something does, or if anything is to be reported, all batches are undone. A first cluster that led then runs alone, and the others
+are tried again; if that fails, they run one after another.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -34,6 +37,7 @@ from tilescope.machine.memory import ChangedBytes
 from tilescope.machine.observers.array_ends import ArrayEnds
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.tile_use import TileUse
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import LaunchDetector
 from tilescope.sync.detector.detector import RECORDED_COPIES, ClusterDetector
@@ -45,9 +49,11 @@ from tilescope.sync.shadow.lockstep_cells import OrderMattersError
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 _MOST_LANES = 1 << 14  # of a batch: beyond, more blocks take as much longer
 _MOST_BYTES = 1 << 27  # of the registers and memories of a batch
+_MOST_SHARED_BYTES = 1 << 29  # of those of all processes
 _MOST_UNDO_BYTES = 1 << 28  # of arrays that are written
 _MOST_THREADS = 1 << 30
-_LEAST_BLOCKS = 3  # for which a batch is worth while
+_LEAST_BLOCKS = 3  # for which a batch is worth while …
+_LEAST_BLOCKS_LED_BY_FIRST = 8  # … and of which the first one leads: if that fails, it was for nothing
 _LEAST_SHARED_WORK = 1 << 18  # warp instructions of blocks that are worth several processes
 _SHARE_BATCHES = 64  # of a share: a grid may have more blocks than can be listed
 
@@ -81,13 +87,34 @@ class LockstepRun(NamedTuple):
     warp_counts: npt.NDArray[np.int64]
 
 
+def run_led_by_first(launch: Launch) -> LockstepRun | None:
+    """Run all clusters, if the first one can lead them; None: nothing has happened, and it must run alone.
+
+    A try that fails takes time, so that none is made in a run whose time is limited.
+    """
+    if launch.max_seconds is not None or launch.program.fact(are_blocks_independent):
+        return None
+    return _run_at_least(_LEAST_BLOCKS_LED_BY_FIRST, launch, has_first=True)
+
+
 def run_in_lockstep(launch: Launch) -> LockstepRun | None:
     """Run all clusters after the first one; None: nothing has happened, and they must run one by one."""
-    first = list(itertools.islice(launch.to_start, _LEAST_BLOCKS))
+    return _run_at_least(_LEAST_BLOCKS, launch, has_first=False)
+
+
+def _run_at_least(blocks: int, launch: Launch, *, has_first: bool) -> LockstepRun | None:
+    """Run the clusters that have not started, if there are as many."""
+    first = list(itertools.islice(launch.to_start, blocks))
     launch.to_start = itertools.chain(first, launch.to_start)
-    if len(first) < _LEAST_BLOCKS:
-        return None
-    return _Lockstep(launch).run()
+    return _Lockstep(launch, has_first=has_first).run() if len(first) >= blocks else None
+
+
+class _LedByFirst(NamedTuple):
+    """What listened to the first cluster of a launch, which led others."""
+
+    recorder: Recorder | None
+    detector: LaunchDetector | None
+    costs: Costs | None
 
 
 class _ShareDone(NamedTuple):
@@ -108,16 +135,17 @@ class _ShareDone(NamedTuple):
 class _Lockstep:
     """All batches of a launch: they come to their end together, or are undone together."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, has_first: bool) -> None:
         self._launch = launch
+        self._blocks_before = 0 if has_first else 1
+        self._first: _LedByFirst | None = None
         self._started: list[BlockIndex] = []
-        self._block_steps = launch.steps  # of the first cluster
         self._copies = 0  # bulk copies that were issued
         self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
         detector = launch.detector
         width = cell_bytes(launch.program, "global")
         cells = GlobalCells(launch.memory, width) if detector is None else detector.memory
-        self._memory = LockstepMemory(cells, launch.block_lanes, launch.block_lanes)
+        self._memory = LockstepMemory(cells, launch.block_lanes, self._blocks_before * launch.block_lanes)
         self._costs = None if launch.costs is None else Costs()
         known = launch.array_ends
         self._array_ends = None if known is None else ArrayEnds(known.watched, dict(known.found))
@@ -138,7 +166,8 @@ class _Lockstep:
             launch.memory.undo()
             launch.steps, launch.steps_left, launch.is_out_of_time = steps, steps_left, False
             launch.float_adds = float_adds
-            del launch.copies[copies:], launch.phases[phases:], launch.maps[maps:]
+            del launch.copies[copies:], launch.phases[phases:]
+            launch.forget_maps(maps)
             launch.inexact.clear()
             launch.inexact.update(inexact)
             launch.to_start = itertools.chain(self._started, launch.to_start)
@@ -148,7 +177,9 @@ class _Lockstep:
         return LockstepRun(len(self._started), *self._counts)
 
     def _rounds(self) -> Iterator[list[BlockIndex]]:
-        """Blocks that processes share among themselves."""
+        """Blocks that processes share among themselves; a first cluster that leads has led its batch before."""
+        if not self._blocks_before:
+            yield list(itertools.islice(self._launch.to_start, self._batch_blocks))
         most = self._processes * self._batch_blocks * _SHARE_BATCHES
         while starts := list(itertools.islice(self._launch.to_start, most)):
             yield starts
@@ -157,9 +188,12 @@ class _Lockstep:
         """Run a share of the blocks here, and meanwhile the others in forks, if that is worth while."""
         before = len(self._started)
         self._started += starts
-        work = self._block_steps * (self._launch.block_lanes // WARP_LANES) * len(starts)
+        launch = self._launch
         count = min(self._processes, len(starts) // _LEAST_BLOCKS)
-        if count < 2 or work < _LEAST_SHARED_WORK:
+        blocks_before = self._blocks_before + before
+        block_steps = launch.steps // blocks_before if blocks_before else 0
+        work = block_steps * (launch.block_lanes // WARP_LANES) * len(starts)
+        if not blocks_before or count < 2 or work < _LEAST_SHARED_WORK:
             self._run_batches(starts, before)
             return
         edges = [len(starts) * share // count for share in range(count + 1)]
@@ -200,7 +234,7 @@ class _Lockstep:
             copies=launch.copies[copies:],
             phases=launch.phases[phases:],
             costs=self._costs,
-            touched=self._memory.list_touched((1 + before) * launch.block_lanes),
+            touched=self._memory.list_touched((self._blocks_before + before) * launch.block_lanes),
             changes=launch.memory.list_changes(),
         )
 
@@ -235,11 +269,11 @@ class _Lockstep:
         program = launch.program
         registers = [dtype.itemsize for dtype in program.register_dtypes]
         block_bytes = launch.block_lanes * (sum(registers) + program.local_bytes) + launch.shared_stride
-        most_bytes = _MOST_BYTES // self._processes
+        most_bytes = min(_MOST_BYTES, _MOST_SHARED_BYTES // self._processes)
         return max(1, min(_MOST_LANES // launch.block_lanes, most_bytes // max(block_bytes, 1)))
 
     def _run_batches(self, starts: list[BlockIndex], before: int) -> None:
-        """Run blocks, batch by batch; `before` is how many blocks of the launch come before them, besides the first."""
+        """Run blocks, batch by batch; `before` is how many have started before them in lockstep."""
         for first in range(0, len(starts), self._batch_blocks):
             self._run_batch(starts[first : first + self._batch_blocks], before + first)
 
@@ -247,7 +281,7 @@ class _Lockstep:
         launch = self._launch
         launch.steps_left -= CLUSTER_START_STEPS * len(starts)
         batch = Batch(launch, starts)
-        first_thread = (1 + before) * launch.block_lanes
+        first_thread = (self._blocks_before + before) * launch.block_lanes
         if launch.program.fact(are_blocks_independent):
             self._run_apart(batch, first_thread)
         else:
@@ -269,32 +303,51 @@ class _Lockstep:
     def _run_led(self, batch: Batch, first_thread: int) -> None:
         """Run blocks that all do what the first of them does."""
         launch = self._launch
+        is_first = first_thread == 0
         leader = Leader(batch)
         detector = None if launch.detector is None else LaunchDetector(launch.detector.program, launch.memory)
         facts = None if detector is None else detector.program
-        order = LeaderOrder(batch.shape, self._memory, first_thread, facts, leader.bus)
+        order = LeaderOrder(batch.shape, self._memory, first_thread, facts, leader.bus, is_first=is_first)
         self._observe(batch, order)
+        recorder = self._record(leader) if is_first else None
         costs = self._observe_leader(leader, order, detector)
-        begun = (launch.steps, launch.steps_left, len(launch.copies), len(launch.phases))
-        schedule = LeaderSchedule(leader)
-        schedule.run()
+        if is_first:
+            self._first = _LedByFirst(recorder, detector, costs)
+        copies, phases = len(launch.copies), len(launch.phases)
+        schedule = LeaderSchedule(leader, detector=detector)
+        with _steps_of_all(launch, batch.blocks):
+            schedule.run()
         if detector is not None:
             self._require_nothing_new(detector)
         self._memory.add_copies(leader.touches, first_thread)
-        self._count_followers(leader, schedule, begun)
+        self._count_followers(leader, schedule, copies, phases)
         if costs is not None:
             self._add_operands(costs, batch.blocks)
 
+    def _record(self, leader: Leader) -> Recorder | None:
+        """Let a recorder listen to the first cluster, if the launch has one."""
+        if self._launch.recorder is None:
+            return None
+        recorder = Recorder()
+        leader.bus.subscribe(recorder.handlers(leader.shape))
+        leader.accesses = leader.program.fact(decode_accesses)
+        return recorder
+
     def _add_operands(self, costs: Costs, blocks: int) -> None:
         """Add the operands that all blocks have read as their leader; refuse tiles of which something is to be told."""
-        known = self._launch.costs
-        assert known is not None
+        known = self._known_costs()
         assert self._costs is not None
         costs.finish()
         is_new = not costs.tiles.written.items() <= known.tiles.written.items()
         if costs.operands.mismatches or costs.tiles.misfits or is_new:
             raise OrderMattersError("a tile to report")
         self._costs.operands.add_reads(costs.operands, blocks)
+
+    def _known_costs(self) -> Costs:
+        """The costs of the first cluster."""
+        costs = self._launch.costs if self._first is None else self._first.costs
+        assert costs is not None
+        return costs
 
     def _observe_leader(self, leader: Leader, order: LeaderOrder, detector: LaunchDetector | None) -> Costs | None:
         """Let the detector, and those who watch tiles, listen to a leader."""
@@ -316,7 +369,7 @@ class _Lockstep:
 
     def _require_nothing_new(self, detector: LaunchDetector) -> None:
         """Refuse what the detector of a leader has to report, or has seen for the first time."""
-        known = self._launch.detector
+        known = self._launch.detector if self._first is None else self._first.detector
         assert known is not None
         polls = known.polls
         is_new = any(pc not in polls or polls[pc].has_passed < poll.has_passed for pc, poll in detector.polls.items())
@@ -324,15 +377,10 @@ class _Lockstep:
         if detector.conflicts.found or detector.spilled or is_new or has_uses or detector.polling_pcs:
             raise OrderMattersError("a leader has something to report")
 
-    def _count_followers(self, leader: Leader, schedule: LeaderSchedule, begun: tuple[int, int, int, int]) -> None:
+    def _count_followers(self, leader: Leader, schedule: LeaderSchedule, copies: int, phases: int) -> None:
         """Count for all blocks what the leader did, and keep their records in the order of blocks."""
         launch = self._launch
-        steps, steps_left, copies, phases = begun
         blocks = leader.batch.blocks
-        launch.steps += (launch.steps - steps) * (blocks - 1)
-        launch.steps_left -= (steps_left - launch.steps_left) * (blocks - 1)
-        if launch.steps_left <= 0:
-            raise OrderMattersError("the budget of steps is spent")
         self._counts[0] += schedule.thread_counts * blocks
         self._counts[1] += schedule.warp_counts * blocks
         own_phases = launch.phases[phases:]
@@ -359,6 +407,8 @@ class _Lockstep:
     def _finish(self) -> None:
         """What the clusters leave to those who look at the run."""
         launch = self._launch
+        if self._first is not None:
+            self._keep_first(self._first)
         if launch.costs is not None and self._costs is not None:
             launch.costs.add(self._costs)
         if launch.detector is not None:
@@ -366,3 +416,29 @@ class _Lockstep:
             launch.detector.copies_issued = min(launch.detector.copies_issued + self._copies, RECORDED_COPIES)
             launch.detector.clusters += len(self._started)
             launch.detector.first_blocks += self._started
+
+    def _keep_first(self, first: _LedByFirst) -> None:
+        """Keep what was seen of the first cluster, as if it had run alone; what all blocks did alike is counted elsewhere."""
+        launch = self._launch
+        if first.recorder is not None:
+            launch.recorder = first.recorder
+        if launch.detector is not None and first.detector is not None:
+            launch.detector.polls = first.detector.polls
+            launch.detector.mbarrier_uses = first.detector.mbarrier_uses
+        if launch.costs is not None and first.costs is not None:
+            first.costs.operands.reads = {}
+            launch.costs.has_tiles = first.costs.has_tiles
+            launch.costs.operands = first.costs.operands
+            launch.costs.tiles = first.costs.tiles
+
+
+@contextmanager
+def _steps_of_all(launch: Launch, blocks: int) -> Iterator[None]:
+    """Let a leader take the steps of all blocks: it has its part of those that are left, and what it takes counts for each of them."""
+    steps, steps_left = launch.steps, launch.steps_left
+    own_steps = launch.steps_left = steps_left // blocks
+    yield
+    if launch.steps_left <= 0:
+        raise OrderMattersError("the budget of steps is spent")
+    launch.steps = steps + (launch.steps - steps) * blocks
+    launch.steps_left = steps_left - (own_steps - launch.steps_left) * blocks

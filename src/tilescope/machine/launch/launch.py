@@ -218,6 +218,11 @@ class Launch:
             self._map_numbers[content] = len(self.maps) - 1
         return len(self.maps) - 1
 
+    def forget_maps(self, first: int) -> None:
+        """Forget the maps from an index on: the copies that used them are undone."""
+        del self.maps[first:]
+        self._map_numbers = {content: number for content, number in self._map_numbers.items() if number < first}
+
 
 def place_variables(program: Program, memory: GlobalMemory) -> dict[str, int]:
     """Place the initialised .global and .const variables of a module in memory, and return their addresses.

@@ -1,12 +1,14 @@
 """The order of blocks that follow a leader: what they do to shared memory is judged once, as the leader does it.
 
 shared memory     all blocks access the same addresses: the leader's part of the event goes to its detector
-global memory     each block has its own addresses, which no other block writes (detector/lockstep_order.py)
+global memory     each block has its own addresses, which no other block writes (detector/lockstep_order.py). If the leader is the
+                  first block of the grid, nobody has judged it alone before: its part goes to its detector, too
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from tilescope.sync.detector.lockstep_order import LockstepMemory, LockstepOrder
 from tilescope.sync.events import (
     Atomic,
     BarrierComplete,
+    Flags,
     Load,
     OperandRead,
     RegisterAccess,
@@ -39,9 +42,12 @@ class LeaderOrder(LockstepOrder):
         first_thread: int,
         facts: ProgramFacts | None,
         leader: Bus,
+        *,
+        is_first: bool,
     ) -> None:
         super().__init__(shape, memory, first_thread, facts)
         self._leader = leader
+        self._is_first = is_first
         self._blocks = shape.blocks
         self._block_lanes = shape.block_lanes
         self._shared_stride = shape.shared_stride
@@ -66,24 +72,43 @@ class LeaderOrder(LockstepOrder):
     def stale_values(self, load: Load) -> StaleValues:
         """None: nobody waits for another block's word."""
         if load.space != "shared":
-            return super().stale_values(load)
-        if self._facts is not None and load.access is not None:
+            super().stale_values(load)
+            is_own = self._lanes_of_first(load)
+            own = None if is_own is None else _part(load, is_own)
+        elif self._leader.is_heard and load.access is not None:
             lanes, places = self._leader_part(load)
-            addresses = load.addresses[: len(lanes)]
-            if self._leader.load(replace(load, lanes=lanes, places=places, addresses=addresses)):
-                raise OrderMattersError("a stale value")
+            own = replace(load, lanes=lanes, places=places, addresses=load.addresses[: len(lanes)])
+        else:
+            own = None
+        if own is not None and self._leader.load(own):
+            raise OrderMattersError("a stale value")
         return {}
 
     def _store(self, event: Store) -> None:
         if event.space != "shared":
             super()._store(event)
-        elif self._facts is not None and event.access is not None:
-            if event.stored is not None:
+            is_own = self._lanes_of_first(event)
+            if is_own is not None:
+                own = _part(event, is_own)
+                values = event.values[is_own]
+                stored = None if event.stored is None else event.stored[is_own]
+                if stored is not None and (stored == values).all():
+                    stored = None
+                self._leader.emit(replace(own, held=event.held[is_own], values=values, stored=stored))
+        elif self._leader.is_heard and event.access is not None:
+            if event.stored is not None and self._facts is not None:
                 raise OrderMattersError("two lanes store to one cell")
             lanes, places = self._leader_part(event)
             values = event.values[: len(lanes)]
             own = replace(event, lanes=lanes, places=places, addresses=event.addresses[: len(lanes)])
             self._leader.emit(replace(own, held=_others(values), values=values, stored=None))
+
+    def _lanes_of_first(self, event: Load | Store) -> Flags | None:
+        """Which lanes of an access to global memory are those of the first block of the grid; None: none, or nobody asks."""
+        if not self._is_first or not self._leader.is_heard:
+            return None
+        is_own: Flags = event.lanes < self._block_lanes
+        return is_own if is_own.any() else None
 
     def _meet_warps(self, event: WarpSync) -> None:
         super()._meet_warps(event)
@@ -120,6 +145,14 @@ class LeaderOrder(LockstepOrder):
     def _leader_part(self, event: Load | Store) -> tuple[LaneNumbers, Addresses]:
         """The leader's lanes and places of an access to shared memory."""
         return self._leader_lanes(event.lanes), self._first_of_alike(event.places, self._shared_stride)
+
+
+_Access = TypeVar("_Access", Load, Store)
+
+
+def _part(event: _Access, is_own: Flags) -> _Access:
+    """The part of some lanes of an access."""
+    return replace(event, lanes=event.lanes[is_own], places=event.places[is_own], addresses=event.addresses[is_own])
 
 
 def _others(values: Values) -> Values:
