@@ -23,12 +23,31 @@ def nvrtc_ptx(source, target):
     """The PTX on the way to that cubin."""
     from cuda.bindings import nvrtc as library
 
+    program = _compiled(source, f"--gpu-architecture=compute_{target.removeprefix('sm_')}")
+    return _text(program, library.nvrtcGetPTXSize, library.nvrtcGetPTX)
+
+
+def nvrtc_log(source, target, *options):
+    """What NVRTC says about a source while it makes the cubin."""
+    from cuda.bindings import nvrtc as library
+
+    program = _compiled(source, f"--gpu-architecture={target}", *options)
+    return _text(program, library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog)
+
+
+def _compiled(source, *options):
+    from cuda.bindings import nvrtc as library
+
     status, program = library.nvrtcCreateProgram(source.encode(), b"tile.cu", 0, [], [])
-    options = [f"--gpu-architecture=compute_{target.removeprefix('sm_')}".encode(), b"--std=c++17"]
-    assert int(library.nvrtcCompileProgram(program, len(options), options)[0]) == int(status) == 0
-    _, size = library.nvrtcGetPTXSize(program)
+    words = [option.encode() for option in (*options, "--std=c++17")]
+    assert int(library.nvrtcCompileProgram(program, len(words), words)[0]) == int(status) == 0
+    return program
+
+
+def _text(program, size_of, copy):
+    _, size = size_of(program)
     text = b" " * size
-    library.nvrtcGetPTX(program, text)
+    copy(program, text)
     return text.decode()
 
 

@@ -8,19 +8,24 @@ import tilescope as ts
 from tilescope.gpu.driver.nvrtc import kernel_source
 
 
-@cache
-def kernel_of(place, target):
-    """A kernel such as "copies:to_shared", compiled by NVRTC to PTX."""
+def compiled_ptx(source, target):
+    """The PTX that NVRTC makes of a source for a target such as "sm_100a"."""
     from cuda.bindings import nvrtc
 
-    file, entry = place.split(":")
-    status, program = nvrtc.nvrtcCreateProgram(kernel_source(file).encode(), b"kernels.cu", 0, [], [])
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernels.cu", 0, [], [])
     options = [f"--gpu-architecture=compute_{target.removeprefix('sm_')}".encode(), b"--std=c++17"]
     assert int(nvrtc.nvrtcCompileProgram(program, len(options), options)[0]) == int(status) == 0
     _, size = nvrtc.nvrtcGetPTXSize(program)
     text = b" " * size
     nvrtc.nvrtcGetPTX(program, text)
-    return ts.Kernel(text.decode().rstrip("\0"), entry)
+    return text.decode().rstrip("\0")
+
+
+@cache
+def kernel_of(place, target):
+    """A kernel such as "copies:to_shared", compiled by NVRTC to PTX."""
+    file, entry = place.split(":")
+    return ts.Kernel(compiled_ptx(kernel_source(file), target), entry)
 
 
 class MachineDevice:

@@ -223,7 +223,7 @@ def outlook(card: str, arch: str, chosen: Sequence[Suite], here: Sequence[Suite]
     """
     seconds = _START_SECONDS * len(here)
     for suite in here:
-        cases = suite.count if suite.every is None else len(suite.every())
+        cases = suite.count if suite.every is None else len(suite.every(arch))
         share = 1.0 if count is None else min(1.0, count / cases)
         seconds += share * _H200_SECONDS.get(suite.name, _OTHER_SECONDS)
     minutes = max(1, round(seconds / 60))

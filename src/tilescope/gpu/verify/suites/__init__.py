@@ -87,7 +87,8 @@ class Suite:
     # where a case has no one right result: what is wrong with an outcome, in words (none: nothing)
     judge: Callable[[Case, Outcome], str] | None = None
     note: Callable[[Sequence[Case], Sequence[Outcome]], str] | None = None  # a remark about all cases together
-    every: Callable[[], Sequence[Case]] | None = None  # all cases, where they can be listed: none runs twice
+    # all cases for an architecture, where they can be listed: none runs twice
+    every: Callable[[str], Sequence[Case]] | None = None
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
         """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count.
@@ -95,7 +96,7 @@ class Suite:
         Where all cases can be listed, they come in their order if all are wanted, else in the order of the seed.
         """
         if self.every is not None:
-            listed = list(self.every())
+            listed = list(self.every(arch))
             if count < len(listed):
                 random.Random(f"{seed} {self.name}").shuffle(listed)  # noqa: S311
             return listed[:count]

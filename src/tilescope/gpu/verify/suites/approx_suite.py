@@ -79,7 +79,7 @@ def compute_words(function: str, exponent: int) -> Array:
         return np.asarray(operation(name, tuple(modifiers)).compute(inputs))
 
 
-def _list_cases() -> list[Case]:
+def _list_cases(_arch: str) -> list[Case]:
     return [{"function": name, "exponent": exponent} for name in FUNCTIONS for exponent in range(EXPONENTS)]
 
 
