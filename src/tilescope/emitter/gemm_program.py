@@ -282,6 +282,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         columns_operand=operands[names[1]],
         owners=gemm.schedule.owners(n),
         share=gemm.share,
+        cluster=gemm.schedule.cluster,
+        cluster_blocks=prod(gemm.schedule.cluster),
         promoted=gemm.product.is_promoted,
     )
 

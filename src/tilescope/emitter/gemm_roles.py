@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
-from tilescope.emitter.role_text import Work
+from tilescope.emitter.role_text import Work, role_named
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
-from tilescope.emitter.tile_program import RolesFacts, copy_lines
+from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
+from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import Schedule
@@ -23,10 +26,12 @@ def gemm_roles(
         first_k = "first_k + k_tile * TILE_K"
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
+    b_sharers, a_sharers = schedule.multicast
+    pipeline = plan_pipeline(gemm, consumers=work.groups) if isinstance(work, WgmmaWork) else plan_pipeline(gemm)
     producer = Work(
         lines={
-            "copy a": copy_lines("tma_load(a{}, &a_map, full + 8 * slot, {});", product.a.copies),
-            "copy b": copy_lines("tma_load(b{}, &b_map, full + 8 * slot, {});", product.b.copies),
+            "copy a": part_loads(pipeline, product.a, "full", a_sharers),
+            "copy b": part_loads(pipeline, product.b, "full", b_sharers),
         }
         | scale_loads(work.scales, "full"),
         opening={
@@ -45,22 +50,24 @@ def gemm_roles(
     )
     consumer_tile = [*_tile_number(schedule, needs_k=False), *product.tile_lines]
     if isinstance(work, WgmmaWork):
-        pipeline = plan_pipeline(gemm, consumers=work.groups)
         arrivals = "one arrival of each consumer warpgroup"
+        if work.cluster_blocks > 1:
+            arrivals += " of both blocks"
         sums = f"Accumulator d{epilogue.sums_extents};"
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
             sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};"
     else:
-        pipeline = plan_pipeline(gemm)
         arrivals = "one arrival of each consumer warp"
         sums = f"Accumulator d{epilogue.sums_extents} = {{}};"
         share = "first_m, first_n"
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
     shared_by = "parts" if schedule.tail > 1 else "PARTS"
-    index = "blockIdx.x % tail_tiles" if schedule.tail > 1 else "tile * OWNERS + rank"
+    index = "tile * OWNERS + rank"
+    if schedule.tail > 1:
+        index = "first_tile % tail_tiles * 2 + rank" if prod(schedule.cluster) > 1 else "blockIdx.x % tail_tiles"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),
@@ -86,6 +93,20 @@ def gemm_roles(
         unrolled=("slice",),
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
+
+
+def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: int) -> list[str]:
+    """The copies of a stage of A or B; of one that blocks share, this block's part to all of them, as the pipeline's mask says."""
+    name = operand.name
+    if parts == 1:
+        return copy_lines(f"tma_load({name}{{}}, &{name}_map, {barrier} + 8 * slot, {{}});", operand.copies)
+    [step] = [
+        step
+        for step in role_named(pipeline, "producer").all_steps()
+        if step.op == "copy" and str(step.target).startswith(f"{name}[")
+    ]
+    call = f"tma_multicast({name}{{}}, &{name}_map, {barrier} + 8 * slot, {step.arguments['mask']}, {{}});"
+    return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
 
 
 def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
@@ -139,13 +160,16 @@ def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
 
 
 def _tile_number(schedule: Schedule, *, needs_k: bool = True) -> list[str]:
-    """The number of the tile that a persistent block takes in its round t."""
+    """The number of the tile that a persistent block, or a cluster, takes in its round t."""
+    in_clusters = prod(schedule.cluster) > 1
+    first, all_blocks = ("first_tile", "clusters") if in_clusters else ("blockIdx.x", "gridDim.x")
     if schedule.tail == 1:
-        return ["const int tile = blockIdx.x + t * gridDim.x;"]
+        return [f"const int tile = {first} + t * {all_blocks};"]
+    all_blocks = "CLUSTERS" if in_clusters else "BLOCKS"
     first_k = ", first_k = part * tail_k_tiles * TILE_K" if needs_k else ""
     return [
-        f"const int part = t == whole ? blockIdx.x / tail_tiles : 0{first_k};",
-        "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % tail_tiles : blockIdx.x + t * BLOCKS;",
+        f"const int part = t == whole ? {first} / tail_tiles : 0{first_k};",
+        f"const int tile = t == whole ? whole * {all_blocks} + {first} % tail_tiles : {first} + t * {all_blocks};",
     ]
 
 

@@ -12,7 +12,10 @@ DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}
 def consumer_role(loading: Loading) -> Step:
     """Warps or warpgroups that multiply into their registers."""
     staging = loading.staging
-    mask = loading.feeders if staging.shares else None
+    mask: object = None
+    if staging.shares:
+        in_a_row = 1 in staging.cluster  # every block then feeds every other
+        mask = (1 << staging.blocks) - 1 if in_a_row else loading.feeders
     free = step_of(release=f"empty[{loading.stage}]", count=staging.arrivals, mask=mask)
     multiply = step_of(multiply=loading.slots, unit=None if staging.by_warpgroups else "mma", tile=loading.step)
     read: Steps = [{"fence": "proxy.async"}]

@@ -314,8 +314,9 @@ class PlannedGemm(Value):
 
     @property
     def tail_tiles(self) -> int:
-        """Tiles of the last round, if that round does not fill the card."""
-        return self.tiles % (self.sms or 1)
+        """Tiles of the last round, or those of a cluster, if that round does not fill the card."""
+        taken = self.tiles if self.schedule.cluster == (1, 1) else self.clusters
+        return taken % max(1, (self.sms or 1) // prod(self.schedule.cluster))
 
     @property
     def blocks(self) -> int | None:
@@ -326,7 +327,8 @@ class PlannedGemm(Value):
             self.schedule.dynamic
         ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
             return self.clusters * prod(self.schedule.cluster)
-        return self.sms if self.schedule.tail > 1 else None
+        in_a_cluster = prod(self.schedule.cluster)
+        return (self.sms or 1) // in_a_cluster * in_a_cluster if self.schedule.tail > 1 else None
 
     def blocks_on(self, sms: int) -> int:
         """Blocks of the grid on a card of that many SMs, one an SM; a pair takes a tile together, a cluster several."""
