@@ -383,6 +383,8 @@ def _c_buffer(gemm: GemmPlan, slices: int) -> str:
     if gemm.c_buffers == 1:
         return ""
     number = "slice" if slices > 1 else "0"
+    if gemm.holds_all_slices:
+        return " + slice * C_BYTES"
     if gemm.schedule.persistent:
         number = f"(t * {slices} + slice)" if slices > 1 else "t"
     return f" + {number} % {gemm.c_buffers} * C_BYTES"

@@ -86,7 +86,7 @@ def gemm_roles(
         opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
-            "wait_group bulk": "TMA has read the last slice",
+            "wait_group bulk": "TMA has read the last slice" if not gemm.holds_all_slices else "TMA has read the last tile",
             "fence proxy.async": "before TMA's next access",
             "wait_group wgmma": "older products have read their stages",
         },

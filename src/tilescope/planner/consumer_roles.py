@@ -153,7 +153,8 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         return read or []
     first = ""  # of the buffers that this slice takes
     if loading.staging.c_buffers > 1:
-        number = f"t * {loading.gemm.slices} + slice" if loading.gemm.schedule.persistent else "slice"
+        in_turn = loading.gemm.schedule.persistent and not loading.gemm.holds_all_slices
+        number = f"t * {loading.gemm.slices} + slice" if in_turn else "slice"
         first = f"({number}) % {loading.staging.c_buffers} * {loading.writers} + "
     steps = stored_steps(
         written=f"c[{first}instance]",
@@ -163,6 +164,9 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         pending=loading.staging.c_buffers - 1,
         when="instance == 0" if loading.writers > 1 else None,
     )
+    if not loading.staging.in_tmem and loading.gemm.holds_all_slices:  # one wait for all buffers, and one meeting
+        waited, met, *steps = steps
+        return [waited | {"pending": 0}, met, {"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     return [{"loop": "slice", "count": loading.gemm.slices, "steps": [*(read or []), *steps]}]
 
 

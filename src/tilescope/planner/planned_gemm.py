@@ -345,13 +345,23 @@ class PlannedGemm(Value):
 
     @property
     def c_buffers(self) -> int:
-        """Buffers through which slices of C leave: two, where more than one slice comes and shared memory has the room."""
+        """Buffers through which slices of C leave: one for every slice of a tile, or two, where shared memory has the room.
+
+        With one for every slice, all of a tile is stored while the next one is multiplied.
+        """
         alone = self.schedule.persistent is False and self.slices == 1
         if self.epilogue is None or alone or not self.a.problem.reads_by_descriptor:
             return 1
         if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
             return 1
-        return 2 if end_of(self._regions(c_buffers=2)) <= self.budget_bytes else 1
+        wanted = {2} if self.product.in_tensor_memory else {2, self.slices}
+        fitting = (count for count in wanted if end_of(self._regions(c_buffers=count)) <= self.budget_bytes)
+        return max(fitting, default=1)
+
+    @property
+    def holds_all_slices(self) -> bool:
+        """Whether every slice of a tile of C has a buffer of its own."""
+        return self.c_buffers == self.slices > 1
 
     @property
     def slices(self) -> int:
