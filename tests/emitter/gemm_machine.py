@@ -96,7 +96,9 @@ def run_gemm(gemm, *, rows=None, seed=1, source=None):
         arguments.append(gemm_map(gemm, name, place, rows))
     c = np.full((made["a"].shape[0], rows, gemm.product.c_shape[1]), 77, TYPES[gemm.output_type.ptx])
     arguments.append(gemm_map(gemm, "c", memory.place(c), rows))
-    arguments += [made[each.name] for each in gemm_parameters(gemm)]
+    for each in gemm_parameters(gemm):
+        by_map = each.by_map and gemm_map(gemm, "c", memory.place(made[each.name]), rows)
+        arguments.append(by_map or made[each.name])
     across = gemm.schedule.cluster_grid((-(-rows // gemm.tile[0]), -(-gemm.shape[1] // gemm.tile[1])))
     in_a_cluster = prod(gemm.schedule.cluster)
     tiles = prod(across) * in_a_cluster * made["a"].shape[0]

@@ -82,11 +82,14 @@ def gemm_roles(
                 *rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
             ],
             "store": [stored_at(gemm, epilogue), *stores],
+            **_residual_lines(gemm, pipeline, c, epilogue),
         },
         opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
-            "wait_group bulk": "TMA has read the last slice" if not gemm.holds_all_slices else "TMA has read the last tile",
+            "wait_group bulk": "TMA has read the last slice"
+            if not gemm.holds_all_slices
+            else "TMA has read the last tile",
             "fence proxy.async": "before TMA's next access",
             "wait_group wgmma": "older products have read their stages",
         },
@@ -109,9 +112,26 @@ def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: in
     return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
 
 
+def _residual_lines(
+    gemm: GemmPlan, pipeline: Pipeline, c: GemmOperand, epilogue: EpilogueFacts
+) -> dict[str, list[str]]:
+    """One copy brings a slice of the residual for all warpgroups, whose parts of it the pipeline tells apart."""
+    if not gemm.stages_residual:
+        return {}
+    call = f"tma_load(base + C_OFFSET{epilogue.buffer}{{}}, &residual_map, residual_full, {{}});"
+    loads = ["{", f"  {stored_at(gemm, epilogue)}", *(f"  {line}" for line in copy_lines(call, c.copies)), "}"]
+    steps = [step for step in role_named(pipeline, "consumer").all_steps() if step.op == "copy"]
+    writers = len(steps) // gemm.slices
+    lines: dict[str, list[str]] = {"read c": []}
+    for number, step in enumerate(steps):
+        of_slice = [line.replace("slice", str(number // writers)) for line in loads]
+        lines[f"copy {step.target}"] = of_slice if number % writers == 0 else []
+    return lines
+
+
 def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
     """Where a residual is added, its tile comes to the L2 while the sums are made: a row a thread."""
-    if not (gemm.fused.residual and epilogue.fetches):
+    if not (gemm.fused.residual and epilogue.fetches) or gemm.stages_residual:
         return []
     columns = gemm.fused.columns(gemm.tile[1])
     first = "n / 2" if gemm.fused.is_gated else "n"

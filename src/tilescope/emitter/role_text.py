@@ -171,6 +171,8 @@ class _Printer:
         name = index = ""
         if isinstance(step.target, str) and step.op != "fence":
             name, index = reference(step.op, step.target)
+        if f"{step.op} {step.target}" in self.work.lines:
+            return self.work.lines[f"{step.op} {step.target}"]
         if step.op not in _CALLS:
             named = f"{step.op} {name or _first_name(step)}"
             return self.work.lines[named if named in self.work.lines else step.op]
@@ -196,9 +198,12 @@ class _Printer:
         """Which thread does the step; empty: all of the role."""
         if isinstance(step, Loop):
             return ""
-        if step.op == "store" or step.target == "bulk":  # bulk groups belong to the thread that stores
-            return "threadIdx.x == 0"
+        by_one = self.role.name == "consumer" and step.op in ("copy", "expect")
         when = [] if step.when is None else [str(step.when)]
+        if step.op == "store" or step.target == "bulk" or by_one:  # bulk groups belong to the thread that stores
+            if "instance" not in "".join(when):
+                when.append("threadIdx.x == 0")
+            return " && ".join(when).replace("instance == 0", "threadIdx.x == 0")
         if step.op in ("arrive", "release"):
             threads = self._arriving(step)
             blocks = _masked_blocks(step.arguments.get("mask"))

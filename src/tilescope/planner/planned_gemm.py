@@ -26,7 +26,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
-from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
+from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, RESIDUAL_TYPES, Fused
 from tilescope.planner.gemm_batch import ONE, Batch
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan, scale_plans
@@ -136,7 +136,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers or answer_barriers
+    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers or residual_barrier
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -364,6 +364,15 @@ class PlannedGemm(Value):
         return self.c_buffers == self.slices > 1
 
     @property
+    def stages_residual(self) -> bool:
+        """Whether TMA brings the residual into C's buffers while the sums are made: in C's type, a buffer for every slice.
+
+        A dependent launch reads it behind the sums: the kernel before may have written it.
+        """
+        alike = self.fused.residual and self.output_type.ptx in RESIDUAL_TYPES and not self.schedule.dependent
+        return alike and self.epilogue is not None and self.c_buffers >= self.slices
+
+    @property
     def slices(self) -> int:
         """Slices of the tile of C that go through the epilogue's shared memory, one after another."""
         if self.epilogue is None:
@@ -405,6 +414,7 @@ class PlannedGemm(Value):
             accumulators=self.accumulators,
             answers=self.schedule.answers,
             scales=self.scale_plans,
+            has_residual=self.fused.residual,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -439,6 +449,7 @@ def regions_of(
     accumulators: int = 0,
     answers: int = 0,
     scales: tuple[ScalePlan, ...] = (),
+    has_residual: bool = False,
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
@@ -461,6 +472,8 @@ def regions_of(
     if answers:
         wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
         wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
+    if has_residual:
+        wanted.append(_Wanted("residual_barrier", 1, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:
