@@ -45,6 +45,11 @@ CASES = {
     "contiguous experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3}),
     "contiguous experts, swiglu": ((64, 128, 64), "bf16", SMALL | {"experts": 2, "epilogue": "bias+swiglu"}),
     "masked experts": ((100, 72, 128), "bf16", SMALL | {"experts": 3, "rows": "masked", "sms": 4}),
+    "masked experts, a last round shared": (
+        (100, 72, 256),
+        "bf16",
+        SMALL | {"experts": 3, "rows": "masked", "sms": 4, "tail": 2},
+    ),
     "masked experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3, "rows": "masked", "epilogue": "relu"}),
     "two spans of k": ((64, 64, 256), "bf16", {"tile": (64, 64, 128), "stages": 2}),
 }

@@ -264,6 +264,6 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     at_once = max(1, (product.sms or 1) // blocks)
     rest = taken % at_once
     most = at_once // rest if rest and taken > at_once else 1
-    if schedule.tail > most and product.batch.rows != "contiguous":  # of whose rows the kernel learns at the launch
+    if schedule.tail > most and not product.batch.is_of_experts:  # of whose rows the kernel learns at the launch
         tiles, sms = taken * blocks, at_once * blocks
         yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=rest * blocks, most=most)
