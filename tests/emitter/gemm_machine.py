@@ -96,8 +96,12 @@ def run_gemm(gemm, *, rows=None, seed=1, source=None):
         arguments.append(gemm_map(gemm, name, place, rows))
     c = np.full((made["a"].shape[0], rows, gemm.product.c_shape[1]), 77, TYPES[gemm.output_type.ptx])
     arguments.append(gemm_map(gemm, "c", memory.place(c), rows))
-    arguments += [made[each.name] for each in gemm_parameters(gemm)]
-    tiles = -(-rows // gemm.tile[0]) * -(-gemm.shape[1] // gemm.tile[1]) * (made["a"].shape[0])
+    for each in gemm_parameters(gemm):
+        by_map = each.by_map and gemm_map(gemm, "c", memory.place(made[each.name]), rows)
+        arguments.append(by_map or made[each.name])
+    across = gemm.schedule.cluster_grid((-(-rows // gemm.tile[0]), -(-gemm.shape[1] // gemm.tile[1])))
+    in_a_cluster = prod(gemm.schedule.cluster)
+    tiles = prod(across) * in_a_cluster * made["a"].shape[0]
     grid = tiles * prod((gemm.schedule.split, gemm.schedule.parts)) if not gemm.schedule.persistent else None
     if grid is None:
         grid = gemm.sms if gemm.schedule.tail > 1 else min(tiles, gemm.sms)

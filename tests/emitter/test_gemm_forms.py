@@ -1,11 +1,14 @@
 """Products that models use, emitted and run in the machine: epilogues, batches, experts, and any number of rows."""
 
+import re
+
 import numpy as np
 import pytest
 from emitter_toolchain import link
 from gemm_machine import TYPES, run_gemm
 
 import tilescope as ts
+from tilescope.emitter.emission import device_half
 
 SMALL = {"tile": (64, 64, 64), "stages": 2}
 SWAPPED = {"tile": (16, 64, 64), "swapped": True, "stages": 2}
@@ -42,6 +45,11 @@ CASES = {
     "contiguous experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3}),
     "contiguous experts, swiglu": ((64, 128, 64), "bf16", SMALL | {"experts": 2, "epilogue": "bias+swiglu"}),
     "masked experts": ((100, 72, 128), "bf16", SMALL | {"experts": 3, "rows": "masked", "sms": 4}),
+    "masked experts, a last round shared": (
+        (100, 72, 256),
+        "bf16",
+        SMALL | {"experts": 3, "rows": "masked", "sms": 4, "tail": 2},
+    ),
     "masked experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3, "rows": "masked", "epilogue": "relu"}),
     "two spans of k": ((64, 64, 256), "bf16", {"tile": (64, 64, 128), "stages": 2}),
 }
@@ -109,3 +117,38 @@ def test_a_header_compiles_with_a_call_of_its_launch(name, tmp_path):
         f" cudaStream_t stream = nullptr; (void)workspace; return {call} == cudaSuccess; }}\n"
     )
     assert link(header.replace("#pragma once", "") + main, "sm_90a", tmp_path).stat().st_size > 0
+
+
+RESIDUAL_MUTANTS = {
+    "fewer bytes expected": (r"(mbarrier_arrive_expect\(residual_full[^,]*, )8192\)", r"\g<1>4096)"),
+    "more bytes expected": (r"(mbarrier_arrive_expect\(residual_full[^,]*, )8192\)", r"\g<1>8208)"),
+    "nobody waits": (r"mbarrier_wait\(residual_full[^;]*;", ";"),
+    "the parity of the tile before": (r"(mbarrier_wait\(residual_full[^;]*), t % 2\)", r"\1, t % 2 ^ 1)"),
+    "two arrivals": (r"mbarrier_init\(residual_full \+ 8 \* i, 1\)", "mbarrier_init(residual_full + 8 * i, 2)"),
+    "C is still read": (
+        r"bulk_wait_read<0>\(\);  // TMA has read the last slice\n *mbarrier_arrive_exp",
+        "mbarrier_arrive_exp",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", RESIDUAL_MUTANTS)
+def test_a_residual_that_comes_otherwise_is_noticed(mutant):
+    """TMA brings it into the buffers of C while the sums are made: bytes, parity and waits count."""
+    gemm = ts.plan_gemm(64, 320, 128, "bf16", tile=(64, 64, 64), stages=2, sms=1, epilogue="scale+residual")
+    assert (gemm.stages_residual, ts.simulate(ts.plan_pipeline(gemm)).verdict) == (True, "proven")
+    pattern, replacement = RESIDUAL_MUTANTS[mutant]
+    source, changed = re.subn(pattern, replacement, device_half(ts.emit(gemm, "cuda")))
+    assert changed == 1
+    c, expected, ran = run_gemm(gemm, source=source)
+    wrong = (c.astype(np.float64) != expected.astype(c.dtype).astype(np.float64)).any()
+    assert ran.outcome != "finished" or wrong or any(finding.severity == "error" for finding in ran.findings)
+
+
+def test_a_residual_is_brought_ahead_where_c_has_the_room():
+    large = ts.plan_gemm(4096, 4096, 4096, "bf16", epilogue="residual", tile=(128, 256, 64))
+    assert (large.stages, large.c_buffers, large.slices, large.stages_residual) == (3, 4, 4, True)
+    other_type = ts.plan_gemm(256, 256, 256, "bf16", epilogue="residual", output_type="e4m3", tile=(64, 64, 64))
+    dependent = ts.plan_gemm(256, 256, 256, "bf16", epilogue="residual", dependent=True, tile=(64, 64, 64))
+    assert not other_type.stages_residual
+    assert not dependent.stages_residual

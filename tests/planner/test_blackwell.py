@@ -281,11 +281,6 @@ def test_a_cluster_that_does_not_fit_is_refused_with_its_reason(shape, options, 
     assert found in [violation.found for violation in refused.value.violations]
 
 
-def test_wgmma_has_no_multicast_yet():
-    with pytest.raises(ts.PlanError, match="multicast with wgmma; it is planned for tcgen05"):
-        ts.plan_gemm(1024, 1024, 1024, "bf16", multicast=2)
-
-
 def test_the_search_offers_clusters_where_fewer_bytes_cost_no_round():
     """Of 2048 x 2048, 64 tiles are one round of either. Of 8192 x 8192, clusters of 4 leave SMs idle: 16 rounds, not 14."""
     shared = ts.plan_gemm(2048, 2048, 2048, "bf16", card="B200")

@@ -55,6 +55,8 @@ class WgmmaWork:
     owners: int  # blocks of a cluster that add and store
     share: int  # columns of the sums that one of them has
     producers: int  # warps
+    cluster: tuple[int, int]  # blocks along m and along n that fetch for each other
+    cluster_blocks: int  # of both together
     promoted: bool  # whether the sums of a K step are added to sums of full precision
     scales: None = None  # wgmma takes no scale factors
 

@@ -1,6 +1,6 @@
 """What a GEMM's kernel takes beside its matrices: in the order of its parameters, with what the program's own launch gives them.
 
-a_map, b_map, c_map │ partial, arrived │ m_rows │ global_scale │ experts │ alpha, bias, residual, beta
+a_map, b_map, c_map │ partial, arrived │ m_rows │ global_scale │ experts │ alpha, bias, residual (or its map), beta
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.machine.launch.launch_description import FillName
+from tilescope.planner.fused_epilogue import RESIDUAL_TYPES
 from tilescope.planner.gemm_maps import launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.product import ACCUMULATOR_BYTES
 
 ALPHA = 0.5  # of the program's own launch, as beta: sums of small whole numbers stay exact
 BETA = 2.0
-_RESIDUALS = ("bf16", "f16", "f32")  # types of C that a residual has, too
 
 
 class Parameter(NamedTuple):
@@ -28,9 +28,20 @@ class Parameter(NamedTuple):
     value: float = 0  # of a number
     size: int = 0  # of an array; 0: a number
     fill: FillName = "zeros"
+    by_map: bool = False  # the kernel takes C's map of the array
 
     def __str__(self) -> str:
         return f"{self.declaration} {self.name}"
+
+    @property
+    def in_kernel(self) -> str:
+        """Its declaration in the kernel."""
+        return f"const __grid_constant__ TensorMap {self.given}" if self.by_map else str(self)
+
+    @property
+    def given(self) -> str:
+        """The name of what the kernel is given."""
+        return f"{self.name}_map" if self.by_map else self.name
 
     @property
     def is_checked(self) -> bool:
@@ -42,15 +53,16 @@ def gemm_parameters(gemm: GemmPlan) -> tuple[Parameter, ...]:
     """The parameters behind the maps, or matrices.
 
     >>> from tilescope.planner import plan_gemm
-    >>> print(*gemm_parameters(plan_gemm(256, 256, 256, "bf16", epilogue="bias+residual", tile=(64, 64, 64))), sep=", ")
-    int m_rows, const float* bias, const Residual* residual, float beta
+    >>> gemm = plan_gemm(256, 256, 256, "bf16", epilogue="bias+residual", tile=(64, 64, 64))
+    >>> print(*(each.given for each in gemm_parameters(gemm)), sep=", ")
+    m_rows, bias, residual_map, beta
     """
     return tuple(_list_parameters(gemm))
 
 
 def residual_type(gemm: GemmPlan) -> DataType:
     """The type of the residual: that of C, of 8 bits bf16."""
-    return gemm.output_type if gemm.output_type.ptx in _RESIDUALS else DataType.named("bf16")
+    return gemm.output_type if gemm.output_type.ptx in RESIDUAL_TYPES else DataType.named("bf16")
 
 
 def _list_parameters(gemm: GemmPlan) -> Iterator[Parameter]:
@@ -73,5 +85,12 @@ def _list_parameters(gemm: GemmPlan) -> Iterator[Parameter]:
         yield Parameter("const float*", "bias", "f32", size=gemm.batch.count * gemm.shape[1], fill="random")
     if fused.residual:
         elements = (gemm.batch.count if gemm.batch.stacks("c") else 1) * rows * columns
-        yield Parameter("const Residual*", "residual", residual_type(gemm).ptx, size=elements, fill="random")
+        yield Parameter(
+            "const Residual*",
+            "residual",
+            residual_type(gemm).ptx,
+            size=elements,
+            fill="random",
+            by_map=gemm.stages_residual,
+        )
         yield Parameter("float", "beta", "f32", value=BETA)

@@ -148,7 +148,7 @@ def _product(
         tolerance=str(2.0 ** -min(10, _mantissa_bits(gemm))),
         residual=_residual(gemm),
         decoding=DECODING.get(gemm.output_type.ptx, ""),
-        load_ranks=sorted({len(operands[name].dims) for name in "ab"}),
+        load_ranks=sorted({len(operands[name].dims) for name in ("abc" if gemm.stages_residual else "ab")}),
         store_ranks=[len(operands["c"].dims)] if "c" in operands else [],
         tile_lines=tile_lines(gemm),
         moved_bytes=_moved_bytes(gemm),
@@ -282,6 +282,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         columns_operand=operands[names[1]],
         owners=gemm.schedule.owners(n),
         share=gemm.share,
+        cluster=gemm.schedule.cluster,
+        cluster_blocks=prod(gemm.schedule.cluster),
         promoted=gemm.product.is_promoted,
     )
 
@@ -355,10 +357,13 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
     Of tiles that are not swapped, a bias comes one slice ahead. What takes more registers than there are beside all sums, a
     residual or the bias of gates, comes in halves of a slice when they are needed.
     """
-    taken = [(str(each), each.name) for each in gemm_parameters(gemm) if each.name in _FINISHING]
+    staged = ("residual", "beta") if gemm.stages_residual else ()  # which the epilogue adds where it stores
+    finishing_names = [name for name in _FINISHING if name not in staged]
+    taken = [(str(each), each.name) for each in gemm_parameters(gemm) if each.name in finishing_names]
     if gemm.batch.count > 1:
         taken.append(("int item", "item"))
-    fetches = (gemm.fused.bias or gemm.fused.residual) and not gemm.schedule.swapped
+    reads_residual = gemm.fused.residual and not staged
+    fetches = (gemm.fused.bias or reads_residual) and not gemm.schedule.swapped
     is_ahead = fetches and not gemm.fused.residual and not gemm.fused.is_gated
     finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
     rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
@@ -381,6 +386,8 @@ def _c_buffer(gemm: GemmPlan, slices: int) -> str:
     if gemm.c_buffers == 1:
         return ""
     number = "slice" if slices > 1 else "0"
+    if gemm.holds_all_slices:
+        return " + slice * C_BYTES"
     if gemm.schedule.persistent:
         number = f"(t * {slices} + slice)" if slices > 1 else "t"
     return f" + {number} % {gemm.c_buffers} * C_BYTES"

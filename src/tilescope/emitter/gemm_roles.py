@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, MmaWork, ProductFacts, WgmmaWork
-from tilescope.emitter.role_text import Work
+from tilescope.emitter.role_text import Work, role_named
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
-from tilescope.emitter.tile_program import RolesFacts, copy_lines
+from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
+from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import Schedule
@@ -23,10 +26,12 @@ def gemm_roles(
         first_k = "first_k + k_tile * TILE_K"
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
+    b_sharers, a_sharers = schedule.multicast
+    pipeline = plan_pipeline(gemm, consumers=work.groups) if isinstance(work, WgmmaWork) else plan_pipeline(gemm)
     producer = Work(
         lines={
-            "copy a": copy_lines("tma_load(a{}, &a_map, full + 8 * slot, {});", product.a.copies),
-            "copy b": copy_lines("tma_load(b{}, &b_map, full + 8 * slot, {});", product.b.copies),
+            "copy a": part_loads(pipeline, product.a, "full", a_sharers),
+            "copy b": part_loads(pipeline, product.b, "full", b_sharers),
         }
         | scale_loads(work.scales, "full"),
         opening={
@@ -45,22 +50,24 @@ def gemm_roles(
     )
     consumer_tile = [*_tile_number(schedule, needs_k=False), *product.tile_lines]
     if isinstance(work, WgmmaWork):
-        pipeline = plan_pipeline(gemm, consumers=work.groups)
         arrivals = "one arrival of each consumer warpgroup"
+        if work.cluster_blocks > 1:
+            arrivals += " of both blocks"
         sums = f"Accumulator d{epilogue.sums_extents};"
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
             sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};"
     else:
-        pipeline = plan_pipeline(gemm)
         arrivals = "one arrival of each consumer warp"
         sums = f"Accumulator d{epilogue.sums_extents} = {{}};"
         share = "first_m, first_n"
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
     shared_by = "parts" if schedule.tail > 1 else "PARTS"
-    index = "blockIdx.x % tail_tiles" if schedule.tail > 1 else "tile * OWNERS + rank"
+    index = "tile * OWNERS + rank"
+    if schedule.tail > 1:
+        index = "first_tile % tail_tiles * 2 + rank" if prod(schedule.cluster) > 1 else "blockIdx.x % tail_tiles"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),
@@ -75,11 +82,14 @@ def gemm_roles(
                 *rendered("gemm_epilogue.jinja", told(product, work, epilogue)).splitlines(),
             ],
             "store": [stored_at(gemm, epilogue), *stores],
+            **_residual_lines(gemm, pipeline, c, epilogue),
         },
         opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
-            "wait_group bulk": "TMA has read the last slice",
+            "wait_group bulk": "TMA has read the last slice"
+            if not gemm.holds_all_slices
+            else "TMA has read the last tile",
             "fence proxy.async": "before TMA's next access",
             "wait_group wgmma": "older products have read their stages",
         },
@@ -88,9 +98,40 @@ def gemm_roles(
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
 
 
+def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: int) -> list[str]:
+    """The copies of a stage of A or B; of one that blocks share, this block's part to all of them, as the pipeline's mask says."""
+    name = operand.name
+    if parts == 1:
+        return copy_lines(f"tma_load({name}{{}}, &{name}_map, {barrier} + 8 * slot, {{}});", operand.copies)
+    [step] = [
+        step
+        for step in role_named(pipeline, "producer").all_steps()
+        if step.op == "copy" and str(step.target).startswith(f"{name}[")
+    ]
+    call = f"tma_multicast({name}{{}}, &{name}_map, {barrier} + 8 * slot, {step.arguments['mask']}, {{}});"
+    return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
+
+
+def _residual_lines(
+    gemm: GemmPlan, pipeline: Pipeline, c: GemmOperand, epilogue: EpilogueFacts
+) -> dict[str, list[str]]:
+    """One copy brings a slice of the residual for all warpgroups, whose parts of it the pipeline tells apart."""
+    if not gemm.stages_residual:
+        return {}
+    call = f"tma_load(base + C_OFFSET{epilogue.buffer}{{}}, &residual_map, residual_full, {{}});"
+    loads = ["{", f"  {stored_at(gemm, epilogue)}", *(f"  {line}" for line in copy_lines(call, c.copies)), "}"]
+    steps = [step for step in role_named(pipeline, "consumer").all_steps() if step.op == "copy"]
+    writers = len(steps) // gemm.slices
+    lines: dict[str, list[str]] = {"read c": []}
+    for number, step in enumerate(steps):
+        of_slice = [line.replace("slice", str(number // writers)) for line in loads]
+        lines[f"copy {step.target}"] = of_slice if number % writers == 0 else []
+    return lines
+
+
 def _prefetch_lines(gemm: GemmPlan, epilogue: EpilogueFacts) -> list[str]:
     """Where a residual is added, its tile comes to the L2 while the sums are made: a row a thread."""
-    if not (gemm.fused.residual and epilogue.fetches):
+    if not (gemm.fused.residual and epilogue.fetches) or gemm.stages_residual:
         return []
     columns = gemm.fused.columns(gemm.tile[1])
     first = "n / 2" if gemm.fused.is_gated else "n"
@@ -139,13 +180,16 @@ def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
 
 
 def _tile_number(schedule: Schedule, *, needs_k: bool = True) -> list[str]:
-    """The number of the tile that a persistent block takes in its round t."""
+    """The number of the tile that a persistent block, or a cluster, takes in its round t."""
+    in_clusters = prod(schedule.cluster) > 1
+    first, all_blocks = ("first_tile", "clusters") if in_clusters else ("blockIdx.x", "gridDim.x")
     if schedule.tail == 1:
-        return ["const int tile = blockIdx.x + t * gridDim.x;"]
+        return [f"const int tile = {first} + t * {all_blocks};"]
+    all_blocks = "CLUSTERS" if in_clusters else "BLOCKS"
     first_k = ", first_k = part * tail_k_tiles * TILE_K" if needs_k else ""
     return [
-        f"const int part = t == whole ? blockIdx.x / tail_tiles : 0{first_k};",
-        "const int tile = t == whole ? whole * BLOCKS + blockIdx.x % tail_tiles : blockIdx.x + t * BLOCKS;",
+        f"const int part = t == whole ? {first} / tail_tiles : 0{first_k};",
+        f"const int tile = t == whole ? whole * {all_blocks} + {first} % tail_tiles : {first} + t * {all_blocks};",
     ]
 
 

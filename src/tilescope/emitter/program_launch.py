@@ -81,7 +81,12 @@ def _describe_gemm(gemm: GemmPlan) -> LaunchDescription:
             _describe_array("b_matrix", gemm.data_type, _stored_shape(gemm, operands["b"])),
             _describe_array("c_matrix", gemm.output_type, (m, n), "zeros"),
         ]
-    arguments += map(_describe_parameter, gemm_parameters(gemm))
+    for parameter in gemm_parameters(gemm):
+        described = _describe_parameter(parameter)
+        if parameter.by_map:  # it lies as C does
+            shape = _stored_c(gemm)
+            described = _describe_map(parameter.given, gemm.output_type, shape, gemm_map(gemm, "c"), parameter.fill)
+        arguments.append(described)
     return LaunchDescription(
         entry="gemm_kernel",
         grid=(gemm.blocks_on(gemm.sms or gemm.clusters * prod(gemm.schedule.cluster)),),
@@ -149,12 +154,17 @@ def _describe_operand_map(gemm: GemmPlan, operand: GemmOperand) -> MapArgument:
     tensor_map = gemm_map(gemm, operand.name)
     items = (gemm.batch.count,) if gemm.batch.stacks(operand.name) else ()
     if operand.name == "c":
-        shape = (*items, launch_rows(gemm), gemm.product.c_shape[1])
-        return _describe_map("c_map", gemm.output_type, shape, tensor_map, "zeros")
+        return _describe_map("c_map", gemm.output_type, _stored_c(gemm), tensor_map, "zeros")
     element, (rows, columns) = gemm.data_type, _stored_shape(gemm, operand)
     if element.bits < 8:  # an array has elements of whole bytes
         element, columns = DataType.named("u8"), columns * element.bits // 8
     return _describe_map(f"{operand.name}_map", element, (*items, rows, columns), tensor_map)
+
+
+def _stored_c(gemm: GemmPlan) -> tuple[int, ...]:
+    """The shape of C in global memory, outermost first."""
+    items = (gemm.batch.count,) if gemm.batch.stacks("c") else ()
+    return *items, launch_rows(gemm), gemm.product.c_shape[1]
 
 
 def _describe_scales(gemm: GemmPlan) -> Iterator[MapArgument]:

@@ -171,6 +171,8 @@ class _Printer:
         name = index = ""
         if isinstance(step.target, str) and step.op != "fence":
             name, index = reference(step.op, step.target)
+        if f"{step.op} {step.target}" in self.work.lines:
+            return self.work.lines[f"{step.op} {step.target}"]
         if step.op not in _CALLS:
             named = f"{step.op} {name or _first_name(step)}"
             return self.work.lines[named if named in self.work.lines else step.op]
@@ -185,7 +187,7 @@ class _Printer:
             at=at,
             commit_call=_commit(name, at, mask),
             fence_name=_FENCES.get(str(step.target), ""),
-            arrival=_arrival(at, mask),
+            arrival=_arrival(at, mask, self._arriving(step)),
             suffix="_read" if values.get("read") else "",
             meeting=f"bar_sync<{step.target}, {threads}>" if threads else "__syncthreads",
         )
@@ -196,24 +198,47 @@ class _Printer:
         """Which thread does the step; empty: all of the role."""
         if isinstance(step, Loop):
             return ""
-        if step.op == "store" or step.target == "bulk":  # bulk groups belong to the thread that stores
-            return "threadIdx.x == 0"
+        by_one = self.role.name == "consumer" and step.op in ("copy", "expect")
         when = [] if step.when is None else [str(step.when)]
+        if step.op == "store" or step.target == "bulk" or by_one:  # bulk groups belong to the thread that stores
+            if "instance" not in "".join(when):
+                when.append("threadIdx.x == 0")
+            return " && ".join(when).replace("instance == 0", "threadIdx.x == 0")
         if step.op in ("arrive", "release"):
-            threads = self.role.threads // int(step.arguments.get("count", 1))
-            if threads > 1:
+            threads = self._arriving(step)
+            blocks = _masked_blocks(step.arguments.get("mask"))
+            if blocks > 1:  # a thread for every block
+                when.append(f"threadIdx.x % {threads} < {blocks}")
+            elif threads > 1:
                 when.append(f"threadIdx.x % {threads} == 0")
         return " && ".join(when)
 
+    def _arriving(self, step: Step) -> int:
+        """Threads of the role of which one arrives."""
+        return self.role.threads // int(step.arguments.get("count", 1))
 
-def _arrival(at: str, mask: Written | None) -> str:
-    """The call of one arrival, at this block's barrier or at that of the one block of a mask.
 
-    >>> _arrival("empty", "1 << (rank - rank % 2)"), _arrival("empty", 1)
+def _masked_blocks(mask: Written | None) -> int:
+    """Blocks of a mask that is a number: all of the first ones; 1 where it is none, or an expression for one block.
+
+    >>> _masked_blocks(3), _masked_blocks("1 << (rank - rank % 2)"), _masked_blocks(None)
+    (2, 1, 1)
+    """
+    return mask.bit_count() if isinstance(mask, int) and mask else 1
+
+
+def _arrival(at: str, mask: Written | None, threads: int) -> str:
+    """The call of one arrival: at this block's barrier, at that of the one block of a mask, or by a thread each at all of them.
+
+    >>> _arrival("empty", "1 << (rank - rank % 2)", 1), _arrival("empty", 1, 1)
     ('mbarrier_arrive_at(empty, rank - rank % 2)', 'mbarrier_arrive_at(empty, 0)')
+    >>> _arrival("empty", 3, 128)
+    'mbarrier_arrive_at(empty, threadIdx.x % 128)'
     """
     if not mask:
         return f"mbarrier_arrive({at})"
+    if _masked_blocks(mask) > 1:
+        return f"mbarrier_arrive_at({at}, threadIdx.x % {threads})"
     block = str(mask).removeprefix("1 << (").removesuffix(")") if "<<" in str(mask) else "0"
     return f"mbarrier_arrive_at({at}, {block})"
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilescope.emitter.gemm_facts import EpilogueFacts, GemmOperand, ProductFacts, Tcgen05Work
-from tilescope.emitter.gemm_roles import stored_at
-from tilescope.emitter.role_text import Work, role_named, role_text
+from tilescope.emitter.gemm_roles import part_loads, stored_at
+from tilescope.emitter.role_text import Work, role_text
 from tilescope.emitter.scale_facts import declare_stages, scale_loads
 from tilescope.emitter.source_template import rendered, told
 from tilescope.emitter.tile_order import tile_origin
-from tilescope.emitter.tile_program import RolesFacts, copies_of_part, copy_lines
-from tilescope.pipeline.description import Pipeline
+from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import ANSWER_BYTES
@@ -39,8 +38,8 @@ def tcgen05_roles(
     producer = Work(
         lines=next_tile
         | {
-            "copy a": _loads(pipeline, product.a, barrier, gemm.schedule.multicast[1]),
-            "copy b": _loads(pipeline, product.b, barrier, gemm.schedule.multicast[0]),
+            "copy a": part_loads(pipeline, product.a, barrier, gemm.schedule.multicast[1]),
+            "copy b": part_loads(pipeline, product.b, barrier, gemm.schedule.multicast[0]),
         }
         | scale_loads(work.scales, barrier, in_pairs=in_pairs, swapped=gemm.schedule.swapped),
         opening={
@@ -150,20 +149,6 @@ class _Offsets(NamedTuple):
             n_tile=n_tile,
             shares=along_m * along_n > 1,
         )
-
-
-def _loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: int) -> list[str]:
-    """The copies of a stage of A or B; of one that blocks share, this block's part to all of them, as the pipeline's mask says."""
-    name = operand.name
-    if parts == 1:
-        return copy_lines(f"tma_load({name}{{}}, &{name}_map, {barrier} + 8 * slot, {{}});", operand.copies)
-    [step] = [
-        step
-        for step in role_named(pipeline, "producer").all_steps()
-        if step.op == "copy" and str(step.target).startswith(f"{name}[")
-    ]
-    call = f"tma_multicast({name}{{}}, &{name}_map, {barrier} + 8 * slot, {step.arguments['mask']}, {{}});"
-    return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
 
 
 def _multiplied(work: Tcgen05Work, operands: str) -> list[str]:

@@ -34,7 +34,8 @@ def tile_lines(gemm: GemmPlan) -> list[str]:
         whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
         return [*origin.lines(), whose]
     if gemm.batch.count == 1:
-        return origin.lines()
+        along_m, along_n = gemm.schedule.multicast  # blocks of a cluster lie beside each other
+        return origin.lines(" + x * TILE_M" if along_m > 1 else "", " + y * TILE_N" if along_n > 1 else "")
     placed = "const int item = tile / (m_tiles * N_TILES), place = tile - item * (m_tiles * N_TILES);"
     return [placed, *(line.replace("tile ", "place ") for line in origin.lines())]
 

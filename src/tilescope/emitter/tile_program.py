@@ -190,7 +190,11 @@ class RolesFacts:
         """As a pipeline says."""
         return cls(
             barriers=pipeline.barriers,
-            arrivals={"full": "the producer's arrive.expect_tx", "empty": consumer_arrivals},
+            arrivals={
+                "full": "the producer's arrive.expect_tx",
+                "empty": consumer_arrivals,
+                "residual_full": "the arrive.expect_tx of the thread that stores",
+            },
             producer=role_text(pipeline, "producer", producer, 6),
             consumer_steps=role_text(pipeline, "consumer", consumer, 2),
         )

@@ -144,6 +144,8 @@ def _barriers(loading: Loading) -> dict[str, Step]:
     if loading.gemm is not None and staging.in_tmem:
         barriers["acc_full"] = {"count": 1, "stages": staging.accumulators}
         barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": staging.accumulators}
+    if loading.gemm is not None and loading.gemm.stages_residual:
+        barriers["residual_full"] = {"count": 1}
     if loading.asks:
         barriers["next_full"] = {"count": 1, "stages": staging.answers}
         barriers["next_empty"] = {"count": answer_readers(staging.blocks, staging.cta_group), "stages": staging.answers}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from tilescope.arithmetic import ceil_div
 from tilescope.planner.loading import Loading, Step, Steps, both, step_of
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
+_STORED_STEPS = 2  # K steps after which the stores of the tile before have read its buffers
 DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}
 
 
 def consumer_role(loading: Loading) -> Step:
     """Warps or warpgroups that multiply into their registers."""
     staging = loading.staging
-    mask = loading.feeders if staging.shares else None
+    mask: object = None
+    if staging.shares:
+        in_a_row = 1 in staging.cluster  # every block then feeds every other
+        mask = (1 << staging.blocks) - 1 if in_a_row else loading.feeders
     free = step_of(release=f"empty[{loading.stage}]", count=staging.arrivals, mask=mask)
     multiply = step_of(multiply=loading.slots, unit=None if staging.by_warpgroups else "mma", tile=loading.step)
     read: Steps = [{"fence": "proxy.async"}]
@@ -31,8 +36,8 @@ def consumer_role(loading: Loading) -> Step:
     meet = loading.meet(None if loading.registers is None else loading.registers.consumer)
     if loading.is_dependent:
         meet.append({"griddepcontrol": "launch"})
-    k_step = [*loading.filled, multiply, *read, free]
-    after = [*last, *_added(loading), *_stored_slices(loading)]
+    k_step = [*loading.filled, *_residual_loads(loading), multiply, *read, free]
+    after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]
     loops = loading.loops(k_step, [], after)
     return {
         "name": "consumer",
@@ -40,6 +45,60 @@ def consumer_role(loading: Loading) -> Step:
         "instances": staging.consumers,
         "steps": [*meet, *loops, *_drain(loading)],
     }
+
+
+def _residual_loads(loading: Loading) -> Steps:
+    """The residual of a tile comes into the buffers of C during its first K steps, when the last tile has been stored."""
+    gemm = loading.gemm
+    if gemm is None or not gemm.stages_residual:
+        return []
+    when = f"k_tile == {_residual_step(loading)}"
+    if loading.writers > 1:
+        when = both(when, "instance == 0")
+    part_bytes = loading.staging.c_stored_bytes // loading.writers
+    copies: Steps = [
+        {
+            "copy": f"c[{_c_buffer(loading, str(number))}{part}]",
+            "barrier": "residual_full",
+            "bytes": part_bytes,
+            "when": when,
+        }
+        for number in range(gemm.slices)
+        for part in range(loading.writers)
+    ]
+    return [
+        {"wait_group": "bulk", "pending": 0, "read": True, "when": when},
+        {"expect": "residual_full", "bytes": gemm.slices * loading.staging.c_stored_bytes, "when": when},
+        *copies,
+    ]
+
+
+def _residual_step(loading: Loading) -> int:
+    """The K step at which the residual is fetched: the first, unless stores of the last tile are given time to read."""
+    gemm = loading.gemm
+    assert gemm is not None
+    if not gemm.schedule.persistent:
+        return 0
+    fewest = ceil_div(gemm.k_tiles, gemm.schedule.tail)
+    return min(_STORED_STEPS, fewest - 1)
+
+
+def _residual_wait(loading: Loading) -> Steps:
+    """Nobody leaves a tile before its residual has come."""
+    gemm = loading.gemm
+    if gemm is None or not gemm.stages_residual:
+        return []
+    return [{"wait": "residual_full", "parity": "t % 2" if gemm.schedule.persistent else 0}]
+
+
+def _c_buffer(loading: Loading, number: str = "slice") -> str:
+    """The first of the buffers that a slice of C takes, one for each writer; by the number of the slice."""
+    gemm = loading.gemm
+    if gemm is None or loading.staging.c_buffers == 1:
+        return ""
+    in_turn = gemm.schedule.persistent and not gemm.holds_all_slices
+    number = f"t * {gemm.slices} + {number}" if in_turn else number
+    return f"({number}) % {loading.staging.c_buffers} * {loading.writers} + "
 
 
 def _added(loading: Loading) -> Steps:
@@ -148,10 +207,7 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
     """The slices of a tile of C, read where they lie in tensor memory, written by all threads and stored by one of them."""
     if loading.gemm is None or loading.gemm.epilogue is None:
         return read or []
-    first = ""  # of the buffers that this slice takes
-    if loading.staging.c_buffers > 1:
-        number = f"t * {loading.gemm.slices} + slice" if loading.gemm.schedule.persistent else "slice"
-        first = f"({number}) % {loading.staging.c_buffers} * {loading.writers} + "
+    first = _c_buffer(loading)
     steps = stored_steps(
         written=f"c[{first}instance]",
         stored=[f"c[{first}{part}]" for part in range(loading.writers)],
@@ -160,6 +216,12 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
         pending=loading.staging.c_buffers - 1,
         when="instance == 0" if loading.writers > 1 else None,
     )
+    if loading.gemm.stages_residual:  # whose arrival says that the buffers are free
+        steps = [{"read": [f"c[{first}instance]"]}, *steps[2:]]
+        return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
+    if not loading.staging.in_tmem and loading.gemm.holds_all_slices:  # one wait for all buffers, and one meeting
+        waited, met, *steps = steps
+        return [waited | {"pending": 0}, met, {"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     return [{"loop": "slice", "count": loading.gemm.slices, "steps": [*(read or []), *steps]}]
 
 

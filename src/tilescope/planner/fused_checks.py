@@ -50,9 +50,9 @@ GATED_TILE = GEMM_EPILOGUE.worded(
 )
 MASKED_SHARING = GEMM_EPILOGUE.worded(
     argument="rows",
-    found="masked rows with blocks that share k, or tiles in groups",
+    found="masked rows with blocks that share every k, or tiles in groups",
     limit="how many tiles there are is known on the card alone: a block takes one tile after another, down m",
-    fix='Use {split:=1}, {parts:=1}, {tail:=1} and {group:=0}, or {rows:="contiguous"}.',
+    fix='Use {split:=1}, {parts:=1} and {group:=0}, or {rows:="contiguous"}.',
 )
 DEPENDENT_EXPERTS = GEMM_EPILOGUE.worded(
     argument="dependent",
@@ -98,7 +98,7 @@ def unfused_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator[B
     columns = schedule.share(schedule.sums(tile)[1])
     if product.fused.is_gated and not schedule.swapped and columns % _PAIR_COLUMNS:
         yield broken(GATED_TILE, columns=columns, fused=str(product.fused), multiple=_PAIR_COLUMNS)
-    is_shared = not schedule.persistent or schedule.tail > 1 or schedule.group > 0
+    is_shared = not schedule.persistent or schedule.group > 0
     if product.batch.rows == "masked" and is_shared:
         yield broken(MASKED_SHARING, change={"rows": "contiguous"})
     if product.batch.is_of_experts and schedule.dependent:

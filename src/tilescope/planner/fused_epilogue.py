@@ -41,6 +41,7 @@ _WORDS: dict[str, dict[str, object]] = {
     "residual": {"residual": True},
 }
 EPILOGUE_WORDS = tuple(_WORDS)
+RESIDUAL_TYPES = ("bf16", "f16", "f32")  # of C that a residual has, too; of others it is bf16
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from tilescope.sentence import argument_said
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
+_RESIDUAL_STAGES = 3  # at least, that are left beside buffers for a whole tile of C
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
 SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many
@@ -271,18 +272,22 @@ class _Plans(NamedTuple):
     accumulators: int  # in tensor memory
     answers: int  # to requests for a tile
     scales: tuple[ScalePlan, ...]  # of A and B
+    slices: int  # of a tile of C
+    has_residual: bool
 
-    def smem_bytes(self, stages: int) -> int:
-        """Shared memory of a block with that many stages."""
+    def smem_bytes(self, stages: int, c_buffers: int = 1) -> int:
+        """Shared memory of a block with that many stages, and buffers of C."""
         return end_of(
             regions_of(
                 self.a,
                 self.b,
                 self.epilogue,
                 stages,
+                c_buffers=c_buffers,
                 accumulators=self.accumulators,
                 answers=self.answers,
                 scales=self.scales,
+                has_residual=self.has_residual,
             )
         )
 
@@ -337,7 +342,8 @@ class _TileSearch:
         accumulators = 0
         if product.in_tensor_memory:
             accumulators = accumulator_buffers(schedule.sums(tile), sum(scale.columns for scale in scales))
-        plans = _Plans(a, b, epilogue, accumulators, schedule.answers, scales)
+        slices = 1 if epilogue is None else _slices(product, choice, epilogue)
+        plans = _Plans(a, b, epilogue, accumulators, schedule.answers, scales, slices, product.fused.residual)
         fitting = _fitting_stages(product, plans, self.stages)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
@@ -487,6 +493,14 @@ def _slice(extent: int, usual: int) -> int:
     return next((size for size in (usual, usual // 2) if extent % size == 0), extent)
 
 
+def _slices(product: Product, choice: Choice, epilogue: Plan) -> int:
+    """Slices of a tile of C that are stored one after another."""
+    share = choice.schedule.share(choice.schedule.sums(choice.tile)[1])
+    if choice.schedule.swapped:
+        return share // epilogue.problem.tile[1]
+    return product.fused.columns(share) // epilogue.problem.columns
+
+
 def _span(product: Product) -> int:
     """Columns of C in one swizzle span."""
     return EPILOGUE_ROW_BYTES * 8 // product.output_type.smem_bits
@@ -500,4 +514,10 @@ def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
         stage = plans.a.transaction_bytes + plans.b.transaction_bytes + scale_bytes
         most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
+    if plans.has_residual and stages is None:  # TMA brings it ahead where every slice of C has a buffer
+        held = (
+            count for count in range(most, _RESIDUAL_STAGES - 1, -1) if plans.smem_bytes(count, plans.slices) <= budget
+        )
+        if (fitting := next(held, 0)) > 0:
+            return fitting
     return next((count for count in range(most, 0, -1) if plans.smem_bytes(count) <= budget), 0)

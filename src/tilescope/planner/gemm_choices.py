@@ -251,7 +251,7 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
     group = 0 if product.batch.rows == "masked" else _group(product, tile)
     yield Schedule(swapped=swapped, group=group)
     if product.batch.is_of_experts:  # how many tiles there are is known at the launch
-        if product.batch.rows == "contiguous" and k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
+        if k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
             yield Schedule(swapped=swapped, group=group, tail=_EXPERT_TAIL)
         return
     rest = tiles % sms

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from math import prod
 
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.obstacle import Broken, broken
@@ -32,6 +33,7 @@ from tilescope.value import Value
 COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thread
 LARGEST_SPLIT = 8  # blocks of a portable cluster
 LARGEST_PARTS = 128
+LARGEST_SHARING = 2  # blocks of wgmma that fetch for each other
 GROUPED_TILES = 16  # of m that are taken together where the matrices exceed the L2
 _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "swapped": ("wgmma", "tcgen05"),
@@ -42,7 +44,7 @@ _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "dependent": ("wgmma",),
     "cta_group": ("tcgen05",),
     "dynamic": ("tcgen05",),
-    "multicast": ("tcgen05",),
+    "multicast": ("wgmma", "tcgen05"),
 }
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
@@ -72,6 +74,18 @@ PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
     found="{others} parts of {part_bytes} bytes of sums from the other blocks of a cluster",
     limit="they lie where the stages were, {stages_bytes} bytes",
     fix="Use more stages, or a smaller split.",
+)
+MULTICAST_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
+    argument="multicast",
+    found="multicast = {multicast} with {others:, }",
+    limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of one product with plain columns",
+    fix="Use {multicast:=(1, 1)}, or leave {others:, } out.",
+)
+MULTICAST_OF_TWO = GEMM_SCHEDULE.worded(
+    argument="multicast",
+    found="multicast = {multicast} with wgmma",
+    limit="clusters of two blocks are planned: larger ones leave SMs idle",
+    fix="Use {multicast:=(2, 1)} or {multicast:=(1, 2)}.",
 )
 
 
@@ -189,6 +203,8 @@ def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_b
         return unplanned
     if product.consumer != "wgmma":
         return []
+    if schedule.multicast != PLAIN.multicast and (unshared := list(_unshared_options(product, schedule))):
+        return unshared
     if schedule.tail > 1:
         return list(_tail_problems(product, tile, schedule))
     rows, columns = (tile[1], tile[0]) if schedule.swapped else tile[:2]
@@ -220,15 +236,34 @@ def _unplanned_options(consumer: str, schedule: Schedule) -> Iterator[Broken]:
         )
 
 
+def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
+    """What blocks of wgmma do not do while they share an operand."""
+    if prod(schedule.multicast) > LARGEST_SHARING:
+        yield broken(MULTICAST_OF_TWO, multicast=schedule.multicast)
+    beside = {
+        f"split = {schedule.split}": schedule.split > 1,
+        f"parts = {schedule.parts}": schedule.parts > 1,
+        "a dependent launch": schedule.dependent,
+        "experts": product.batch.is_of_experts,
+        "a batch": product.batch.count > 1 and not product.batch.is_of_experts,
+        "gates side by side": product.fused.gate == "side by side",
+    }
+    if others := tuple(words for words, is_asked in beside.items() if is_asked):
+        yield broken(MULTICAST_BESIDE_SHARED_K, multicast=schedule.multicast, others=others)
+
+
 def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
     if not schedule.persistent:
         yield broken(TAIL_BESIDE_SPLIT, tail=schedule.tail, split=schedule.split, parts=schedule.parts)
         return
     rows, columns = product.shape[:2]
     tile_rows, tile_columns = tile[:2]
-    tiles = ceil_div(rows, tile_rows) * ceil_div(columns, tile_columns) * product.batch.count
-    sms = product.sms or 1
-    tail_tiles = tiles % sms
-    most = sms // tail_tiles if tail_tiles and tiles > sms else 1
-    if schedule.tail > most and product.batch.rows != "contiguous":  # of whose rows the kernel learns at the launch
-        yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=tail_tiles, most=most)
+    grid = (ceil_div(rows, tile_rows), ceil_div(columns, tile_columns))
+    blocks = prod(schedule.cluster)
+    taken = prod(schedule.cluster_grid(grid)) * product.batch.count  # at a time by a block, or by a cluster
+    at_once = max(1, (product.sms or 1) // blocks)
+    rest = taken % at_once
+    most = at_once // rest if rest and taken > at_once else 1
+    if schedule.tail > most and not product.batch.is_of_experts:  # of whose rows the kernel learns at the launch
+        tiles, sms = taken * blocks, at_once * blocks
+        yield broken(NO_TAIL, tail=schedule.tail, tiles=tiles, sms=sms, tail_tiles=rest * blocks, most=most)

@@ -26,7 +26,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
-from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
+from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, RESIDUAL_TYPES, Fused
 from tilescope.planner.gemm_batch import ONE, Batch
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan, scale_plans
@@ -136,7 +136,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers or answer_barriers
+    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers or residual_barrier
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -314,8 +314,9 @@ class PlannedGemm(Value):
 
     @property
     def tail_tiles(self) -> int:
-        """Tiles of the last round, if that round does not fill the card."""
-        return self.tiles % (self.sms or 1)
+        """Tiles of the last round, or those of a cluster, if that round does not fill the card."""
+        taken = self.tiles if self.schedule.cluster == (1, 1) else self.clusters
+        return taken % max(1, (self.sms or 1) // prod(self.schedule.cluster))
 
     @property
     def blocks(self) -> int | None:
@@ -326,7 +327,8 @@ class PlannedGemm(Value):
             self.schedule.dynamic
         ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
             return self.clusters * prod(self.schedule.cluster)
-        return self.sms if self.schedule.tail > 1 else None
+        in_a_cluster = prod(self.schedule.cluster)
+        return (self.sms or 1) // in_a_cluster * in_a_cluster if self.schedule.tail > 1 else None
 
     def blocks_on(self, sms: int) -> int:
         """Blocks of the grid on a card of that many SMs, one an SM; a pair takes a tile together, a cluster several."""
@@ -343,13 +345,32 @@ class PlannedGemm(Value):
 
     @property
     def c_buffers(self) -> int:
-        """Buffers through which slices of C leave: two, where more than one slice comes and shared memory has the room."""
+        """Buffers through which slices of C leave: one for every slice of a tile, or two, where shared memory has the room.
+
+        With one for every slice, all of a tile is stored while the next one is multiplied.
+        """
         alone = self.schedule.persistent is False and self.slices == 1
         if self.epilogue is None or alone or not self.a.problem.reads_by_descriptor:
             return 1
         if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
             return 1
-        return 2 if end_of(self._regions(c_buffers=2)) <= self.budget_bytes else 1
+        wanted = {2} if self.product.in_tensor_memory else {2, self.slices}
+        fitting = (count for count in wanted if end_of(self._regions(c_buffers=count)) <= self.budget_bytes)
+        return max(fitting, default=1)
+
+    @property
+    def holds_all_slices(self) -> bool:
+        """Whether every slice of a tile of C has a buffer of its own."""
+        return self.c_buffers == self.slices > 1
+
+    @property
+    def stages_residual(self) -> bool:
+        """Whether TMA brings the residual into C's buffers while the sums are made: in C's type, a buffer for every slice.
+
+        A dependent launch reads it behind the sums: the kernel before may have written it.
+        """
+        alike = self.fused.residual and self.output_type.ptx in RESIDUAL_TYPES and not self.schedule.dependent
+        return alike and self.epilogue is not None and self.c_buffers >= self.slices
 
     @property
     def slices(self) -> int:
@@ -393,6 +414,7 @@ class PlannedGemm(Value):
             accumulators=self.accumulators,
             answers=self.schedule.answers,
             scales=self.scale_plans,
+            has_residual=self.fused.residual,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -427,6 +449,7 @@ def regions_of(
     accumulators: int = 0,
     answers: int = 0,
     scales: tuple[ScalePlan, ...] = (),
+    has_residual: bool = False,
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
@@ -449,6 +472,8 @@ def regions_of(
     if answers:
         wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
         wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
+    if has_residual:
+        wanted.append(_Wanted("residual_barrier", 1, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:

@@ -24,6 +24,8 @@ def producer_role(loading: Loading) -> Step:
         barriers += ["acc_full", "acc_empty"]
     if loading.asks:
         barriers += ["next_full", "next_empty"]
+    if loading.gemm is not None and loading.gemm.stages_residual:
+        barriers.append("residual_full")
     several = loading.staging.producers > 1
     made: Steps = [step_of(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
     filling: Steps = [{"wait": f"empty[{loading.stage}]", "parity": f"{loading.turn} ^ 1"}, *_filling(loading)]

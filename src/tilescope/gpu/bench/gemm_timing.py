@@ -123,7 +123,12 @@ class Loaded:
             plan = self._plan
             maps = [(gemm_map(plan, name), getattr(matrices, name)) for name in "abc"]
             held = [np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps]
-            held += [np.atleast_1d(number) for number in self._extra]
+            for parameter, number in zip(gemm_parameters(plan), self._extra, strict=True):
+                value = np.atleast_1d(number)
+                if parameter.by_map:  # it lies as C does
+                    encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
+                    value = np.frombuffer(encoded, np.uint64)
+                held.append(value)
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
             self._arguments[matrices] = _Parameters(held, pointers)
         return self._arguments[matrices].pointers
