@@ -125,7 +125,7 @@ def plan_gemm(
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
-    in_blocks = scales == BLOCK_SCALES
+    in_blocks = isinstance(scales, str) and scales == BLOCK_SCALES
     row, scale_format = _elements(data_type, None if in_blocks else scales)
     target, device = resolved(arch, card)
     output = _usual_output(row) if output_type is None else DataType.named(output_type)
