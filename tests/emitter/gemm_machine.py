@@ -41,6 +41,12 @@ def arrays_of(gemm, random, rows):
         elif each.name == "residual":
             shape = (a_items, rows, gemm.fused.columns(n))
             made["residual"] = random.integers(-3, 4, shape).astype(TYPES[each.data_type])
+        elif each.name == "a_scales":  # (items, blocks of k, rows and their padding, which nobody may use)
+            made["a_scales"] = random.uniform(0.5, 2, (a_items, -(-k // 128), -(-rows // 4) * 4)).astype(np.float32)
+            made["a_scales"][..., rows:] = np.nan
+        elif each.name == "b_scales":
+            made["b_scales"] = random.uniform(0.5, 2, (count, -(-n // 128), -(-k // 512) * 4)).astype(np.float32)
+            made["b_scales"][..., -(-k // 128) :] = np.nan
         elif each.name == "experts" and gemm.batch.rows == "contiguous":
             made["experts"] = (
                 np.sort(random.integers(0, count, rows // gemm.tile[0])).repeat(gemm.tile[0]).astype(np.int32)
@@ -55,6 +61,29 @@ def arrays_of(gemm, random, rows):
     return made
 
 
+def scaled_sums(gemm, made):
+    """The sums of every item with scales of float32: K steps of 128 in order, each one fused multiply-add in float32.
+
+    A step's sum of small whole numbers is exact. A product of two float32 is exact in float64, and so is its sum with d unless
+    their exponents are 29 apart or more.
+    """
+    count, n, k = made["b"].shape
+    items = np.arange(count)[:, None].repeat(made["a"].shape[1], axis=1)
+    if gemm.batch.rows == "contiguous":
+        items = made["experts"][None]
+    a, rows = made["a"], np.arange(made["a"].shape[1])
+    sums = np.zeros((*items.shape, n), np.float32)
+    for block, first in enumerate(range(0, k, 128)):
+        columns = slice(first, first + 128)
+        for place, whose in enumerate(items):
+            b = made["b"][whose][..., columns]
+            step = np.einsum("rk,rnk->rn", a[place][:, columns], b).astype(np.float32)
+            of_b = made["b_scales"][whose, :, block].repeat(128, axis=1)[:, :n]
+            scale = made["a_scales"][place, block, rows][:, None] * of_b
+            sums[place] = (step.astype(np.float64) * scale + sums[place]).astype(np.float32)
+    return sums.astype(np.float64)
+
+
 def expected_of(gemm, made):
     """C by numpy, in float64, items first; masked rows are NaN."""
     fused, (_, n, _) = gemm.fused, gemm.shape
@@ -64,6 +93,8 @@ def expected_of(gemm, made):
     else:
         sums = made["a"] @ made["b"].transpose(0, 2, 1)
         bias = made["bias"][:, None] if fused.bias else 0
+    if gemm.block_scales:
+        sums = scaled_sums(gemm, made)
     value = sums * float(made.get("alpha", 1)) + bias
     activation = ACTIVATIONS[fused.activation]
     if fused.gate == "side by side":

@@ -129,6 +129,8 @@ def test_every_sentence_is_said_of_a_plan_or_a_tile(name):
         "next",
         "matrices",
         "clustered",
+        "a_shape",
+        "b_shape",
         "shared",
     }
     counts = set(re.findall(r"\{(\w+):[a-zA-Z]+[|}]", template)) - {"card"}

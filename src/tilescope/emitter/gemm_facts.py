@@ -34,6 +34,18 @@ class GemmOperand:
     descriptor_fields: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class BlockScaleFacts:
+    """The arrays of scales that are applied in registers."""
+
+    k_blocks: int
+    b_shape: tuple[int, int]  # of one item
+    item: bool  # whether the kernel has an item at hand
+    stacks_a: bool  # whether every item has scales of A
+    prefetch: str  # the producer's line for a stage
+    fetch: str  # the consumers' line for a K step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WgmmaWork:
     """Warpgroups that multiply by wgmma."""
@@ -59,6 +71,7 @@ class WgmmaWork:
     cluster_blocks: int  # of both together
     promoted: bool  # whether the sums of a K step are added to sums of full precision
     scales: None = None  # wgmma takes no scale factors
+    block_scales: BlockScaleFacts | None = None  # those of float32, which threads apply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,18 @@
 """What a GEMM's kernel takes beside its matrices: in the order of its parameters, with what the program's own launch gives them.
 
-a_map, b_map, c_map │ partial, arrived │ m_rows │ global_scale │ experts │ alpha, bias, residual (or its map), beta
+a_map, b_map, c_map │ partial, arrived │ m_rows │ global_scale │ a_scales, b_scales │ experts │ alpha, bias,
+residual (or its map), beta
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.machine.launch.launch_description import FillName
+from tilescope.planner.block_scales import a_scale_shape, b_scale_shape
 from tilescope.planner.fused_epilogue import RESIDUAL_TYPES
 from tilescope.planner.gemm_maps import launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
@@ -73,6 +76,12 @@ def _list_parameters(gemm: GemmPlan) -> Iterator[Parameter]:
     yield Parameter("int", "m_rows", "s32", value=rows)
     if gemm.scales is not None and gemm.scales.name == "nvfp4":
         yield Parameter("float", "global_scale", "f32", value=1.0)
+    if gemm.block_scales:
+        _, n, k = gemm.shape
+        a_items = gemm.batch.count if gemm.batch.stacks("a") else 1
+        a_scales, b_scales = a_items * prod(a_scale_shape(rows, k)), gemm.batch.count * prod(b_scale_shape(n, k))
+        yield Parameter("const float*", "a_scales", "f32", size=a_scales, fill="ones")
+        yield Parameter("const float*", "b_scales", "f32", size=b_scales, fill="ones")
     if gemm.batch.rows == "contiguous":
         yield Parameter("const int*", "experts", "s32", size=rows)
     if gemm.batch.rows == "masked":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod, sqrt
 
+from tilescope.emitter.block_scale_facts import block_scale_facts
 from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.emitter.gemm_facts import (
     EpilogueFacts,
@@ -160,6 +161,8 @@ def _product(
 
 def _format(gemm: GemmPlan) -> str:
     """The elements, and the format of their scale factors."""
+    if gemm.block_scales:
+        return f"{gemm.data_type.ptx} with scales of 1 x 128 and 128 x 128"
     return gemm.data_type.ptx if gemm.scales is None else f"{gemm.scales.name} ({gemm.data_type.ptx})"
 
 
@@ -285,6 +288,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         cluster=gemm.schedule.cluster,
         cluster_blocks=prod(gemm.schedule.cluster),
         promoted=gemm.product.is_promoted,
+        block_scales=block_scale_facts(gemm, groups),
     )
 
 

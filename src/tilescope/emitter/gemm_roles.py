@@ -26,12 +26,16 @@ def gemm_roles(
         first_k = "first_k + k_tile * TILE_K"
     stages = "const unsigned a = base + A_OFFSET + slot * A_STAGE_BYTES, b = base + B_OFFSET + slot * B_STAGE_BYTES;"
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
+    scaled = work.block_scales if isinstance(work, WgmmaWork) else None
     b_sharers, a_sharers = schedule.multicast
     pipeline = plan_pipeline(gemm, consumers=work.groups) if isinstance(work, WgmmaWork) else plan_pipeline(gemm)
     producer = Work(
         lines={
             "copy a": part_loads(pipeline, product.a, "full", a_sharers),
-            "copy b": part_loads(pipeline, product.b, "full", b_sharers),
+            "copy b": [
+                *part_loads(pipeline, product.b, "full", b_sharers),
+                *([scaled.prefetch] if scaled is not None else []),
+            ],
         }
         | scale_loads(work.scales, "full"),
         opening={
@@ -48,7 +52,7 @@ def gemm_roles(
             "tail empty": "every stage was read",
         },
     )
-    consumer_tile = [*_tile_number(schedule, needs_k=False), *product.tile_lines]
+    consumer_tile = [*_tile_number(schedule, needs_k=scaled is not None), *product.tile_lines]
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
@@ -57,7 +61,8 @@ def gemm_roles(
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
-            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};"
+            scales = " Scales scales;" if scaled is not None else ""
+            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};{scales}"
     else:
         arrivals = "one arrival of each consumer warp"
         sums = f"Accumulator d{epilogue.sums_extents} = {{}};"
@@ -150,7 +155,7 @@ def _behind_the_sums(work: WgmmaWork | MmaWork, epilogue: EpilogueFacts) -> list
     if epilogue.fetches_ahead:
         lines.append(f"Fetched next = fetch({epilogue.fetch_row}, {epilogue.fetch_column}{epilogue.fetch_arguments});")
     if isinstance(work, WgmmaWork) and work.promoted:
-        lines.append("promote(d, step_sums);")
+        lines.append(_promote(work))
     return lines
 
 
@@ -174,9 +179,15 @@ def _globally_scaled(work: WgmmaWork | MmaWork) -> list[str]:
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
     """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
     if isinstance(work, WgmmaWork) and work.promoted:
-        return ["if (k_tile > 0) promote(d, step_sums);", f"multiply(step_sums, a, b, {share});"]
+        fetch = [] if work.block_scales is None else [work.block_scales.fetch]
+        return [f"if (k_tile > 0) {_promote(work)}", *fetch, f"multiply(step_sums, a, b, {share});"]
     scales = "" if work.scales is None else "sfa, sfb, m % 128, n % 128, "
     return [f"multiply(d, a, b, {scales}{share});"]
+
+
+def _promote(work: WgmmaWork) -> str:
+    """The line that adds the sums of a K step to those of full precision."""
+    return "promote(d, step_sums);" if work.block_scales is None else "promote(d, step_sums, scales);"
 
 
 def _tile_number(schedule: Schedule, *, needs_k: bool = True) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.fused_epilogue import GATE_GROUP
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
@@ -60,6 +61,12 @@ DEPENDENT_EXPERTS = GEMM_EPILOGUE.worded(
     limit="the array of rows may come from the kernel before, and is read before that one has ended",
     fix="Use {dependent:=False}.",
 )
+DEPENDENT_SCALES = GEMM_EPILOGUE.worded(
+    argument="dependent",
+    found="a dependent launch with scales = {name}",
+    limit="the threads that multiply read the scales of A, and only the producer waits for the kernel before",
+    fix="Use {dependent:=False}.",
+)
 ROWS_WITHOUT_EXPERTS = GEMM_EPILOGUE.worded(
     argument="rows",
     found="rows = {rows!r} without experts",
@@ -103,3 +110,5 @@ def unfused_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator[B
         yield broken(MASKED_SHARING, change={"rows": "contiguous"})
     if product.batch.is_of_experts and schedule.dependent:
         yield broken(DEPENDENT_EXPERTS, change={"dependent": False})
+    if product.block_scales and schedule.dependent:
+        yield broken(DEPENDENT_SCALES, name=BLOCK_SCALES, change={"dependent": False})

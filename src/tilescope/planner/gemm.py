@@ -23,6 +23,7 @@ from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERTS, unfused_product, unfused_tile
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
 from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch, Rows
@@ -109,7 +110,8 @@ def plan_gemm(
     are a cluster's, and share B; along n, A. PlanError says why the product, or the tile, cannot be planned.
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
-    format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8").
+    format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8"). Of 8-bit floats on sm_90,
+    scales="block128" has float32 scales for 1 x 128 of A and 128 x 128 of B, which the kernel applies in registers.
 
     `epilogue` is fused with the product: words of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved and residual, joined
     by +. `batch` products of this shape lie one behind the other. `experts` have their own B each, and m rows of A on average;
@@ -124,7 +126,8 @@ def plan_gemm(
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
-    row, scale_format = _elements(data_type, scales)
+    in_blocks = isinstance(scales, str) and scales == BLOCK_SCALES
+    row, scale_format = _elements(data_type, None if in_blocks else scales)
     target, device = resolved(arch, card)
     output = _usual_output(row) if output_type is None else DataType.named(output_type)
     product = Product(
@@ -144,6 +147,7 @@ def plan_gemm(
         scales=scale_format,
         batch=_read_batch(batch, experts, rows),
         fused=PLAIN_EPILOGUE if epilogue is None else Fused.named(epilogue),
+        block_scales=in_blocks,
     )
     asked = None
     if tile is not None:
@@ -260,6 +264,7 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
         scales=product.scales,
         batch=product.batch,
         fused=product.fused,
+        block_scales=product.block_scales,
     )
 
 

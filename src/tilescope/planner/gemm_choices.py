@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.mma.tmem_address import TMEM_LANES
+from tilescope.planner.block_scales import lies_in_one_block
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, PLAIN, Schedule
 from tilescope.planner.gemm_tiles import (
@@ -225,10 +226,18 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
             if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
                 continue
+            if product.block_scales and not _has_one_scale(product, rows if swapped else columns, swapped=swapped):
+                continue
             if columns not in one_instruction or not is_readable("B", (columns, span_k)):
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:
+    """Whether a tile with that n needs one scale of B at a time."""
+    side_by_side = product.fused.gate == "side by side"
+    return lies_in_one_block(tile_n, product.shape[1], swapped=swapped, side_by_side=side_by_side)
 
 
 def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator[int]:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from tilescope.mma.tmem_address import TMEM_COLUMNS
+from tilescope.planner.block_scales import a_scale_shape, b_scale_shape
+from tilescope.planner.gemm_maps import launch_rows
 from tilescope.planner.gemm_schedule import PLAIN, schedule_words
 from tilescope.planner.plan_reasons import edge_reasons
 from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
@@ -69,6 +71,9 @@ def _scales(product: Product, best: PlannedGemm) -> Iterator[Reason]:
             copies=len(a.copies) + len(b.copies) if product.in_tensor_memory else None,
             columns=best.scale_columns if product.in_tensor_memory else None,
         )
+    elif product.block_scales:
+        a_shape = a_scale_shape(launch_rows(best), best.shape[2])
+        yield Reason.of("block-scales", a_shape=a_shape, b_shape=b_scale_shape(best.shape[1], best.shape[2]))
     elif product.tensor_core.is_scaled(product.data_type):
         yield Reason.of("scale-factors", data_type=product.data_type.name)
 

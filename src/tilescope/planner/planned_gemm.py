@@ -160,6 +160,7 @@ class PlannedGemm(Value):
     scales: ScaleFormat | None = row_field(ScaleFormat.named, default=None)  # of blocks of k
     batch: Batch = ONE  # products of this shape in one kernel
     fused: Fused = PLAIN_EPILOGUE  # what becomes of a sum before it is stored
+    block_scales: bool = False  # float32 for 1 x 128 of A and 128 x 128 of B, applied in registers
 
     @property
     def product(self) -> Product:
@@ -178,6 +179,7 @@ class PlannedGemm(Value):
             scales=self.scales,
             batch=self.batch,
             fused=self.fused,
+            block_scales=self.block_scales,
         )
 
     @property

@@ -48,6 +48,7 @@ class Product(NamedTuple):
     scales: ScaleFormat | None = None  # of blocks of k, of both operands
     batch: Batch = ONE
     fused: Fused = PLAIN_EPILOGUE
+    block_scales: bool = False  # of float32, applied in registers: block_scales.py
 
     @property
     def tensor_core(self) -> Consumer:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tilescope.arch import ARCH, architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.missing import (
     CONSUMER_FIX,
     CONSUMER_FOUND,
@@ -83,6 +84,12 @@ SCALES_NOT_TAKEN = GEMM_TYPE.worded(
     limit="tcgen05 takes scale factors, and mma of sm_120: {homes:, }",
     fix='Use {arch:="{home}"}, or a type without scale factors.',
 )
+BLOCK_SCALES_NOT_TAKEN = GEMM_TYPE.worded(
+    argument="scales",
+    found="scales = {name} for {data_type} with {consumer}",
+    limit="float32 scales are applied where wgmma multiplies {known: or }, whose sums are promoted in registers",
+    fix='Use {data_type:="e4m3"} and {arch:="sm_90"}, or leave scales out.',
+)
 SCALED_TYPE = GEMM_TYPE.worded(
     argument="scales",
     found="scale factors of {format} for {data_type}",
@@ -143,6 +150,14 @@ def _unknown_type(product: Product) -> list[Obstacle]:
 def _unscaled(product: Product) -> Iterator[Broken]:
     """Why the tensor core of this architecture does not take these scale factors, or not with these elements."""
     scales = product.scales
+    if product.block_scales and not product.is_promoted:
+        yield broken(
+            BLOCK_SCALES_NOT_TAKEN,
+            name=BLOCK_SCALES,
+            data_type=product.data_type.name,
+            consumer=product.consumer,
+            known=("e4m3", "e5m2"),
+        )
     if scales is None:
         return
     takes_scales = product.in_tensor_memory or (product.consumer == "ldmatrix" and product.arch.has(SCALED_MMA))

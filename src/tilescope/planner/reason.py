@@ -120,6 +120,10 @@ SENTENCES = {
         "Fused, in float32 before a sum is stored: {fused}[[; gate and up columns lie {gate} in B, {groups} in turn in shared memory: "
         "both halves of an element of C are in one thread]]."
     ),
+    "block-scales": (
+        "Scales of float32: A's ({a_shape: x }, one for a row and 128 of k, M-major), B's ({b_shape: x }, one for 128 x 128, along k). "
+        "A K step's sums are multiplied by both as they are promoted; threads fetch them while its products are made."
+    ),
     "batch": "{count} products: A, B and C of each lie one behind the other, {tiles:tile} of C each.",
     "experts": ("{count} experts, {rows} rows: {how}. Planned for {m} rows each on average, {tiles:tile} of C."),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",

@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from tilescope.arithmetic import rounded_up
 from tilescope.mma.scale_packing import ATOM_SCALES
 from tilescope.mma.tcgen05_kind import in_steps
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
+from tilescope.planner.block_scales import BLOCK, lies_in_one_block
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.planned_scales import SCALED_COLUMNS, SCALED_ROWS, has_whole_atoms, largest_tile_k, scale_plans
@@ -83,6 +86,12 @@ SCALED_K = GEMM_TILE.worded(
     limit="scale factors come in atoms of 4, so k is a multiple of {multiple}, and one copy brings those of at most {most}",
     fix="Use k = {up}.",
 )
+UNEVEN_BLOCK_SCALES = GEMM_TILE.worded(
+    found="a tile of {tile: x } of n = {n} with scales = {name}",
+    limit="a K step has one scale: k = {block}, and n divides {block} unless A and B are swapped"
+    "[[; gates side by side need an n that {halves}]]",
+    fix="Use {near: x }.",
+)
 TENSOR_MEMORY_EXCEEDED = GEMM_ACCUMULATORS.worded(
     found="{m} x {n} accumulators of {accumulator_bytes} bytes = {total_bytes} bytes, "
     "{columns} columns of tensor memory",
@@ -114,6 +123,7 @@ def tile_problems(product: Product, tile: Tile, schedule: Schedule) -> list[Brok
     """Why no block, or pair, computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
     beyond = list(_beyond_a_block(product, tile, schedule))
     beyond += _unscaled_tile(product, tile, schedule)
+    beyond += _uneven_blocks(product, tile, schedule)
     if schedule.cta_group == 2 and product.in_tensor_memory:
         beyond += _partial_pair(product, tile, schedule)
     if beyond:
@@ -187,6 +197,23 @@ def _unscaled_tile(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     if k % multiple or k > most:
         up = min(rounded_up(k, multiple), most)
         yield broken(SCALED_K, k=k, format=scales.name, multiple=multiple, most=most, up=up)
+
+
+def _uneven_blocks(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
+    """Why one scale of B does not serve a tile, or a K step has several of A."""
+    m, n, k = tile
+    side_by_side = product.fused.gate == "side by side"
+    is_even = lies_in_one_block(n, product.shape[1], swapped=schedule.swapped, side_by_side=side_by_side)
+    if product.block_scales and not (is_even and k == BLOCK):
+        yield broken(
+            UNEVEN_BLOCK_SCALES,
+            tile=tile,
+            n=product.shape[1],
+            name=BLOCK_SCALES,
+            block=BLOCK,
+            halves="divides that of the product" if side_by_side else None,
+            near=(m, n if is_even else gcd(BLOCK, n, product.shape[1]), BLOCK),
+        )
 
 
 def _beyond_tensor_memory(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:

@@ -71,7 +71,7 @@ GEMM_OPTIONS = (
         "scales",
         "--scales",
         "Format of the scale factors",
-        "where TYPE names the elements alone: mxfp8, mxfp4 or nvfp4.",
+        "where TYPE names the elements alone: mxfp8, mxfp4 or nvfp4; block128: float32 for 1 x 128 of A and 128 x 128 of B, sm_90.",
         unsaid="those of TYPE",
     ),
     Input(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_batch import ONE
 from tilescope.planner.gemm_maps import gemm_map
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
@@ -110,6 +111,7 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
 def _form(gemm: GemmPlan) -> str:
     """The batch and the epilogue, where there is one."""
     words = [] if gemm.batch == ONE else [str(gemm.batch)]
+    words += [f"scales {BLOCK_SCALES}"] if gemm.block_scales else []
     words += [] if gemm.fused.is_plain else [f"epilogue {gemm.fused}"]
     return "".join(f", {word}" for word in words)
 

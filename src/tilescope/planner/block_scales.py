@@ -1,0 +1,52 @@
+"""Scale factors of float32 that kernels of wgmma apply in registers: one for 1 x 128 of A, one for 128 x 128 of B.
+
+    a K step of 128      step = A[:, k] B[:, k]^T                wgmma, into fresh accumulators
+                         d   += step * (scale of A's row and k   *   scale of B's block of rows and k)
+
+    of A    (k / 128, m)          float32, M-major: neighbouring rows are neighbours. A row of the array is m rounded up to a
+                                  multiple of 4, 16 bytes, so that its parts can be fetched by bulk copies
+    of B    (n / 128, k / 128)    float32, along k: a row of the array is k / 128 rounded up to a multiple of 4
+
+Of a batch, and of experts with masked rows, every item has arrays of both; contiguous experts share one of A. All columns of a tile
+lie in one block of B, so that a thread needs one scale of it (with gates side by side two).
+"""
+
+from __future__ import annotations
+
+from tilescope.arithmetic import ceil_div, rounded_up
+
+BLOCK = 128  # elements of k, and rows of B, under one scale
+NAME = "block128"
+_ROW_MULTIPLE = 4  # of float32: 16 bytes
+
+
+def a_scale_shape(rows: int, k: int) -> tuple[int, int]:
+    """The array of A's scales: blocks of k, and rows with their padding.
+
+    >>> a_scale_shape(70, 300)
+    (3, 72)
+    """
+    return ceil_div(k, BLOCK), rounded_up(rows, _ROW_MULTIPLE)
+
+
+def b_scale_shape(n: int, k: int) -> tuple[int, int]:
+    """The array of B's scales: blocks of rows, and blocks of k with their padding.
+
+    >>> b_scale_shape(160, 300)
+    (2, 4)
+    """
+    return ceil_div(n, BLOCK), rounded_up(ceil_div(k, BLOCK), _ROW_MULTIPLE)
+
+
+def lies_in_one_block(tile_n: int, n: int, *, swapped: bool, side_by_side: bool) -> bool:
+    """Whether the columns that a warpgroup multiplies together have one scale of B, or one of gates and one of the others.
+
+    Swapped, wgmma takes 64 rows of B at a time, which never straddle blocks. Gates side by side begin at n / 2: both halves
+    of a tile must start at multiples of their own width.
+
+    >>> lies_in_one_block(96, 192, swapped=False, side_by_side=False)
+    False
+    """
+    if side_by_side and n % tile_n:
+        return False
+    return swapped or BLOCK % tile_n == 0
