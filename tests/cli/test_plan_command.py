@@ -1,11 +1,13 @@
 """`tilescope plan`: the best plan on one screen, the ranking, and why not."""
 
+import io
 import json
 
 import pytest
 
 import tilescope as ts
 from tilescope.cli import run
+from tilescope.kernel_plan.known_kernels import known_kernel_text
 from tilescope.value import EXTRA, Value
 
 
@@ -101,3 +103,11 @@ def test_emitted_code_is_written_to_the_file_that_it_names(capsys, tmp_path):
 
 def test_gluon_prints_what_triton_prints(capsys):
     assert printed(capsys, "64x64", "bf16", "--emit", "gluon") == printed(capsys, "64x64", "bf16", "--emit", "triton")
+
+
+def test_a_dash_reads_a_kernel_from_stdin(capsys, monkeypatch):
+    kernel = known_kernel_text("gemm").encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(kernel)))
+    assert printed(capsys, "-") == printed(capsys, "gemm")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(kernel)))
+    assert printed(capsys, "-", "--set", "LEAST=8", status=1).startswith("No plan for gemm: 394240 bytes with 8 stages")

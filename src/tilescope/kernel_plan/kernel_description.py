@@ -4,11 +4,12 @@
     steps   producer  load K                  in loop kv
             consumer  wgmma S = Q K           in loop kv
 
-These are the rows; `kernel_file` has the kernel, and reads it from TOML or plain data.
+`kernel_file` reads it from TOML or plain data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ from tilescope.sync.thread_limits import WARP_THREADS
 from tilescope.value import Value, row_field
 
 Memory = Literal["shared", "tensor", "registers"]
+Program = Literal["attention"]
 Operation = Literal["load", "store", "wgmma", "tcgen05.mma", "threads"]
 MEMORIES: tuple[Memory, ...] = ("shared", "tensor", "registers")
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "wgmma", "tcgen05.mma", "threads")
@@ -132,3 +134,62 @@ class KernelStep(Value):
         if written and read:
             return f"{self.operation} {written} = {read}"
         return f"{self.operation} {written or read}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelParts:
+    """The parts of a kernel: roles, tiles, loops, and all steps in the order in which data passes through them."""
+
+    name: str
+    arch: str | None  # None: the caller's
+    sizes: Mapping[str, int]  # numbers by name, of which shapes and counts are made
+    roles: tuple[KernelRole, ...]
+    tiles: tuple[KernelTile, ...]
+    loops: tuple[KernelLoop, ...]  # those around steps
+    steps: tuple[KernelStep, ...]
+    blocks_per_sm: int = 1
+    cluster: int = 1
+    program: Program | None = None  # that `emit` writes whole, without gaps
+
+    def tile(self, name: str) -> KernelTile:
+        """The tile of this name."""
+        return next(tile for tile in self.tiles if tile.name == name)
+
+    def role(self, name: str) -> KernelRole:
+        """The role of this name."""
+        return next(role for role in self.roles if role.name == name)
+
+    def loop(self, name: str) -> KernelLoop:
+        """The loop of this name."""
+        return next(loop for loop in self.loops if loop.name == name)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return sum(role.all_warps for role in self.roles) * WARP_THREADS
+
+    def in_memory(self, memory: Memory) -> tuple[KernelTile, ...]:
+        """The tiles of one memory."""
+        return tuple(tile for tile in self.tiles if tile.memory == memory)
+
+    def path(self, loop: str) -> tuple[str, ...]:
+        """The loops around a step of `loop`, outermost first, itself included."""
+        names: list[str] = []
+        while loop:
+            names.insert(0, loop)
+            loop = self.loop(loop).inside
+        return tuple(names)
+
+    def writes_of(self, tile: str) -> Iterator[tuple[int, KernelStep]]:
+        """The steps that write a tile, with their places."""
+        return ((place, step) for place, step in enumerate(self.steps) if tile in step.writes)
+
+    def reads_of(self, tile: str) -> Iterator[tuple[int, KernelStep]]:
+        """The steps that read a tile, with their places."""
+        return ((place, step) for place, step in enumerate(self.steps) if tile in step.inputs)
+
+    def copies_of(self, tile: KernelTile) -> int:
+        """How many of a tile there are beside its stages: one for each instance of the role that writes it."""
+        if not tile.per_instance:
+            return 1
+        return next((self.role(step.role).instances for _, step in self.writes_of(tile.name)), 1)

@@ -58,18 +58,21 @@ def kernel_answer(asked: Asked) -> Answer:
     if sizes:
         options["sizes"] = sizes
     described: object = asked["tile"]
+    title = str(asked["tile"])
     if "description" in asked:
         described = kernel_data(asked["description"], asked["file_name"])
-        _require_small(asked, read_kernel(described, sizes))
+        kernel = read_kernel(described, sizes)
+        title = kernel.name
+        _require_small(asked, kernel)
     call = Call(plan_kernel, (described,), options, "kernel_plan")
     try:
         planned = call.run()
     except PlanError as error:
-        unplanned = Unplanned(str(asked["tile"]), error.violations)
+        unplanned = Unplanned(title, error.violations)
         return Answer(
             unplanned,
             call,
-            first=refusal_line(f"No plan for {asked['tile']}", error.violations),
+            first=refusal_line(f"No plan for {title}", error.violations),
             is_yes=False,
             violations=error.violations,
             told_in="reasons",

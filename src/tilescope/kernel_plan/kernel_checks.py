@@ -1,0 +1,158 @@
+"""What the parts of a kernel say of each other: names that exist, loops in one piece, operations that reach their tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilescope.errors import Violation, argument_range, raise_all, unknown_name
+from tilescope.kernel_plan.kernel_description import MEMORIES, MULTIPLICATIONS, KernelParts, KernelStep, KernelTile
+from tilescope.kernel_plan.kernel_rules import KERNEL_STEP
+from tilescope.sync.thread_limits import BLOCK_THREADS
+
+
+def check_parts(kernel: KernelParts) -> None:
+    """Refuse a kernel whose parts contradict each other; names come first, because the other checks look them up."""
+    raise_all([*_check_threads(kernel), *_check_names(kernel), *_check_nesting(kernel)])
+    raise_all([*_check_loops(kernel), *_check_steps(kernel)])
+
+
+def _check_threads(kernel: KernelParts) -> Iterator[Violation]:
+    if kernel.threads > BLOCK_THREADS:
+        limit = f"a block has at most {BLOCK_THREADS} threads"
+        yield argument_range("roles", kernel.threads, limit, "Use fewer warps or instances.")
+
+
+def _check_names(kernel: KernelParts) -> Iterator[Violation]:
+    """Every name that a step, a loop or an overlay uses is one of the kernel's."""
+    tiles = [tile.name for tile in kernel.tiles]
+    loops = [loop.name for loop in kernel.loops]
+    roles = [role.name for role in kernel.roles]
+    for place, step in enumerate(kernel.steps):
+        if step.role not in roles:
+            yield unknown_name("role", f"steps[{place}].role", step.role, roles)
+        if step.loop and step.loop not in loops:
+            yield unknown_name("loop", f"steps[{place}].loop", step.loop, loops)
+        for name in step.tiles:
+            if name not in tiles:
+                yield unknown_name("tile", f"steps[{place}]", name, tiles)
+    for tile in kernel.tiles:
+        for name in tile.overlay:
+            if name not in ("*", *tiles):
+                yield unknown_name("tile", f"tiles.{tile.name}.overlay", name, tiles)
+
+
+def _check_nesting(kernel: KernelParts) -> Iterator[Violation]:
+    """Every loop is inside a known one, and none inside itself."""
+    loops = [loop.name for loop in kernel.loops]
+    for loop in kernel.loops:
+        around = loop.inside
+        seen = {loop.name}
+        while around:
+            if around not in loops:
+                yield unknown_name("loop", f"loops.{loop.name}.inside", around, loops)
+                break
+            if around in seen:
+                limit = "a loop is not inside itself"
+                yield argument_range(f"loops.{loop.name}.inside", around, limit, "Leave it out.")
+                break
+            seen.add(around)
+            around = kernel.loop(around).inside
+
+
+def _check_loops(kernel: KernelParts) -> Iterator[Violation]:
+    """The steps of a loop follow one another."""
+    closed: set[str] = set()
+    running: tuple[str, ...] = ()
+    for place, step in enumerate(kernel.steps):
+        path = kernel.path(step.loop)
+        again = next((name for name in path if name in closed), None)
+        if again is not None:
+            yield _refuse_step(
+                place,
+                found=f"loop {again} goes on after a step outside it",
+                limit="the steps of a loop follow one another",
+                fix="Move the step, or give the second part a loop of its own.",
+            )
+        closed |= set(running) - set(path)
+        running = path
+
+
+def _check_steps(kernel: KernelParts) -> Iterator[Violation]:
+    """Every operation gets tiles of a memory that it reaches."""
+    for place, step in enumerate(kernel.steps):
+        if step.operation in MULTIPLICATIONS and not (step.a and step.b):
+            yield _refuse_step(
+                place,
+                found=f"{step.operation} without a or b",
+                limit="a product has both operands",
+                fix='Add a = "Q" and b = "K", for example.',
+            )
+        for name in step.writes:
+            yield from _check_write(kernel, place, step, kernel.tile(name))
+        for name in step.inputs:
+            yield from _check_read(place, step, kernel.tile(name))
+    for tile in kernel.tiles:
+        readers = list(kernel.reads_of(tile.name))
+        writers = list(kernel.writes_of(tile.name))
+        if readers and not writers:
+            yield _refuse_step(
+                readers[0][0],
+                found=f"it reads {tile.name}, which no step writes",
+                limit="a tile is written before it is read",
+                fix="Add the step that writes it.",
+            )
+        if tile.memory == "registers" and len({step.role for _, step in (*readers, *writers)}) > 1:
+            yield _refuse_step(
+                (readers or writers)[0][0],
+                found=f"{tile.name} is used by two roles",
+                limit="registers belong to one role",
+                fix="Pass it through shared or tensor memory.",
+            )
+
+
+def _check_write(kernel: KernelParts, place: int, step: KernelStep, tile: KernelTile) -> Iterator[Violation]:
+    reached = {
+        "load": ("shared",),
+        "store": (),
+        "wgmma": ("registers",),
+        "tcgen05.mma": ("tensor",),
+        "threads": MEMORIES,
+    }[step.operation]
+    if tile.memory not in reached:
+        yield _refuse_step(
+            place,
+            found=f"{step.operation} writes {tile.name}, whose memory is {tile.memory}",
+            limit=f"{step.operation} writes {' or '.join(reached) or 'global memory'}",
+            fix=f"Put {tile.name} there, or use another operation.",
+        )
+    shared_by_all = tile.memory != "registers" and not tile.per_instance
+    if shared_by_all and kernel.role(step.role).instances > 1:
+        yield _refuse_step(
+            place,
+            found=f"{kernel.role(step.role).instances} instances of {step.role} write {tile.name}",
+            limit="every instance writes a tile of its own",
+            fix="Use per_instance = true with the shape of one instance.",
+        )
+
+
+def _check_read(place: int, step: KernelStep, tile: KernelTile) -> Iterator[Violation]:
+    is_a = tile.name == step.a
+    reached: tuple[str, ...] = MEMORIES
+    if step.operation == "store":
+        reached = ("shared",)
+    elif step.operation in MULTIPLICATIONS:
+        first = "registers" if step.operation == "wgmma" else "tensor"
+        reached = ("shared", first) if is_a or tile.name in step.reads else ("shared",)
+    elif step.operation == "load":
+        reached = ()
+    if tile.memory not in reached:
+        yield _refuse_step(
+            place,
+            found=f"{step.operation} reads {tile.name}, whose memory is {tile.memory}",
+            limit=f"{step.operation} reads {' or '.join(reached) or 'global memory'} there",
+            fix=f"Put {tile.name} there, or use another operation.",
+        )
+
+
+def _refuse_step(place: int, *, found: str, limit: str, fix: str) -> Violation:
+    return KERNEL_STEP.violation(at=f"steps[{place}]", found=found, limit=limit, fix=fix)
