@@ -169,7 +169,9 @@ class ClusterLog:
                 self._keep_register(step, register, lanes, number)
         if cluster.works or self._open_works:
             self._compare_works(step)
-        self._keep_writes(step)
+        if self._shared_pieces or self._memory_pieces or cluster.version != self._version:
+            self._keep_writes(step)
+        self._issues.clear()
         if self._are_barriers_changed:
             self._keep_barriers(step)
         if self._is_turn:
@@ -367,7 +369,6 @@ class ClusterLog:
         for pieces in self._memory_pieces:
             self.memory.add(step, pieces.pc, pieces.lanes, pieces.starts, pieces.piece_bytes)
         self._memory_pieces.clear()
-        self._issues.clear()
 
     def _keep_unannounced(self) -> None:
         """Bytes of shared memory that changed without an event of their own, as the address that tcgen05.alloc writes."""
