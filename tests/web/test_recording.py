@@ -11,7 +11,7 @@ from tilescope.questions import run_page
 from tilescope.questions.question import Asked
 from tilescope.web.form import filled_form
 from tilescope.web.pages import PAGES
-from tilescope.web.recording import CancelledRecordingError, Recording
+from tilescope.web.run_recorder import CancelledRecordingError, Recording
 
 OWN = {"origin": "http://127.0.0.1:8765"}
 LAUNCH = "[launch]\ngrid = [1]\nblock = [32]\n"

@@ -46,7 +46,6 @@ from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
 from tilescope.web.form import FIGURE, MAX_LINK_CHARACTERS, PASTE, POSTED, filled_form, query_of
 from tilescope.web.pages import OTHER_NAMES, PAGES, open_file, redirect_query
-from tilescope.web.recording import Recording
 from tilescope.web.rendering import (
     hash_source,
     render_first,
@@ -55,6 +54,7 @@ from tilescope.web.rendering import (
     render_unread,
     static_file,
 )
+from tilescope.web.run_recorder import Recording
 from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
 
 WORKERS = 2
