@@ -7,6 +7,7 @@ import pytest
 from pair_kernels import run as run_pair
 from pair_kernels import variant
 from pair_table import TABLE
+from tensor_memory_text import SMEM, SMEM_BYTES, Operand, text
 
 import tilescope as ts
 from tilescope.machine.decoding.access_decoder import decode_accesses
@@ -47,6 +48,8 @@ class NaiveRecorder:
                 dict(cluster.mbarriers),
                 [work.pc for work in cluster.works],
                 (pc, cluster.lanes(lanes)),
+                cluster.local.copy(),
+                cluster.tensor_memory.cells.copy(),
             )
         )
 
@@ -87,7 +90,7 @@ def compare(run, steps=40):
     assert run.state(0).steps == len(copies) - 1
     chosen = {0, 1, len(copies) - 1, *np.linspace(0, len(copies) - 1, steps).astype(int).tolist()}
     for step in sorted(chosen):
-        cluster, registers, shared, barriers, works, following = copies[step]
+        cluster, registers, shared, barriers, works, following, local, tmem = copies[step]
         shape = cluster.shape
         for rank in range(shape.blocks):
             thread = (step * 7) % shape.block_threads
@@ -97,6 +100,8 @@ def compare(run, steps=40):
             where = (step, rank, thread)
             lane = rank * shape.block_lanes + thread
             compare_registers(run, state, registers, lane, where)
+            compare_local(state, local[lane * cluster.local_stride :][: cluster.program.local_bytes], where)
+            compare_tmem(run, state, tmem[rank], rank, where)
             own = shared[rank * shape.shared_stride :][: shape.shared_end]
             for address, byte in enumerate(content(state.smem)):
                 assert byte == (own[address] if byte is not None else None), (*where, hex(address))
@@ -121,6 +126,26 @@ def compare_registers(run, state, registers, lane, where):
         bits = int.from_bytes(registers[number][lane].tobytes(), "little")
         if list(program.module.functions[function].registers).count(register) == 1:
             assert told.get((register.name, register.type), 0) == bits, (*where, register.name)
+
+
+def compare_local(state, held, where):
+    """Bytes of local memory that the thread wrote hold what was stored; the others still hold 0."""
+    told = bytearray(len(held))
+    for stored in sorted(state.local, key=lambda stored: stored.step):
+        content = bytes.fromhex(stored.content)
+        told[stored.address : stored.address + len(content)] = content
+    assert told == held.tobytes(), where
+
+
+def compare_tmem(run, state, held, rank, where):
+    """Every cell of tensor memory is as the recording has it, and writers say which."""
+    if state.tmem is None:
+        assert not held.any(), where
+        return
+    log = next(log for log in run._replay._recording.recorder.logs if log.cluster.shape.blocks > rank)
+    contents = log.tmem.at(rank, state.step)
+    assert (contents.cells == held).all(), where
+    assert sum(writer.cells for writer in state.tmem.writers) == (contents.writes >= 0).sum()
 
 
 def compare_place(run, state, following, rank, shape, where):
@@ -155,6 +180,61 @@ def test_every_state_of_a_wrong_kernel_is_that_of_a_naive_replay(name):
     mistake = next(iter(KERNELS[name].mistakes))
     result, _ = run_pair(KERNELS[name], ts.Kernel(variant(KERNELS[name].text, mistake)), 1)
     compare(result, 8)
+
+
+SPILL = """.version 8.0 .target sm_90 .address_size 64
+.entry spill() {
+    .local .align 8 .b8 depot[24];
+    .reg .b32 %r<4>; .reg .b64 %rd<3>; .reg .pred %p;
+    mov.u32 %r1, %tid.x;
+    st.local.u32 [depot+4], %r1;
+    mov.u64 %rd1, depot;
+    cvta.local.u64 %rd2, %rd1;
+    setp.gt.u32 %p, %r1, 7;
+    @%p st.u8 [%rd2+6], 200;
+    st.local.v2.u32 [depot+8], {%r1, 9};
+    st.local.u32 [depot+4], %r1;
+    ret;
+}"""
+
+
+def test_local_memory_is_that_of_a_naive_replay():
+    run = ts.Kernel(SPILL).run(grid=1, block=40)
+    compare(run, 12)
+    state = run.state(run.state(0).steps, thread=9)
+    told = [(one.address, one.content, one.ptx_line) for one in state.local]
+    assert told == [(4, "09000000", 12), (6, "c8", 10), (8, "0900000009000000", 11)]
+
+
+def multiplied(seed=None):
+    """A run that stores to tensor memory, multiplies into it and loads it."""
+    word = ts.InstructionDescriptor("f16", 128, 32, a_type="f16")
+    a = Operand(np.ones((128, 16), np.float16).view(np.uint16), SMEM, swizzle="32B")
+    b = Operand(np.ones((32, 16), np.float16).view(np.uint16), SMEM + 0x8000, swizzle="32B")
+    mma = f"mov.b32 %r8, {word.encode():#x}; tcgen05.mma.cta_group::1.kind::f16 [%r1], %a0, %a1, %r8, %p7;"
+    image = np.zeros(SMEM_BYTES, np.uint8)
+    a.write(image)
+    b.write(image)
+    arrays = [image, np.full((128, 64), 5, np.uint32), np.zeros((128, 64), np.uint32)]
+    kernel = ts.Kernel(text(mma, 64, blocks=1, arguments=2, target="sm_100a"))
+    return kernel.run(1, 128, [*arrays, a.word, b.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_tensor_memory_is_that_of_a_naive_replay(seed):
+    compare(multiplied(seed), 60)
+
+
+def test_tensor_memory_names_allocations_and_writers():
+    run = multiplied()
+    states = [run.state(step) for step in range(0, run.state(0).steps + 1, 2)]
+    told = [state.tmem for state in states]
+    assert told[0] is None
+    assert ((0, 64),) in [tmem.allocations for tmem in told if tmem is not None]
+    assert told[-1].allocations == ()
+    store, product = told[-1].writers
+    assert ("tcgen05.st" in store.ptx_text, store.lanes, store.columns, store.first) == (True, "0-127", "32-63", 5)
+    assert (product.columns, product.cells, product.first) == ("0-31", 128 * 32, 0x41800000)  # 16.0 in f32
 
 
 def shifted():

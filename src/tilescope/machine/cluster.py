@@ -43,7 +43,7 @@ from tilescope.sync.address import (
 )
 from tilescope.sync.bus import Bus, StaleValues
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneGrouping, LaneNumbers, Lanes
-from tilescope.sync.events import AccessCost, Load, Store
+from tilescope.sync.events import AccessCost, Load, LocalStore, Store
 from tilescope.sync.footprint import Rows
 from tilescope.sync.mbarrier import Mbarrier
 
@@ -287,6 +287,8 @@ class Cluster:
             access = self.accesses[self.pc]
             lanes = self.lanes(at)
             self.emit(Store(self.pc, lanes, space, addresses, places, size_bytes, access, cost, held, values, stored))
+        elif space == "local" and self.bus.is_heard:
+            self.emit(LocalStore(self.pc, self.lanes(at), places, size_bytes))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
         with _LaneNames(self, at):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -177,6 +177,7 @@ class Kernel:
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
         max_seconds: float | None = None,
+        progress: Callable[[int], None] | None = None,
         findings: bool = True,
         record: bool = True,
         remedies: bool = True,
@@ -190,14 +191,14 @@ class Kernel:
         torch's on the CPU included. `block` is the kernel's .reqntid where it has one. `smem_bytes` is dynamic shared memory.
         A kernel of `from_triton` knows both, and takes the grid and the arguments of Triton.
 
-        `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its
-        wait allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends
-        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's
-        time end it too. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker
-        run. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
-        findings, the kernel is run again with instructions that might fix them, on a copy of memory if that is at most 64 MiB;
-        `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
-        and a note names those that ordered nothing.
+        `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its wait
+        allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends a run that
+        does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's time end it
+        too. `progress` is called with the steps so far, now and then; what it raises ends the run. Without `findings` nobody looks for
+        races and missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
+        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with instructions that
+        might fix them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without. With `advice` a run without errors
+        is made again and again without some of its barriers, and a note names those that ordered nothing.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
@@ -223,6 +224,7 @@ class Kernel:
             seed=seed,
             max_steps=max_steps,
             max_seconds=max_seconds,
+            progress=progress,
             findings=findings,
             record=record,
             remedies=remedies,

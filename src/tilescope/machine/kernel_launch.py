@@ -64,6 +64,7 @@ class LaunchRequest(NamedTuple):
     seed: int | None
     max_steps: int
     max_seconds: float | None
+    progress: Callable[[int], None] | None
     findings: bool
     record: bool
     remedies: bool
@@ -99,6 +100,7 @@ def launch_kernel(kernel: LaunchedKernel, request: LaunchRequest) -> KernelRun:
         random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
         max_steps=integer("max_steps", request.max_steps, 1),
         max_seconds=_seconds(request.max_seconds),
+        progress=_progress(request.progress),
         detector=launch_detector(program, contents_of(own_memory)) if findings else None,
         costs=Costs() if findings else None,
         recorder=Recorder() if flag("record", request.record) else None,
@@ -158,6 +160,14 @@ def _memory(memory: object) -> Memory:
         return memory
     raise ARGUMENT_TYPE.error(
         argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+    )
+
+
+def _progress(progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    if progress is None or callable(progress):
+        return progress
+    raise ARGUMENT_TYPE.error(
+        argument="progress", found=printed(progress), limit="a function of the steps so far", fix="Use progress=print."
     )
 
 

@@ -115,6 +115,7 @@ class PageForm:
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
     fixes: Callable[[Asked, Answer | None], Fixes] = without_fixes  # answer: None where the question is refused
+    record: Callable[[Asked, Callable[[str, int], None]], None] | None = None  # makes a long answer ready after a click
     listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer
     code: Callable[[Asked, Answer], Code | Sentences] = (
         without_code  # a program below the drawing, or why there is none
@@ -138,3 +139,8 @@ class Page:
     redirect: Callable[[Mapping[str, str]], Mapping[str, str] | None] | None = None
     is_compared: bool = False  # whether two of its states may stand side by side
     is_common: bool = True  # whether the bar names it; the list of all pages names every page
+
+    @property
+    def records(self) -> bool:
+        """Whether a long answer is made ready after a click."""
+        return any(form.record is not None for form in self.forms.values())

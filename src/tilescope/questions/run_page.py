@@ -1,15 +1,17 @@
 """The page that runs a kernel: PTX and a launch in, the outcome, the findings and the pictures out.
 
-A launch is the text of a launch file. Its page reads no file, compiles nothing, and takes what it can run within a second. The runs
-of the last few texts are kept: a step of the same run is answered from its recording.
+A launch is the text of a launch file. Its page reads no file, and takes what it can run within a second. The runs of the last few
+texts are kept: a step of the same run is answered from its recording. A longer run is recorded once after a click (`record_run`); its
+page is then answered like any other.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from math import prod
 from threading import Lock
@@ -54,7 +56,9 @@ _RUNS_KEPT = 4
 _LISTED_LINES = 2000  # of a text; of a longer one those around findings and what ran last
 _LINES_AROUND = 40
 _LINE_CHARACTERS = 500  # of a line
-_RUNS: OrderedDict[tuple[str, ...], LaunchOutcome] = OrderedDict()
+RunKey = tuple[str, ...]  # text, entry, launch, picture, and how it was run
+_RECORDED = "recorded"  # after a click
+_RUNS: OrderedDict[RunKey, LaunchOutcome] = OrderedDict()
 _LOCK = Lock()
 _LIMITS = {
     "seconds": 1,  # of the run; reading the text and drawing come on top
@@ -66,6 +70,10 @@ _LIMITS = {
     "copies and phases of mbarriers": 5000,
 }
 _SEVERITIES = ("error", "warning", "note")
+RECORDED_STEPS = 300_000  # of a run that is recorded after a click …
+RECORDED_SECONDS = 30  # … and of its run, before 15 more for the recording
+_STATE_SECONDS = 3.0  # of a recording that nobody has asked for
+RecordProgress = Callable[[str, int], None]  # what is done, and the steps so far; what it raises ends the recording
 
 NO_FILES = PAGE_LIMIT.worded(
     argument="launch",
@@ -77,7 +85,13 @@ TOO_LONG = PAGE_LIMIT.worded(
     argument="ptx",
     found="a run that goes on after {steps:step}",
     limit="a page runs for at most a second, and at most {most} steps",
-    fix="Use fewer blocks or a smaller problem; the command line takes more.",
+    fix="Record it by the button, or use fewer blocks or a smaller problem; the command line takes more.",
+)
+TOO_LONG_TO_RECORD = PAGE_LIMIT.worded(
+    argument="ptx",
+    found="a recording that goes on after {steps:step}",
+    limit="a page records for at most {most} seconds unasked",
+    fix="Record it by the button, or use fewer blocks.",
 )
 TOO_MUCH_MEMORY = PAGE_LIMIT.worded(
     argument="ptx",
@@ -109,7 +123,6 @@ def _ask_from_input(asked: Asked) -> Asked:
         launch=None,
         kernel="-",
         read_array=_no_file,
-        run_launch=_run_once,
         no_remedies=None if is_short else True,
         entry=described.entry,
         grid=described.grid,
@@ -132,24 +145,29 @@ def _answer(asked: Asked) -> Answer:
     kernel = _read_once(asked["ptx"], asked.get("entry"))
     launch = launch_of(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
+    key = (asked["ptx"], kernel.entry, repr(launch), repr(picture_options(asked)), str(asked.get("no_remedies")))
+    recorded = _kept(_recorded_key(asked, kernel, launch))
     most = _LIMITS["steps"]
     said = launch.max_steps
+    limited = asked.saying(
+        made_kernel=kernel,
+        max_steps=most if said is None else min(said, most),
+        run_launch=partial(_run_once, key, said) if recorded is None else lambda *_, **__: recorded,
+        progress=_end_late_recording(),
+    )
     try:
-        found = answer(asked.saying(made_kernel=kernel, max_steps=most if said is None else min(said, most)))
+        found = answer(limited)
     except MemoryError:
         raise TOO_MUCH_MEMORY.error() from None
     run = found.value
     assert isinstance(run, KernelRun)
-    is_out_of_time = any("max_seconds" in finding.values for finding in run.findings)
-    is_own_end = said is not None and said <= most and not is_out_of_time
-    if run.outcome == "stopped" and not is_own_end:
-        raise TOO_LONG.error(steps=run.steps, most=most)
-    asked.require_at_most(
-        "copies and phases of mbarriers",
-        len(run.copies) + len(run.barriers),
-        argument="ptx",
-        fix="Use fewer blocks; the command line takes more.",
-    )
+    if recorded is None:
+        asked.require_at_most(
+            "copies and phases of mbarriers",
+            len(run.copies) + len(run.barriers),
+            argument="ptx",
+            fix="Use fewer blocks; the command line takes more.",
+        )
     violations = tuple(replace(finding, change=_edit_text(asked["ptx"], finding)) for finding in found.violations)
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
     return replace(
@@ -176,20 +194,88 @@ class RunOptions(PictureOptions, total=False):
 
 
 def _run_once(
-    kernel: Kernel, launch: LaunchDescription, read: ReadArray, **options: Unpack[RunOptions]
+    key: RunKey,
+    said_steps: int | None,
+    kernel: Kernel,
+    launch: LaunchDescription,
+    read: ReadArray,
+    **options: Unpack[RunOptions],
 ) -> LaunchOutcome:
-    """Run a launch, or take the run of the same text and launch that is kept."""
-    key = (kernel.ptx, kernel.entry, repr(launch), repr(sorted(options.items())))
+    """Run a launch, or take the run of the same text and launch that is kept; RuleError if it takes too long for a page.
+
+    `said_steps` are those after which the launch itself wants to be stopped.
+    """
+    done = _kept(key)
+    if done is None:
+        done = run_launch(kernel, launch, read, **options)
+        _keep(key, done)
+    most = _LIMITS["steps"]
+    is_out_of_time = any("max_seconds" in finding.values for finding in done.run.findings)
+    is_own_end = said_steps is not None and said_steps <= most and not is_out_of_time
+    if done.run.outcome == "stopped" and not is_own_end:
+        raise TOO_LONG.error(steps=done.run.steps, most=most)
+    return done
+
+
+def _kept(key: RunKey) -> LaunchOutcome | None:
+    """A run that is kept; None if there is none of this text and launch."""
     with _LOCK:
         if key in _RUNS:
             _RUNS.move_to_end(key)
-            return _RUNS[key]
-    done = run_launch(kernel, launch, read, **options)
+        return _RUNS.get(key)
+
+
+def _keep(key: RunKey, done: LaunchOutcome) -> None:
+    """Keep a run; of several recordings after a click the last alone, which may take 350 MB."""
     with _LOCK:
+        for other in [other for other in _RUNS if other[-1] == key[-1] == _RECORDED]:
+            del _RUNS[other]
         _RUNS[key] = done
         while len(_RUNS) > _RUNS_KEPT:
             _RUNS.popitem(last=False)
-    return done
+
+
+def _recorded_key(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> RunKey:
+    return (asked["ptx"], kernel.entry, repr(launch), repr(picture_options(asked)), _RECORDED)
+
+
+def _end_late_recording() -> Callable[[int], None]:
+    """What ends a recording that nobody has asked for when it takes too long after its first report."""
+    reports: list[float] = []
+
+    def check(steps: int) -> None:
+        reports.append(time.thread_time())
+        if reports[-1] - reports[0] > _STATE_SECONDS:
+            raise TOO_LONG_TO_RECORD.error(steps=steps, most=int(_STATE_SECONDS))
+
+    return check
+
+
+def record_run(asked: Asked, progress: RecordProgress) -> None:
+    """Run and record a launch that is too long for its page, and keep it for the page.
+
+    It has RECORDED_STEPS steps, half a minute for the run and 15 s for the recording; no fixes are tried. RuleError if it is
+    refused.
+    """
+    kernel = _read_once(asked["ptx"], asked.get("entry"))
+    launch = launch_of(LaunchDescription(), asked)
+    _require_small(asked, kernel, launch)
+    said = launch.max_steps
+    limited = replace(launch, max_steps=RECORDED_STEPS if said is None else min(said, RECORDED_STEPS))
+    try:
+        done = run_launch(
+            kernel,
+            limited,
+            asked["read_array"],
+            max_seconds=RECORDED_SECONDS,
+            remedies=False,
+            progress=partial(progress, "running"),
+            **picture_options(asked),
+        )
+        done.run.state(0, progress=partial(progress, "recording"))
+    except MemoryError:
+        raise TOO_MUCH_MEMORY.error() from None
+    _keep(_recorded_key(asked, kernel, launch), done)
 
 
 def _edit_text(ptx: str, finding: Violation) -> dict[str, str] | None:
@@ -327,6 +413,7 @@ RUN_FORM = PageForm(
     asking=_ask_from_input,
     answer=_answer,
     limits=_LIMITS,
+    record=record_run,
     shown={"is_page": True},
     listing=_list_lines,
 )

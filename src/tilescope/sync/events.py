@@ -49,6 +49,16 @@ class Load:
 
 
 @dataclass(slots=True, eq=False)
+class LocalStore:
+    """Lanes have stored to their local memory; `places` are offsets in the local memory of the cluster."""
+
+    pc: int
+    lanes: LaneNumbers
+    places: Addresses
+    size_bytes: int
+
+
+@dataclass(slots=True, eq=False)
 class Store:
     """Lanes have stored `values`: what memory held before and, if lanes share an address, after.
 

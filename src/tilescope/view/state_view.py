@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.stepping.run_state import RunState, WarpPlace
-from tilescope.sentence import shortened
+from tilescope.machine.stepping.run_state import RunState, TmemAt, WarpPlace
+from tilescope.sentence import listed, shortened
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.drawing_parts import Part
 from tilescope.view.smem_view import smem_parts
@@ -26,9 +26,12 @@ def state_parts(state: RunState) -> dict[str, Part]:
         "step": describe_step(state),
         "warps": _warps(state),
         "registers": _registers(state),
+        "local": _local(state),
         "mbarriers": _mbarriers(state),
         "pending": _pending(state),
     }
+    if state.tmem is not None:
+        parts["tensor memory"] = _tensor_memory(state.tmem)
     if state.smem is not None:
         parts |= smem_parts(state.smem)
     return parts
@@ -114,6 +117,40 @@ def _registers(state: RunState) -> Table:
     )
     title = f"Registers of thread {state.thread}, written last first"
     return Table.of(records, title, align="llrrrr", most=_ROWS, noun="registers")
+
+
+def _local(state: RunState) -> Table:
+    records = (
+        {
+            "local address": f"{stored.address:#x}",
+            "bytes": stored.content,
+            "step": stored.step,
+            "PTX line": stored.ptx_line,
+        }
+        for stored in state.local
+    )
+    return Table.of(records, f"Local memory of thread {state.thread}", align="llrr", most=_ROWS, noun="stores")
+
+
+def _tensor_memory(tmem: TmemAt) -> Table | str:
+    """Who wrote which cells; the columns that are allocated stand in the title."""
+    held = [f"{first} to {first + count - 1}" for first, count in tmem.allocations]
+    title = f"Tensor memory, columns {listed(held)} allocated" if held else "Tensor memory, no column allocated"
+    if not tmem.writers:
+        return f"{title}: nobody has written to it."
+    records = (
+        {
+            "PTX line": _place(writer.source_line, writer.ptx_line),
+            "written by": f"`{shortened(writer.ptx_text, _TEXT_CHARACTERS)}`",
+            "step": writer.step,
+            "lanes": shortened(writer.lanes, _TEXT_CHARACTERS),
+            "columns": shortened(writer.columns, _TEXT_CHARACTERS),
+            "cells": writer.cells,
+            "first value": f"{writer.first:#x}",
+        }
+        for writer in tmem.writers
+    )
+    return Table.of(records, title, align="llrllrr", most=_ROWS, noun="instructions")
 
 
 def _mbarriers(state: RunState) -> Table:

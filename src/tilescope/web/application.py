@@ -5,6 +5,7 @@ GET /swizzle?mode=64B          a page
 GET /swizzle.svg?mode=64B      its drawing
 GET /swizzle.json?mode=64B     its value
 POST /run                      a page whose fields, as a JSON object, are too long for an address
+POST /run/record               a run that is too long for its page is made and recorded: events that say how far it is
 POST /identify/open/dump       a file that was dropped on a field: the fields that it fills, as JSON
 
 A page on the web can make a browser ask this server, under a name of its own that it points at 127.0.0.1. So a request is
@@ -29,7 +30,14 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -46,6 +54,7 @@ from tilescope.web.rendering import (
     render_unread,
     static_file,
 )
+from tilescope.web.run_recorder import Recording
 from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
 
 WORKERS = 2
@@ -65,6 +74,7 @@ _STATIC = {
 def application(host: str = "127.0.0.1") -> Starlette:
     """The explorer as an ASGI application, for a server bound to `host`."""
     workers = CapacityLimiter(WORKERS)
+    recorders = CapacityLimiter(1)
 
     async def answered(request: Request) -> Response:
         if workers.statistics().tasks_waiting >= MAX_WAITING:
@@ -73,6 +83,9 @@ def application(host: str = "127.0.0.1") -> Starlette:
         if body is None:
             return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes, or too slow; use the command line.")
         return await to_thread.run_sync(_answer, request, body, limiter=workers)
+
+    async def recorded(request: Request) -> Response:
+        return await _recorded(request, recorders)
 
     async def static(request: Request) -> Response:
         name = request.path_params["name"]
@@ -86,11 +99,27 @@ def application(host: str = "127.0.0.1") -> Starlette:
     pages = [Route(f"/{name}", answered, methods=["GET", "POST"]) for name in PAGES]
     pages += [Route(f"/{name}{ending}", answered) for name in PAGES for ending in (".svg", ".json")]
     files = [Route(f"/{name}{_OPEN}{{field}}", answered, methods=["POST"]) for name in PAGES]
+    recordings = [Route(f"/{page.name}/record", recorded, methods=["POST"]) for page in PAGES.values() if page.records]
+    others = [Route("/static/{name}", static), Route("/favicon.ico", no_icon)]
     return Starlette(
-        routes=[Route("/", answered), Route("/static/{name}", static), Route("/favicon.ico", no_icon), *pages, *files],
+        routes=[Route("/", answered), *others, *pages, *files, *recordings],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
+
+
+async def _recorded(request: Request, recorders: CapacityLimiter) -> Response:
+    """Events of a recording: {"doing": "running", "steps": 2048} …, and {"done": true} or {"refused": why} at the end."""
+    body = await _body(request)
+    if body is None:
+        return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes, or too slow; use the command line.")
+    if recorders.borrowed_tokens:
+        return _refusal(503, "Busy: another run is being recorded. Try again when it is done.", {"retry-after": "5"})
+    try:
+        form = filled_form(PAGES[request.url.path.split("/")[1]], _posted_query(body))
+    except RuleError as error:
+        return _refusal(422, str(error))
+    return StreamingResponse(Recording(form).events(recorders), media_type="text/event-stream")
 
 
 async def _body(request: Request) -> bytes | None:

@@ -22,6 +22,7 @@ from tilescope.errors import RuleError, Violation
 from tilescope.questions.gallery import GALLERY
 from tilescope.questions.page import Code, Page
 from tilescope.questions.run_examples import EXAMPLES
+from tilescope.questions.run_page import RECORDED_SECONDS, RECORDED_STEPS
 from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Beside, Part, pack_lines, plain
 from tilescope.view.grid import Grid
@@ -139,6 +140,10 @@ def _page_html(
         pasted=pasted,
         gallery=GALLERY,
         run_examples=EXAMPLES if form.page.name == "run" else (),
+        can_record=form.description.record is not None
+        and any("steps" in one.values for one in violations if sheet is None),
+        recorded_steps=RECORDED_STEPS,
+        recorded_seconds=RECORDED_SECONDS,
         told=set() if standalone is None else None,
         pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),

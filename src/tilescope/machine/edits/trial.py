@@ -72,6 +72,7 @@ def launch_as_begun(launch: Launch, program: Program, initial: InitialState) -> 
         memory=initial.memory,
         random=None,
         max_seconds=None,
+        progress=None,
         costs=None,
         recorder=None,
         detector=None,

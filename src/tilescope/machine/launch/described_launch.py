@@ -11,7 +11,7 @@ outcome.memory                    of a recorded launch: which bytes differ from 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -96,12 +96,13 @@ def run_launch(
     smem_block: Sequence[int] | None = None,
     smem_at: str | None = None,
     max_seconds: float | None = None,
+    progress: Callable[[int], None] | None = None,
     remedies: bool = True,
     advice: bool = False,
 ) -> LaunchOutcome:
     """Run a kernel as a launch describes it; `read` returns the array of a file that the launch names.
 
-    `smem_block`, `smem_at`, `max_seconds`, `remedies` and `advice` are those of `Kernel.run`.
+    `smem_block`, `smem_at`, `max_seconds`, `progress`, `remedies` and `advice` are those of `Kernel.run`.
 
     >>> from tilescope.machine.launch.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -134,6 +135,7 @@ def run_launch(
         seed=launch.seed,
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
         max_seconds=max_seconds,
+        progress=progress,
         remedies=remedies,
         advice=advice,
         smem_block=smem_block,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ WAITED_CYCLES = 100_000_000  # added to the clock when every thread waits; not a
 MAPS_KEPT = 10_000
 COPIED_BYTES_OF_A_STEP = 4096  # a larger copy counts as several steps
 _GRID_WORKSPACE_BYTES = 8
+PROGRESS_STEPS = 1024  # between two calls of `progress`
 QUIET_JUMPS = 100  # clock jumps without progress after which a wait is a hang
 
 
@@ -90,6 +91,7 @@ class Launch:
     max_seconds: float | None = None  # CPU time of this thread: other load on the machine does not count
     begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
+    progress: Callable[[int], None] | None = None  # is told the steps executed; what it raises ends the run
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
     )  # first blocks of the clusters that have not started
@@ -173,6 +175,8 @@ class Launch:
         if self.max_seconds is not None and self.is_late():
             self.is_out_of_time = True
             self.steps_left = min(self.steps_left, 0)
+        if self.progress is not None and self.steps // PROGRESS_STEPS > (self.steps - steps) // PROGRESS_STEPS:
+            self.progress(self.steps)
 
     def is_late(self) -> bool:
         """Whether the run has used up `max_seconds`."""

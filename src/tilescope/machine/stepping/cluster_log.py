@@ -21,6 +21,7 @@ from tilescope.machine.execution.pending import Work
 from tilescope.machine.execution.records import CopyRecord
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import EVERYONE
+from tilescope.machine.stepping.tmem_log import TmemLog
 from tilescope.machine.stepping.write_log import WriteLog
 from tilescope.sync.address import Addresses
 from tilescope.sync.bus import Handler
@@ -31,6 +32,7 @@ from tilescope.sync.events import (
     BarrierComplete,
     CopyCompleted,
     CopyIssued,
+    LocalStore,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierInit,
@@ -103,6 +105,8 @@ class ClusterLog:
         self.lane_sets: list[LaneNumbers] = [self.cluster.shape.all_lanes]
         self.shared = WriteLog(self.cluster.shared)
         self.memory = WriteLog()
+        self.local = WriteLog(self.cluster.local, has_snapshots=False)
+        self.tmem = TmemLog(self.cluster)
         self.parked: list[tuple[int, tuple[Parked, ...]]] = [(0, ())]
         self.barriers: list[BarrierRow] = []
         self.works: list[WorkRow] = []
@@ -125,6 +129,7 @@ class ClusterLog:
         self._issues: list[CopyIssued] = []
         self._shared_pieces: list[_Pieces] = []
         self._memory_pieces: list[_Pieces] = []
+        self._local_pieces: list[_Pieces] = []
         self._are_barriers_changed = False
         self._known_barriers: dict[int, Mbarrier] = {}
         self._version = self.cluster.version
@@ -134,7 +139,8 @@ class ClusterLog:
     def size_bytes(self) -> int:
         """Memory that the log takes."""
         tables = 16 * len(self.steps) + 24 * len(self._register_steps) + 200 * (len(self.works) + len(self.barriers))
-        return len(self._values) + tables + self.shared.size_bytes + self.memory.size_bytes
+        logs = (self.shared, self.memory, self.local, self.tmem)
+        return len(self._values) + tables + sum(log.size_bytes for log in logs)
 
     def handlers(self) -> dict[type, Handler]:
         """What listens to the events of the cluster."""
@@ -148,6 +154,8 @@ class ClusterLog:
             MbarrierArrive: self._change_barrier,
             MbarrierExpect: self._change_barrier,
             BarrierComplete: self._complete_barrier,
+            LocalStore: self._store_local,
+            **self.tmem.handlers(),
         }
 
     def begin(self, step: int, pc: int, lanes: Lanes, *, written: Lanes | None = None, is_turn: bool = False) -> None:
@@ -169,7 +177,13 @@ class ClusterLog:
                 self._keep_register(step, register, lanes, number)
         if cluster.works or self._open_works:
             self._compare_works(step)
-        self._keep_writes(step)
+        if self._shared_pieces or self._memory_pieces or cluster.version != self._version:
+            self._keep_writes(step)
+        self._issues.clear()
+        for pieces in self._local_pieces:
+            self.local.add(step, pieces.pc, pieces.lanes, pieces.starts, pieces.piece_bytes)
+        self._local_pieces.clear()
+        self.tmem.settle(step)
         if self._are_barriers_changed:
             self._keep_barriers(step)
         if self._is_turn:
@@ -293,6 +307,9 @@ class ClusterLog:
         pieces = _Pieces(event.pc, event.lanes, event.places, event.size_bytes)
         (self._shared_pieces if event.space == "shared" else self._memory_pieces).append(pieces)
 
+    def _store_local(self, event: LocalStore) -> None:
+        self._local_pieces.append(_Pieces(event.pc, event.lanes, event.places, event.size_bytes))
+
     def _atomic(self, event: Atomic) -> None:
         pieces = _Pieces(event.pc, event.written_lanes, event.written_places, event.written_bytes)
         (self._shared_pieces if event.space == "shared" else self._memory_pieces).append(pieces)
@@ -367,7 +384,6 @@ class ClusterLog:
         for pieces in self._memory_pieces:
             self.memory.add(step, pieces.pc, pieces.lanes, pieces.starts, pieces.piece_bytes)
         self._memory_pieces.clear()
-        self._issues.clear()
 
     def _keep_unannounced(self) -> None:
         """Bytes of shared memory that changed without an event of their own, as the address that tcgen05.alloc writes."""

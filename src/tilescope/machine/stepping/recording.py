@@ -25,15 +25,19 @@ from tilescope.machine.program import Program
 from tilescope.machine.stepping.cluster_log import ClusterLog, Parked, shared_runs
 from tilescope.machine.stepping.run_state import (
     Doing,
+    LocalBytes,
     MbarrierAt,
     PendingWork,
     RegisterValue,
     RunState,
     StepEvent,
     StepRan,
+    TmemAt,
+    TmemWriter,
     WarpPlace,
 )
 from tilescope.machine.stepping.step_recorder import Progress, StepRecorder, record_program
+from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.ptx.syntax import Instruction, Register
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE
@@ -144,6 +148,8 @@ class Recording:
             mbarriers=parts.mbarriers,
             pending=parts.pending,
             smem=parts.smem,
+            local=parts.local,
+            tmem=parts.tmem,
             events=self._list_events(),
         )
         object.__setattr__(state, "_find_writer", lambda address: self._find_writer(log, rank, address, number))
@@ -211,7 +217,7 @@ class Recording:
             source_line=_source_line(instruction),
             ptx_text=_text(instruction),
             block=shape.block_index(rank),
-            threads=thread_ranges(own[shape.exists[own]] % shape.block_lanes),
+            threads=number_ranges(own[shape.exists[own]] % shape.block_lanes),
         )
 
     def _find_writer(self, log: ClusterLog | None, rank: int, address: int, step: int) -> LastWriter | None:
@@ -244,6 +250,8 @@ class _Parts(NamedTuple):
     mbarriers: tuple[MbarrierAt, ...]
     pending: tuple[PendingWork, ...]
     smem: SmemPicture | None
+    local: tuple[LocalBytes, ...] = ()
+    tmem: TmemAt | None = None
 
 
 class _BlockState:
@@ -267,6 +275,8 @@ class _BlockState:
             tuple(self._mbarriers(log)),
             tuple(self._pending(log)),
             self._picture(log),
+            tuple(self._local(log, self.rank * self.launch.block_lanes + thread)),
+            self._tmem(log),
         )
 
     def _unstarted(self) -> Iterator[WarpPlace]:
@@ -313,6 +323,44 @@ class _BlockState:
                 ptx_line=_line(self._instruction(log.pcs[step_place])),
             )
 
+    def _local(self, log: ClusterLog, lane: int) -> Iterator[LocalBytes]:
+        """What a lane has written to its local memory, by address."""
+        first = lane * log.cluster.local_stride
+        written = log.local.latest(first, first + log.cluster.program.local_bytes, self.step)
+        for piece in sorted(written, key=lambda piece: (piece.start, piece.step)):
+            yield LocalBytes(
+                address=piece.start - first,
+                content=piece.content.hex(),
+                step=piece.step,
+                ptx_line=_line(self._instruction(piece.pc)),
+            )
+
+    def _tmem(self, log: ClusterLog) -> TmemAt | None:
+        """The allocations of the block, and the cells that each instruction wrote last."""
+        book = log.tmem.books_at(self.rank, self.step)
+        if book is None:
+            return None
+        contents = log.tmem.at(self.rank, self.step)
+        written = np.flatnonzero(contents.writes >= 0)
+        pcs = np.array([write.pc for write in log.tmem.writes], np.int64)[contents.writes[written]]
+        writers = []
+        for pc in np.unique(pcs).tolist():
+            cells = written[pcs == pc]
+            instruction = self._instruction(pc)
+            writers.append(
+                TmemWriter(
+                    ptx_line=_line(instruction),
+                    source_line=_source_line(instruction),
+                    ptx_text=_text(instruction),
+                    step=max(log.tmem.writes[number].step for number in np.unique(contents.writes[cells]).tolist()),
+                    lanes=number_ranges(np.unique(cells // TMEM_COLUMNS)),
+                    columns=number_ranges(np.unique(cells % TMEM_COLUMNS)),
+                    cells=len(cells),
+                    first=int(contents.cells[cells[0]]),
+                )
+            )
+        return TmemAt(allocations=tuple(book.allocations), writers=tuple(writers))
+
     def _mbarriers(self, log: ClusterLog) -> Iterator[MbarrierAt]:
         for address, row in sorted(log.barriers_at(self.step).items()):
             if row.state is not None and address >> SHARED_RANK_SHIFT == self.rank:
@@ -339,7 +387,7 @@ class _BlockState:
                 ptx_line=_line(instruction),
                 source_line=_source_line(instruction),
                 ptx_text=_text(instruction),
-                threads=thread_ranges((own if len(own) else row.lanes) % shape.block_lanes),
+                threads=number_ranges((own if len(own) else row.lanes) % shape.block_lanes),
                 issued=row.issued,
                 bytes=None if record is None else record.bytes,
                 shared_address=None if record is None else record.shared_address & SHARED_OFFSET_MASK,
@@ -403,7 +451,7 @@ def _warp_place(
 ) -> WarpPlace:
     return WarpPlace(
         warp=warp,
-        threads=thread_ranges(threads),
+        threads=number_ranges(threads),
         ptx_line=None if instruction is None else instruction.line,
         source_line=_source_line(instruction),
         ptx_text=_text(instruction),
@@ -453,16 +501,16 @@ def describe_bits(type_name: str, content: bytes) -> str:
     return str(int.from_bytes(content, "little", signed=type_name.startswith("s")))
 
 
-def thread_ranges(threads: npt.NDArray[np.integer]) -> str:
-    """Numbers of threads in short.
+def number_ranges(numbers: npt.NDArray[np.integer]) -> str:
+    """Numbers of threads, lanes or columns in short.
 
-    >>> thread_ranges(np.array([0, 1, 2, 3, 8, 16, 17]))
+    >>> number_ranges(np.array([0, 1, 2, 3, 8, 16, 17]))
     '0-3, 8, 16-17'
     """
-    numbers = sorted(threads.tolist())
-    breaks = [index for index, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
+    ordered = sorted(numbers.tolist())
+    breaks = [index for index, (one, other) in enumerate(pairwise(ordered), 1) if other != one + 1]
     parts = []
-    for start, end in pairwise([0, *breaks, len(numbers)]):
-        first, last = numbers[start], numbers[end - 1]
+    for start, end in pairwise([0, *breaks, len(ordered)]):
+        first, last = ordered[start], ordered[end - 1]
         parts.append(str(first) if first == last else f"{first}-{last}")
     return ", ".join(parts)

@@ -55,6 +55,38 @@ class RegisterValue(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBytes(Value):
+    """Bytes of the thread's local memory as one store left them, and the step and PTX line that wrote them."""
+
+    address: int = hex_field()  # in the local memory of the thread
+    content: str  # hexadecimal, in the order of addresses
+    step: int  # that wrote them
+    ptx_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemWriter(Value):
+    """Cells of tensor memory that one instruction wrote last: how many, in which lanes and columns, and the first value."""
+
+    ptx_line: int
+    source_line: str | None
+    ptx_text: str
+    step: int  # of the last write
+    lanes: str  # "0-127"
+    columns: str  # "0-255"
+    cells: int
+    first: int = hex_field()  # the value of the first cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemAt(Value):
+    """The tensor memory of the block: the columns that it has allocated, and who wrote which cells last."""
+
+    allocations: tuple[tuple[int, int], ...]  # first column, and number of columns
+    writers: tuple[TmemWriter, ...]  # by PTX line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MbarrierAt(Value):
     """An mbarrier of the block: the number of its running phase, and what is missing to complete it."""
 
@@ -100,7 +132,8 @@ class RunState(Value):
     """The state of a run after `step` instructions, for one block and one of its threads.
 
     `steps` is the number of steps recorded; `is_whole` is False if the recording ended before the run did. `ran` is the
-    instruction of this step, None at step 0. `registers` are those that the thread has written. `last_writer` says who wrote a byte.
+    instruction of this step, None at step 0. `registers` and `local` are
+    those that the thread has written. `last_writer` says who wrote a byte.
     """
 
     step: int
@@ -114,6 +147,8 @@ class RunState(Value):
     mbarriers: tuple[MbarrierAt, ...] = field(repr=False)
     pending: tuple[PendingWork, ...] = field(repr=False)
     smem: SmemPicture | None = field(repr=False)  # None: the block has not started
+    local: tuple[LocalBytes, ...] = field(default=(), repr=False)  # what the thread has written to its local memory
+    tmem: TmemAt | None = field(default=None, repr=False)  # None: the block has no tensor memory
     events: tuple[StepEvent, ...] = field(default=(), repr=False)  # the first 500 of the whole run
     _find_writer: FindWriter | None = field(default=None, init=False, repr=False, compare=False)
 

@@ -33,6 +33,15 @@ class WriteRecord(NamedTuple):
     lane: int
 
 
+class WrittenPiece(NamedTuple):
+    """Bytes that one lane wrote at once."""
+
+    start: int
+    content: bytes
+    step: int
+    pc: int
+
+
 class Contents(NamedTuple):
     """Memory after a step: its bytes, and for each byte the record that wrote it last, or NOBODY."""
 
@@ -41,9 +50,12 @@ class Contents(NamedTuple):
 
 
 class WriteLog:
-    """Writes to one memory. `start` is its contents at first; None: only the writers are recorded, not the bytes."""
+    """Writes to one memory. `start` is its contents at first; None: only the writers are recorded, not the bytes.
 
-    def __init__(self, start: Bytes | None = None) -> None:
+    Without snapshots `at` cannot be asked, only what was written to some places (`latest`).
+    """
+
+    def __init__(self, start: Bytes | None = None, *, has_snapshots: bool = True) -> None:
         self._steps = array("q")
         self._pcs = array("i")
         self._piece_bytes = array("i")
@@ -55,7 +67,8 @@ class WriteLog:
         self._most_piece_bytes = 1
         self._snapshots: list[Contents] = []
         self._now = start
-        if start is not None:
+        self._has_snapshots = has_snapshots
+        if start is not None and has_snapshots:
             self._snapshots.append(Contents(start.copy(), np.full(len(start), NOBODY, np.int32)))
 
     @property
@@ -76,7 +89,7 @@ class WriteLog:
         if self._now is not None:
             self._content += self._now[_places(starts, piece_bytes)].tobytes()
             self._first_bytes.append(len(self._content))
-            if len(self._steps) % _RECORDS_OF_A_SNAPSHOT == 0:
+            if self._has_snapshots and len(self._steps) % _RECORDS_OF_A_SNAPSHOT == 0:
                 self._snapshots.append(self._apply(len(self._steps)))
 
     def at(self, step: int) -> Contents:
@@ -99,6 +112,24 @@ class WriteLog:
                 lane = int(np.frombuffer(self._lanes, np.int32)[piece])
                 return WriteRecord(self._steps[record], self._pcs[record], lane)
         return None
+
+    def latest(self, first: int, end: int, step: int) -> list[WrittenPiece]:
+        """The pieces that start from `first` on and before `end`, as they were written last up to a step, in that order."""
+        records = bisect_right(self._steps, step)
+        pieces = self._first_pieces[records]
+        starts = np.frombuffer(self._starts, np.int64, pieces) if pieces else np.zeros(0, np.int64)
+        own = np.flatnonzero((starts >= first) & (starts < end))
+        numbers = np.searchsorted(self._first_pieces, own, side="right") - 1
+        sizes = np.array(self._piece_bytes, np.int64)[numbers]
+        keys = starts[own] * (self._most_piece_bytes + 1) + sizes
+        _, last = np.unique(keys[::-1], return_index=True)
+        found = []
+        for index in sorted((len(own) - 1 - last).tolist()):
+            piece, record, piece_bytes = int(own[index]), int(numbers[index]), int(sizes[index])
+            byte = self._first_bytes[record] + (piece - self._first_pieces[record]) * piece_bytes
+            content = bytes(self._content[byte : byte + piece_bytes])
+            found.append(WrittenPiece(int(starts[piece]), content, self._steps[record], self._pcs[record]))
+        return found
 
     def _apply(self, records: int) -> Contents:
         """The contents after so many records."""

@@ -611,6 +611,7 @@
       await load(link.href, { whole: link.matches(".cure") });
       if (link.matches(".cure")) showAnswer();
     });
+    document.addEventListener("tilescope:ask", async () => { await load(address()); showAnswer(); });  // another script has made an answer ready
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });

@@ -123,6 +123,46 @@
     const now = Number(range.value);
     go({ first: 0, back: Math.max(0, now - 1), next: Math.min(Number(range.max), now + 1), last: Number(range.max) }[goes] ?? Number(goes));
   });
+  // A run that is too long for its page: recorded after a click; who closes the connection cancels it.
+  let recording = null;
+  function fieldsOf() {
+    return Object.fromEntries([...$("form").elements].filter((field) => field.name && field.value !== (field.dataset.default ?? "")).map((field) => [field.name, field.value]));
+  }
+  function sayRecording(text, steps) {
+    $("recording-said").textContent = text;
+    if (steps !== undefined) $("recording-bar").value = steps;
+  }
+  async function record() {
+    recording = new AbortController();
+    $("record").disabled = true;
+    $("recording-progress").hidden = false;
+    sayRecording("begins", 0);
+    try {
+      const response = await fetch("/run/record", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fieldsOf()), signal: recording.signal });
+      if (!response.ok) { sayRecording((await response.text()).trim()); return; }
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "", last = {};
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const events = (rest + value).split("\n\n");
+        rest = events.pop();
+        for (const event of events) last = JSON.parse(event.slice("data: ".length));
+        if (last.doing) sayRecording(`${last.doing}: ${last.steps.toLocaleString("en")} steps`, last.steps);
+      }
+      if (last.done) document.dispatchEvent(new Event("tilescope:ask"));
+      else sayRecording(last.refused ?? "The recording ended early.");
+    } catch (error) {
+      if (error.name === "AbortError") sayRecording("Cancelled.", 0); else $("offline").hidden = false;
+    } finally {
+      recording = null;
+      if ($("record")) $("record").disabled = false;
+    }
+  }
+  document.addEventListener("click", (event) => {
+    if (event.target.id === "record") record();
+    if (event.target.id === "record-cancel") recording?.abort();
+  });
   function markLines() {
     const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" "));
     for (const row of document.querySelectorAll(".lines tr[data-line]")) row.classList.toggle("at", here.has(row.dataset.line));
