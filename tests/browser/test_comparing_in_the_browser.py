@@ -156,7 +156,7 @@ def test_a_dump_that_is_pasted_is_identified(open_page):
     page = open_page("/identify")
     tile = page.get_by_label("Tile", exact=True).input_value()
     page.get_by_label("Dump of shared memory").fill(tile)
-    page.get_by_role("heading", name=re.compile("^The tile lies at byte 0x0 of the dump: swizzle none")).wait_for()
+    page.get_by_role("heading", name=re.compile("^The tile is at byte 0x0 of the dump: swizzle none")).wait_for()
 
 
 @pytest.mark.slow

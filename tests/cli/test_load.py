@@ -313,7 +313,7 @@ def test_says_what_lies_outside_in_rows_and_in_bytes(capsys):
     both = said(-8, -2)
     assert "outside   2 of 8 rows and 16 bytes" in both
     assert "other 6: filled" in both
-    assert "copy that lies outside" in both
+    assert "copy outside" in both
     assert "outside   16 bytes of every row" in said(8, 0)
     assert "outside   2 of 8 rows: filled\n" in said(0, -2)
     assert "outside   8 of 8 rows: filled\n" in said(64, 0)

@@ -47,7 +47,7 @@ QUIET = [
     (
         ["draw", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"],
         0,
-        "Element (37, 21) lies at byte 0x12aa",
+        "Element (37, 21) is at byte 0x12aa",
     ),
     (
         ["draw", "(64,64):(64,1)", "--bits", "16", "--other", "(64,64):(72,1)"],
@@ -57,7 +57,7 @@ QUIET = [
     (
         ["draw", "(64,64):(64,1)", "--bits", "16", "--other", "(64,64):(64,1)"],
         0,
-        "all 4096 elements lie at equal",
+        "all 4096 elements have equal",
     ),
     (["draw", "((4,8),(2,2)):((32,1),(16,8))"], 0, "32 threads hold 4 values each"),
     (
@@ -102,7 +102,7 @@ QUIET = [
     ),
     (["diff", ONE, OTHER], 1, "strides_bytes[0] is 128 and 256."),
     (["diff", ONE, ONE], 0, "tiled map of 64 x 64 bfloat16, box 64 x 64."),
-    (["load", *MAP, "--element", "37,21"], 0, "Element (37, 21) lies at byte 0x12fa"),
+    (["load", *MAP, "--element", "37,21"], 0, "Element (37, 21) is at byte 0x12fa"),
     (
         ["load", *MAP, "--at", "0x12fa"],
         0,
@@ -161,12 +161,12 @@ QUIET = [
     (
         ["mma", "layout", "128x64", "bf16", "--element", "37,21"],
         0,
-        "Element (37, 21) lies at byte 0x12fa",
+        "Element (37, 21) is at byte 0x12fa",
     ),
     (
         ["mma", "layout", "128x64", "bf16"],
         0,
-        ("k) lies at (a = base + mn * 128 + k * 2, a ^ ((a >> 3) & 0x70))."),
+        ("k) is at (a = base + mn * 128 + k * 2, a ^ ((a >> 3) & 0x70))."),
     ),
     (
         ["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--element", "3,4"],
@@ -181,7 +181,7 @@ QUIET = [
     (
         ["mma", "tmem", "--m", "128", "--n", "64", "--element", "37,5"],
         0,
-        "Element (m 37, n 5) lies in lane 37, column 5",
+        "Element (m 37, n 5) is in lane 37, column 5",
     ),
     (
         ["mma", "tmem", "--m", "128", "--n", "64", "--element", "37,40", "--ld", "32x32b.x32"],

@@ -114,7 +114,7 @@ def test_help_says_that_the_module_is_imported(capsys):
     with pytest.raises(SystemExit) as ended:
         sys.exit(run(["run", "--help"]))
     assert ended.value.code == 0
-    assert "runs what stands" in " ".join(capsys.readouterr().out.split())
+    assert "runs its top-level code" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_sound_map_is_accepted(answer, wording):
     first, _, title, *_ = out.splitlines()
     assert "Accepted: tiled map of 4096 x 4096 bfloat16" in first
     assert "box 64 x 64, swizzle 128B" in first
-    assert "copy brings 8192 bytes." in first
+    assert "copy transfers 8192 bytes." in first
     wording("a sound map is accepted", first)
     assert "Accepted. Tiled tensor map: 4096 x 4096 bfloat16" in title
     assert "box 64 x 64, swizzle 128B" in title
@@ -498,7 +498,7 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
         (["check"], "", "stdin is empty"),
         (["check", "-"], " \n", "stdin is empty"),
         (["encode"], "", "stdin is empty"),
-        (["diff", "-", "-"], "", "- can stand"),
+        (["diff", "-", "-"], "", "Only one of them can be -"),
         (["check", "-", "-"], "", "2 sources"),
         (["check", "[1,2"], "", "no JSON"),
         (["check", "-"], '{"dims": [64', "no JSON"),

@@ -93,7 +93,7 @@ def test_hostile_text_gives_a_reason(name):
         ("deep pair", "at most 16 parentheses"),
         ("huge", "at most 2^40"),
         ("huge hex", "at most 2^48"),
-        ("huge product", "addresses lie below 2^48"),
+        ("huge product", "addresses are below 2^48"),
         ("null", "plain ASCII"),
         ("unbalanced", 'expected "'),
     ],

@@ -156,7 +156,7 @@ THREADS = {
     "NVIDIA/cutlass#3314, the whole B expected from each block of a pair": (
         lambda: pair_expects(98304),
         "pipeline-bytes",
-        "expects 98304 bytes, the copies bring 65536",
+        "expects 98304 bytes, the copies deliver 65536",
     ),
     "NVIDIA/cutlass#3314, the bytes of one block": (
         lambda: pair_expects(32768),
@@ -174,7 +174,7 @@ THREADS = {
         "mask 0x7, which names block 2, but the cluster has 2 blocks",
     ),
     "tile-ai/tilelang#2927": (parity_of_the_loop, "pipeline-race", "tile[1] is read by block"),
-    "tile-ai/tilelang#2525": (cut_copy, "pipeline-bytes", "expects 252 bytes, the copies bring 240"),
+    "tile-ai/tilelang#2525": (cut_copy, "pipeline-bytes", "expects 252 bytes, the copies deliver 240"),
     "MoonshotAI/FlashKDA#24, store": (store_without_fence, "pipeline-fence", "without fence.proxy.async"),
     "MoonshotAI/FlashKDA#24, init": (cluster_init_without_fence, "pipeline-init", "without fence.mbarrier_init"),
     "deepseek-ai/DeepGEMM#51": (own_slots_only, "", ""),

@@ -1,4 +1,4 @@
-"""Tiles of a pair (cta_group::2) are the pair's: each block brings half of A's rows and half of B's columns."""
+"""Tiles of a pair (cta_group::2) are the pair's: each block loads half of A's rows and half of B's columns."""
 
 import json
 

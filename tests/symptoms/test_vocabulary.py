@@ -232,7 +232,7 @@ def test_topics_of_cutlass_triton_and_ptx_say_where_they_stand():
     [
         ("from a parameter (const __grid_constant__), from constant or from global memory", "map-placement"),
         ("CUDA 12, to 128 from CUDA 13", "map-alignment"),
-        ("lies on the stack", "map-placement"),
+        ("is on the stack", "map-placement"),
         (".sys after cudaMemcpy", "map-scope"),
         ("each map of an array", "map-array-fence"),
         ("a view's own pointer", "map-view-offset"),

@@ -13,7 +13,7 @@ def solve(desk):
     dump.tofile(desk.folder / "smem.bin")
     said = desk.type("tilescope identify smem.bin tile.npy -q")
     assert said.status == 0
-    assert said.first.startswith("The tile lies at byte 0x400")
+    assert said.first.startswith("The tile is at byte 0x400")
     assert "dump: swizzle 128B" in said.first
     assert "rows 128 bytes apart" in said.first
     np.zeros(9216, np.uint8).tofile(desk.folder / "smem.bin")

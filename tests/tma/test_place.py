@@ -120,7 +120,7 @@ def test_a_byte_of_two_elements_names_both(capsys):
     a = ["load", "--type=e2m1", "--dims=256,8", "--box=256,8", "--arch=sm_100", "--quiet"]
     assert run([*a, "--element=1,33"]) == 0
     shown_text = capsys.readouterr().out
-    assert "Element (1, 33) lies at byte 0x90" in shown_text
+    assert "Element (1, 33) is at byte 0x90" in shown_text
     assert "bits 4 to 7" in shown_text
     assert run([*a, "--at=0x90"]) == 0
     shown_text = capsys.readouterr().out

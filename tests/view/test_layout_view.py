@@ -67,7 +67,7 @@ def test_what_is_marked_is_what_lies_elsewhere(one, major):
     other = Layout(one.shape, one.element_bits, major=major, start=one.start)
     drawing = draw_difference(one, other)
     elsewhere = one.addresses() != other.addresses()
-    assert f"{elsewhere.sum()} of {elsewhere.size} elements lie elsewhere" in drawing.title
+    assert f"{elsewhere.sum()} of {elsewhere.size} elements are elsewhere" in drawing.title
     for grid, layout in zip(grids(drawing), (one, other), strict=True):
         shown = cells(grid)
         per_cell = elsewhere.size // len(shown)

@@ -78,7 +78,7 @@ def test_elements_outside_the_tensor_are_fill():
 def test_a_copy_under_way_has_a_sign_and_an_entry():
     drawn = view.draw(tile(smem_at=10))
     assert drawn["smem"].rows[0].cells[0].text == "~A 8,56"
-    assert "a copy under way" in drawn.text()
+    assert "a pending copy" in drawn.text()
     assert "~" not in view.draw(tile()).text()
 
 

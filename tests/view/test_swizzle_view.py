@@ -15,9 +15,9 @@ from tilescope.view.swizzle_view import draw_swizzle
 MODE_128B = """\
 Swizzle 128B
 
-Chunk c of line l (128 bytes) lies at place c XOR (l mod 8).
+Chunk c of line l (128 bytes) is stored at place c XOR (l mod 8).
 
-Logical: as a program counts          Physical: as it lies in shared memory
+Logical: as a program counts          Physical: as stored in shared memory
       bank  0  4  8 12 16 20 24 28                 bank  0  4  8 12 16 20 24 28
 line chunk  0  1  2  3  4  5  6  7    line   byte chunk  0  1  2  3  4  5  6  7
    0        0  1  2  3  4  5  6  7       0 0x0000        0  1  2  3  4  5  6  7
@@ -47,9 +47,9 @@ sources        PTX ISA, "Swizzling Modes"; cuda.h, CUtensorMapSwizzle; CUDA C++
 MODE_64B_AT_0X480 = """\
 Swizzle 64B at shared address 0x480, base offset 1
 
-Chunk c of line l (128 bytes) lies at place c XOR (l mod 4).
+Chunk c of line l (128 bytes) is stored at place c XOR (l mod 4).
 
-Logical: as a program counts          Physical: as it lies in shared memory
+Logical: as a program counts          Physical: as stored in shared memory
       bank  0  4  8 12 16 20 24 28                 bank  0  4  8 12 16 20 24 28
 line chunk  0  1  2  3  4  5  6  7    line   byte chunk  0  1  2  3  4  5  6  7
    9        0  1  2  3  4  5  6  7       9 0x0480        1  0  3  2  5  4  7  6
@@ -73,8 +73,9 @@ row line chunk  0  1  2  3
   6   12        0  1  2  3
   7   12        0  1  2  3
 2 rows share a line: chunk c of row
-r lies at c ^ ((r / 2 + 1) % 4), not
-at c ^ (r % 4). Row 0 holds 1 0 3 2,
+r is stored at
+c ^ ((r / 2 + 1) % 4), not at
+c ^ (r % 4). Row 0 holds 1 0 3 2,
 not 0 1 2 3.
 """
 
@@ -220,7 +221,7 @@ def test_any_xor_swizzle_can_be_drawn_and_is_drawn_right(triple, address):
     logical, physical = grids(drawing)
     assert 1 <= len(physical.rows) <= 32
     assert 1 <= len(physical.rows[0].cells) <= 32
-    for grid, meaning in ((logical, "lie at"), (physical, "hold logical bytes")):
+    for grid, meaning in ((logical, "stored at"), (physical, "hold logical bytes")):
         for row in grid.rows:
             for cell in row.cells:
                 place, end, other, other_end = (int(each, 16) for each in re.findall("0x[0-9a-f]+", cell.title))

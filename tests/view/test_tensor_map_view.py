@@ -19,10 +19,10 @@ def test_a_map_is_drawn_whole():
         == """\
 Tiled tensor map: 100 x 4096 bfloat16, box 32 x 64, swizzle 128B
 
-A tensor of 100 x 4096 bfloat16 elements at 0x0. One copy brings a box of 32 x
-64: every 2nd element of dim 1. In shared memory it is 32 rows of 64 bytes, 128
-bytes apart (the gaps keep their old content): 4096 bytes, swizzled 128B. What
-lies outside the tensor is loaded as zero.
+A tensor of 100 x 4096 bfloat16 elements at 0x0. One copy transfers a box of 32
+x 64: every 2nd element of dim 1. In shared memory it is 32 rows of 64 bytes,
+128 bytes apart (the gaps keep their old content): 4096 bytes, swizzled 128B.
+Elements outside the tensor are loaded as zero.
 
 Dimensions, innermost first
 dim  extent  stride bytes  box  element stride  visited  boxes
@@ -52,9 +52,9 @@ def test_an_inspection_is_drawn_whole():
         == """\
 Tiled tensor map: 256 uint8, box 64
 
-A tensor of 256 uint8 elements at 0x1000. One copy brings a box of 64. In shared
-memory it is 1 row of 64 bytes: 64 bytes. What lies outside the tensor is loaded
-as zero.
+A tensor of 256 uint8 elements at 0x1000. One copy transfers a box of 64. In
+shared memory it is 1 row of 64 bytes: 64 bytes. Elements outside the tensor are
+loaded as zero.
 
 The descriptor
             63    56      48      40      32      24      16       8       0
@@ -95,8 +95,8 @@ Bits without a name are zero."""
             ts.Im2colMap(**IMAGES),
             "channels, walking base positions W -1 to 30",
         ),
-        (ts.Im2colWideMap(**WIDE), "copy brings 64 pixels of 64"),
-        (ts.Im2colWideMap(**WIDE | {"mode": "W128"}), "copy brings 128 pixels of 64"),
+        (ts.Im2colWideMap(**WIDE), "copy transfers 64 pixels of 64"),
+        (ts.Im2colWideMap(**WIDE | {"mode": "W128"}), "copy transfers 128 pixels of 64"),
         (
             ts.TensorMap(**SLICES),
             "tensor of 8 x 8 x 8 pixels (W to N",

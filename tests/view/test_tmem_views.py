@@ -61,7 +61,7 @@ def test_an_element_is_told_with_its_address():
     copies = view.text(ts.tmem_layout((128, 64), operand="A", cta_group=2), width=200, element=(3, 5))
     assert "lanes    3, 67" in copies
     assert "bits 16-31 of the cell" in copies
-    assert "Every element lies there 2 times." in copies
+    assert "Every element is there 2 times." in copies
     assert "one source: TVM" in view.text(ts.tmem_layout((64, 64), operand="A", ws=True))
 
 

@@ -38,7 +38,7 @@ def test_a_copy_cut_by_both_edges_whole():
 
          0.0  row 0; every row has its colour, and a cell says row.chunk
          fill  outside the tensor: filled with zero
-         (2.0)  the part of the copy that lies outside the tensor
+         (2.0)  the part of the copy outside the tensor
          0.1~  the tensor ends within the chunk; the rest is outside
          -  not part of the copy: keeps its bytes
 

@@ -25,7 +25,7 @@ def check(client, state, options, count):
         page = client.get("/path", params=state | {"element": f"{mn},{k}"}).text
         verdict = re.search(r'<h2 class="verdict">(.*?)</h2>', page)[1]
         assert verdict.startswith(f"Element ({mn},")
-        assert f"{k}) lies at byte {path.address:#x}" in verdict
+        assert f"{k}) is at byte {path.address:#x}" in verdict
         assert f"line {path.line}, chunk {path.smem_chunk}" in verdict
         assert f"bank {path.bank}" in verdict
         if path.descriptor is not None:
@@ -69,14 +69,14 @@ def test_the_page_follows_an_operand_of_a_gemm(client, arch, operand):
     path = plan.path(7, 21, gemm.smem_offsets()[operand.lower()][0])
     state = {"given": "gemm", "shape": "1024x1024x1024", "operand": operand, "arch": arch, "element": "7,21"}
     page = client.get("/path", params=state).text
-    assert f"lies at byte {path.address:#x}: line {path.line}" in verdict_of(page)
+    assert f"is at byte {path.address:#x}: line {path.line}" in verdict_of(page)
     assert f"by descriptor {path.descriptor.word:#018x}" in verdict_of(page)
 
 
 def test_the_page_follows_an_element_through_a_map_and_a_descriptor(client):
     page = client.get("/path?given=map&word=0x4000004000010006&element=100,40").text
     path = ts.plan((128, 64), "bf16").best.path(100, 40)
-    assert f"lies at byte {path.address:#x}" in verdict_of(page)
+    assert f"is at byte {path.address:#x}" in verdict_of(page)
     assert f"K step {path.descriptor.k_step} reads it" in verdict_of(page)
 
 

@@ -92,7 +92,7 @@ class Card(Row):
 
     @classmethod
     def of_arch(cls, arch: Arch) -> Card | None:
-        """The card that stands for an architecture where none is named; None where no card of it is known.
+        """The default card of an architecture; None if no card of it is known.
 
         >>> Card.of_arch(Arch.named("sm_90")).name, Card.of_arch(Arch.named("sm_86"))
         ('H200', None)

@@ -88,7 +88,7 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
     from tilescope.cli.map_source import read_source
 
     if asked["one"] == asked["other"] == STDIN:
-        raise click.UsageError("- can stand for one of them: stdin holds one map.")
+        raise click.UsageError("Only one of them can be -: stdin holds one map.")
     one = read_source((asked["one"],), takes_options=False)
     other = read_source((asked["other"],), takes_options=False)
     return asked.saying(one_source=one, other_source=other)
@@ -138,7 +138,7 @@ def with_dump_and_tile(asked: Asked, _: Output) -> Asked:
     from tilescope.tma.array_file import LARGEST_DUMP_BYTES, dump_bytes, tile_of
 
     if asked["dump"] == asked["tile"] == STDIN:
-        raise click.UsageError("- can stand for one of them: stdin holds one file.")
+        raise click.UsageError("Only one of them can be -: stdin holds one file.")
     dump = dump_bytes(_named_or_written(asked["dump"], LARGEST_DUMP_BYTES))
     content = _named_or_written(asked["tile"])
     name = asked["tile"] if asked["tile"] == STDIN or is_file(asked["tile"]) else TILE_TEXT
@@ -235,7 +235,7 @@ def with_kernel(asked: Asked, output: Output) -> Asked:
             f"{shortened(extra, 60)!r}: arguments are for a Python program; those of a kernel are --arg."
         )
     if asked.get("kernel") == asked.get("launch") == STDIN:
-        raise click.UsageError("- can stand for one of them: stdin holds one file.")
+        raise click.UsageError("Only one of them can be -: stdin holds one file.")
     asked = _with_language(asked)
     _require_one_source(asked)
     asked = with_launch(_with_launch_beside(asked))

@@ -63,7 +63,7 @@ def watch(
     if kernel is None and (record_path is not None or limit is not None):
         raise click.UsageError("--record-to and --record-limit are for --record.")
     if not sys.platform.startswith("linux"):
-        raise DeviceError("watch needs Linux: it stands on CUPTI and on libraries that the driver loads.")
+        raise DeviceError("watch needs Linux: it uses CUPTI and preloads a library.")
     from tilescope.gpu.watch.watch_signals import hold_signals
 
     with hold_signals() as signals, ExitStack() as files:

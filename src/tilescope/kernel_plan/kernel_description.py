@@ -71,7 +71,7 @@ class KernelTile(Value):
     major: Major = "K"  # which dimension of a product's operand is contiguous
     least_stages: int = 1  # the fewest that it may have
     most_stages: int = 1  # the most that it may have
-    overlay: tuple[str, ...] = ()  # tiles that it lies over; "*": any, if there is no room otherwise
+    overlay: tuple[str, ...] = ()  # tiles that it overlaps; "*": any, if there is no room otherwise
     share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
     per_instance: bool = False  # every instance of the role that writes it has one
     ring: str = ""  # tiles of one ring take turns in its slots

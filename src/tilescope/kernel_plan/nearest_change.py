@@ -65,7 +65,7 @@ def _edits(kernel: KernelDescription) -> Iterator[_Edit]:
     if any(tile.memory == "tensor" and not tile.share_lanes for tile in kernel.tiles):
         yield _edit_tiles(kernel, "let accumulators of 64 rows share columns", share_lanes=True)
     if any(tile.memory != "registers" and not tile.overlay for tile in kernel.tiles):
-        yield _edit_tiles(kernel, "let tiles lie over each other (overlay = true)", overlay=True)
+        yield _edit_tiles(kernel, "let tiles overlap (overlay = true)", overlay=True)
     for name, value in kernel.sizes.items():
         halved = value
         for _ in range(_HALVINGS):

@@ -50,7 +50,7 @@ class PlacedColumns(Value):
 
 @dataclass(frozen=True, slots=True)
 class KernelOverlay(Value):
-    """Two tiles that lie over each other, and what keeps them apart in time."""
+    """Two tiles that overlap, and what keeps them apart in time."""
 
     first: str  # alive before the other
     second: str  # alive after it
@@ -65,7 +65,7 @@ class KernelAlternative(Value):
     stages: tuple[tuple[str, int], ...]  # of each ring
     smem_bytes: int
     tmem_columns: int  # of tensor memory
-    overlays: int  # pairs of tiles that lie over each other
+    overlays: int  # pairs of tiles that overlap
     limit: str  # what stops it from having one stage more
 
 
@@ -92,7 +92,7 @@ class KernelPlan(Value):
     entry_registers: int  # of a thread at the launch
     barriers: tuple[KernelBarrier, ...]
     barriers_offset_bytes: int  # where the mbarriers start in shared memory
-    overlays: tuple[KernelOverlay, ...]  # tiles that lie over each other
+    overlays: tuple[KernelOverlay, ...]  # tiles that overlap
     smem_bytes: int
     smem_limit_bytes: int  # what a block has
     tmem_columns: int  # columns in use

@@ -57,7 +57,7 @@ TILE_BEYOND_WINDOW = ADDRESS_WINDOW.worded(argument="shape", fix="Use the tile o
 STRIDE_BEYOND_POINTERS = ADDRESS_WINDOW.worded(
     argument="modes",
     found="elements up to {cosize} apart",
-    limit="addresses lie below 2^48",
+    limit="addresses are below 2^48",
     fix="Use strides below 2^32.",
 )
 TOO_MANY_INDICES = SHAPE_STRIDE.worded(

@@ -267,7 +267,7 @@ class Layout(Value):
         return tuple(found_at[0].tolist()) if len(found_at) else None
 
     def first_difference(self, other: Layout) -> tuple[int, ...] | None:
-        """The first index whose element lies elsewhere in `other`; None when every address is equal.
+        """The first index whose element is elsewhere in `other`; None when every address is equal.
 
         Elements below a byte are compared to the bit.
 

@@ -405,7 +405,7 @@ class Cluster:
         if size_bytes > 1 and is_wrong.any():
             first = int(np.flatnonzero(is_wrong)[0])
             address = int(addresses[first])
-            reason = f"an access of {size_bytes} bytes at {address:#x}, which is no multiple of {size_bytes}"
+            reason = f"an access of {size_bytes} bytes at {address:#x}, which is not a multiple of {size_bytes}"
             raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(self.lanes(at)[first]), address)
 
 

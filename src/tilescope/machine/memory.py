@@ -388,7 +388,7 @@ def _share_bytes(regions: Sequence[Region]) -> bool:
 
 
 def _outside(address: int, size_bytes: int) -> str:
-    return f"an access of {size_bytes} bytes at {address:#x}, where no array lies"
+    return f"an access of {size_bytes} bytes at {address:#x}, which no array contains"
 
 
 def _pick_words(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:

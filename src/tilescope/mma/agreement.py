@@ -43,21 +43,21 @@ def compatible(
         major        majorness set in the instruction
         tile_major   "K" if the map's innermost dimension is k, "MN" if it is mn; a plan sets it, otherwise it is `major`
         data_type    type that the tensor core reads, if the map moves the bytes as another, such as uint8
-        cta_rank     the block's place in a pair (cta_group::2): the copies must bring its half of the rows; for scale
+        cta_rank     the block's place in a pair (cta_group::2): the copies must load its half of the rows; for scale
                      factors: that the instruction is a pair's
 
-    What lies in tensor memory is compared too: an accumulator (`tmem_layout`) with the load of a `warp` at an `address`, such
+    Tensor memory is compared too: an accumulator (`tmem_layout`) with the load of a `warp` at an `address`, such
     as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
-    instruction descriptor that reads them for `k`, or with the copies that bring them. See tmem_agreement.py.
+    instruction descriptor that reads them for `k`, or with the copies that load them. See tmem_agreement.py.
 
     >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> right = WgmmaDescriptor(0x480, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     >>> print(compatible(a, right, smem_address=0x480))
-    All 64 x 16 elements (mn x k) lie where the descriptor reads them.
+    All 64 x 16 elements (mn x k) are where the descriptor reads them.
     >>> print(compatible(a, WgmmaDescriptor.decode(right.encode() | 1 << 49), smem_address=0x480))
-    Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) lies; 1024 of 1024 elements differ. \
+    Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) is stored; 1024 of 1024 elements differ. \
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):

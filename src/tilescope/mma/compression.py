@@ -135,7 +135,7 @@ def decompress(
     instruction: str | None = None,
     selector: int = 0,
 ) -> Matrix:
-    """The matrix A (m, k) that `values` (m, k / 2) and `metadata` stand for: the inverse of `compress`.
+    """The matrix A (m, k) that `values` (m, k / 2) and `metadata` encode: the inverse of `compress`.
 
     Metadata that names a place twice is refused: PTX leaves open what an instruction makes of it.
 

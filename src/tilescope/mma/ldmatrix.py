@@ -43,7 +43,7 @@ MATRIX_ALIGNMENT = rule(
 )
 MATRIX_RANGE = rule(
     "matrix-range",
-    "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
+    "Each row of a matrix is inside the shared memory passed to the call.",
     argument="lane_address",
     found="lane {lane} passes {address:#x} ({wrong} of {rows} row addresses are wrong)",
     limit="smem holds {smem_address:#x} to {smem_end:#x}, and a row is 16 bytes",

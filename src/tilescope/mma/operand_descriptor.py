@@ -180,7 +180,7 @@ class OperandDescriptor(Value):
         return np.where(beyond_bytes < 0, logical, self.leading_bytes + from_first_row_bytes + beyond_bytes)
 
     def physical(self, logical: Any) -> Any:
-        """Where the bytes before the swizzle lie; its own inverse.
+        """Physical address of a logical byte; its own inverse.
 
         The XOR sees the address as if the pattern started base_offset lines later. Patterns repeat after 8 lines at most,
         so 8 more change nothing; they keep the address positive.
@@ -279,7 +279,7 @@ class WgmmaDescriptor(OperandDescriptor):
     True
     >>> print(WgmmaDescriptor.decode(0x0000001000080040))
     start 0x400, leading 128 bytes, stride 256 bytes, none (core matrices)
-    >>> descriptor.addresses(rows=16, k=16)[:, 0].tolist()  # where k = 0 of the first rows lies
+    >>> descriptor.addresses(rows=16, k=16)[:, 0].tolist()  # where k = 0 of the first rows is stored
     [1024, 1168, 1312, 1456, 1600, 1744, 1888, 2032, 2048, 2192, 2336, 2480, 2624, 2768, 2912, 3056]
     >>> descriptor.ignored_fields("K")
     ('leading_bytes',)
@@ -299,7 +299,7 @@ class Tcgen05Descriptor(OperandDescriptor):
     >>> hex(mn_major.encode()), mn_major.addresses("MN", rows=64, k=8, element_bits=32)[[0, 8, 32], 1].tolist()
     ('0x2000404000200040', [1184, 1152, 1696])
 
-    48 bytes of k, of which the last 16 lie in the next atom, at 0x4000:
+    48 bytes of k, of which the last 16 are in the next atom, at 0x4000:
 
     >>> seam = Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle="128B", leading_is_address=True)
     >>> [hex(address) for address in seam.addresses(rows=8, k=96, element_bits=4)[0, ::32]]

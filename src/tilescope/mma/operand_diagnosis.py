@@ -41,7 +41,7 @@ Cause = Literal[
 ]
 # One sentence for each field in which the right descriptor may differ.
 _FIELD_SENTENCES: dict[Cause, str] = {
-    "majorness": 'Majorness: the tile lies {right}-major, and is read as {wrong}-major. Use {major:="{right}"}.',
+    "majorness": 'Majorness: the tile is {right}-major, and is read as {wrong}-major. Use {major:="{right}"}.',
     "swizzle-mode": "Swizzle mode: {writer} wrote {right}, the descriptor reads {wrong}. Use swizzle {right}.",
     "leading-stride-exchanged": "Leading and stride are in each other's role: use {leading_bytes:={right}}, {stride_bytes:={wrong}}.",
     "base-offset": (
@@ -52,12 +52,12 @@ _FIELD_SENTENCES: dict[Cause, str] = {
         "Start address: the first element was written for start {right:#x}, the descriptor says {wrong:#x}. "
         "Use {start_address:={right:#x}}."
     ),
-    "leading-bytes": "Leading: the neighbour lies {right} bytes away, not {wrong}. Use {leading_bytes:={right}}.",
-    "stride-bytes": "Stride: the neighbour lies {right} bytes away, not {wrong}. Use {stride_bytes:={right}}.",
+    "leading-bytes": "Leading: the neighbour is {right} bytes away, not {wrong}. Use {leading_bytes:={right}}.",
+    "stride-bytes": "Stride: the neighbour is {right} bytes away, not {wrong}. Use {stride_bytes:={right}}.",
 }
 _INNERMOST_UNSAID = (
     "If the map's innermost dimension is {dimension}, pass "
-    '{tile_major:="{major}"}: then the copies lie in the wrong place.'
+    '{tile_major:="{major}"}: then the copies write to the wrong place.'
 )
 _LEADING_ADDRESS = "Leading: the neighbour begins at {right:#x}, not {wrong}. Use {leading_bytes:={right}}."
 _LAYOUT_SENTENCES: dict[Cause, str] = {
@@ -86,7 +86,7 @@ _NOT_WRITTEN = (
     '[[, or pass major="{major}" if the tile is {major}-major]].'
 )
 _PAIR_HALF = (
-    "Half of the pair: block {cta_rank} brings mn {brought} to {brought_last}, and holds mn {own} to {own_last} of the "
+    "Half of the pair: block {cta_rank} loads mn {brought} to {brought_last}, and holds mn {own} to {own_last} of the "
     "pair's {pair_rows}. Copy from coordinate {own}."
 )
 

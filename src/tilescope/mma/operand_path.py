@@ -80,7 +80,7 @@ TMA_START = SMEM_ALIGNMENT.worded(
     fix="Use {below:#x}.",
 )
 NARROW_ELEMENTS = DESCRIPTOR_LAYOUT.worded(
-    limit="elements below a byte lie in a tensor core's atoms",
+    limit="elements below a byte are stored in a tensor core's atoms",
     fix='Use {swizzle:="128B"}, and leave the layout out.',
 )
 Matrix = npt.NDArray[Any]

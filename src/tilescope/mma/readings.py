@@ -112,7 +112,7 @@ class WordReadings(Value):
 
 
 def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16) -> WordReadings:
-    """Every kind of descriptor that a number could be, with all fields in words.
+    """Every kind of descriptor that a number could be, with all fields described.
 
     Majorness and element width, which the 64-bit words do not hold, are those of the operand.
 

@@ -8,7 +8,7 @@ instruction takes twice the k with as many scales: its block is twice as long.
     atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
     row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q       lane l, column c: word of row 32 c + l
 
-The scale of (row i, block b) lies at byte
+The scale of (row i, block b) is at byte
 
     (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
 
@@ -22,7 +22,7 @@ The atom of 8 rows x 4 scales (TensorRT-LLM, FlashInfer) is a layout of global m
 
 How their kernels bring it to tensor memory stands in no document we know, so `steps` and `copies` refuse it.
 
-B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h)
+B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i is in lanes i mod 32 + 64 (i/h)
 and 32 further on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and
 3, and W is 4 for up to 256 columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
 
@@ -92,7 +92,7 @@ SCALE_ATOM_COPY = rule(
     "tcgen05.cp and tcgen05.mma find scale factors in 128x4 atoms.",
     argument="atom",
     found="scale factors in {atom} atoms",
-    limit="how {atom} atoms come to tensor memory stands in no document we know",
+    limit="no document we know says how {atom} atoms get to tensor memory",
     fix='Repack them: ts.pack_scales(ts.unpack_scales(packed, shape, atom="{atom}")).',
     source="PTX ISA, tcgen05.mma: Block scaling; TensorRT-LLM and FlashInfer for the 8x4 layout",
     architectures=BLACKWELL,
@@ -152,7 +152,7 @@ class ScaleLayout(Documented, Value):
     rows: int
     k: int
     format: ScaleFormat = row_field(ScaleFormat.named)
-    atom: ScaleAtomName = "128x4"  # how factors of a block of rows lie: 128x4, or 8x4 for few rows
+    atom: ScaleAtomName = "128x4"  # how factors of a block of rows are stored: 128x4, or 8x4 for few rows
 
     @property
     def blocks(self) -> int:
@@ -383,7 +383,7 @@ class ScaleLayout(Documented, Value):
 
 
 def scale_layout(rows: int, k: int, kind: Any, *, atom: ScaleAtomName = "128x4") -> ScaleLayout:
-    """Where the scale factors of a matrix of `rows` (of A, or columns of B) by `k` elements lie.
+    """Where the scale factors of a matrix of `rows` (of A, or columns of B) by `k` elements are stored.
 
     `kind` is mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma; `atom` the layout that they have in memory: "128x4", or
     "8x4" as TensorRT-LLM's and FlashInfer's kernels for few rows take them.

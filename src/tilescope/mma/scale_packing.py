@@ -50,7 +50,7 @@ SCALE_SIZE = rule(
     "Packed scale factors are whole atoms, of 512 bytes (128x4) or of 32 (8x4), padding included.",
     argument="packed",
     found="{size_bytes} bytes for {rows} x {blocks} scales",
-    limit="they lie in {atoms: x } atoms of {atom_bytes} bytes, {whole_bytes} bytes in all",
+    limit="they are stored in {atoms: x } atoms of {atom_bytes} bytes, {whole_bytes} bytes in all",
     fix="Pass all {whole_bytes} bytes, padding included.",
     source="cuBLAS, CUTLASS and cuDNN: scale factors in 128 x 4 tiles",
     passing="ts.unpack_scales(np.zeros(512, np.uint8), (100, 3))",

@@ -78,8 +78,8 @@ class Difference(Value):
     mn: int
     k: int
     read_address: int = hex_field()
-    written_address: int | None = hex_field(default=None)  # None: no copy brings it
-    found: tuple[int, int] | None = None  # the (mn, k) that lies where it is read; None: none of the tile
+    written_address: int | None = hex_field(default=None)  # None: no copy loads it
+    found: tuple[int, int] | None = None  # the (mn, k) stored where it is read; None: none of the tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _reader_of(reader: object) -> Reader:
     wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
     fix = "Decode the word first: WgmmaDescriptor.decode(word)."
     if reader is None:
-        fix = "Pass the descriptor that reads the tile; only a plan brings its own."
+        fix = "Pass the descriptor that reads the tile; only a plan has its own."
     raise RuleError([argument_type("descriptor", reader, wanted, fix)])
 
 
@@ -374,7 +374,7 @@ def _agreed(reads: list[Read], shape: tuple[int, int]) -> str:
         readers = "the descriptor reads"
     else:
         readers = f"the {len(reads)} descriptors read"
-    return f"All {by(shape)} elements (mn x k) lie where {readers} them."
+    return f"All {by(shape)} elements (mn x k) are where {readers} them."
 
 
 def _where(difference: Difference) -> str:
@@ -384,5 +384,5 @@ def _where(difference: Difference) -> str:
     lies = "nothing of the tile" if found is None else f"(mn {found[0]}, k {found[1]})"
     read = f"is read at {difference.read_address:#x}, where {lies} lies"
     if difference.written_address is None:
-        return f"{element} {read}, but no copy brings it"
+        return f"{element} {read}, but no copy loads it"
     return f"{element} was written at {difference.written_address:#x} and {read}"

@@ -139,7 +139,7 @@ TMEM_QUARTER = rule(
 )
 TMEM_SPLIT = rule(
     "tmem-split",
-    "Only .16x32bx2 has an immediate: how many columns its second half lies further on.",
+    "Only .16x32bx2 has an immediate: the distance in columns to its second half.",
     argument="split",
     found="split = {asked} with .{form}",
     limit="only .16x32bx2 has a split, a number of columns",
@@ -151,7 +151,7 @@ TMEM_SPLIT = rule(
 )
 TMEM_UNALLOCATED = rule(
     "tmem-unallocated",
-    "Instructions touch columns that the block has allocated.",
+    "Instructions access only columns that the block has allocated.",
     argument="address",
     found="columns {first} to {last}",
     limit="this block has {listed}",

@@ -142,7 +142,7 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
     inside = (load.lane <= lane_of) & (lane_of <= load.last_lane)
     rows = np.flatnonzero((inside & (column_of == load.address.column)).any(axis=(1, 2))).tolist()
     if not rows:
-        nothing = f"Lanes: nothing of {name} lies in lanes {load.lane} to {load.last_lane}."
+        nothing = f"Lanes: nothing of {name} is in lanes {load.lane} to {load.last_lane}."
         return TmemAgreement(False, name, nothing, "lane-start")
     agreed = f"Warp {load.warp} loads rows {rows[0]} to {rows[-1]} of {name}"
     used_lanes = len(np.unique(lane_of[inside]))
@@ -218,7 +218,7 @@ def _scaled(
         begin = "begin"
     if address.column != step.column:
         sentence = (
-            f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; "
+            f"Scale column: k {step.k} needs {blocks}, whose word is at column {step.column}; "
             f"the instruction's address names column {address.column}. "
             f"The word of the next 4 blocks is {columns} columns further."
         )
@@ -266,7 +266,7 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
         right = TmemAddress(0, column)
         which = _atom_in_words(scales, atom, in_halves=in_halves)
         if brought is None:
-            sentence = f"Atom missing: no copy brings {which} to column {column}."
+            sentence = f"Atom missing: no copy loads {which} to column {column}."
             return TmemAgreement(False, subject, sentence, "atom-missing", right)
         other = _atom_place(scales, brought, in_halves=in_halves)
         word_columns = scales.columns_per_word(operand, cta_group=cta_group)
@@ -277,9 +277,9 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
         return TmemAgreement(False, subject, sentence, "atom-order", right)
     down, along = scales.atoms
     if in_halves:
-        agreed = f"The copies bring both halves of n, {along} words of k each, where instructions look for them."
+        agreed = f"The copies load both halves of n, {along} words of k each, where instructions look for them."
     else:
-        agreed = f"The copies bring all {down} x {along} atoms where instructions look for them."
+        agreed = f"The copies load all {down} x {along} atoms where instructions look for them."
     return TmemAgreement(True, subject, agreed)
 
 

@@ -40,7 +40,7 @@ from tilescope.rule import rule
 
 TMEM_EXTENT = rule(
     "tmem-extent",
-    "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
+    "Data in tensor memory is within 128 lanes and 512 columns.",
     argument="address",
     found="{operand} at {place} reaches lane {last_lane}, column {last_column}",
     limit="tensor memory has lanes 0 to {most_lane} and columns 0 to {most_column}",
@@ -105,10 +105,10 @@ TMEM_K = rule(
 METADATA_K = TMEM_K.worded(limit="the metadata of one instruction is of {whole} elements along k")
 TMEM_UNKNOWN = rule(
     "tmem-unknown",
-    "Where no document says how a matrix lies in tensor memory, tilescope does not guess.",
+    "If no document says how a matrix is stored in tensor memory, tilescope does not guess.",
     argument="operand",
     found="A in tensor memory under layout {layout}",
-    limit="no document says in which lanes it lies",
+    limit="no document says in which lanes it is stored",
     fix="Keep A in shared memory, or use M 128.",
     source="PTX ISA, tcgen05.mma: figures of the layouts alone",
     architectures=BLACKWELL,
@@ -138,7 +138,7 @@ _INDEX_NAMES: dict[TmemOperand, tuple[str, str]] = {
 
 
 class TmemPlace(NamedTuple):
-    """Where an element lies: the block of the pair, the lanes of its copies, the column, its first bit in the cell."""
+    """Where an element is stored: the block of the pair, the lanes of its copies, the column, its first bit in the cell."""
 
     cta: int
     lanes: tuple[int, ...]
@@ -170,7 +170,7 @@ class TmemLayout(Documented, Layout):
     datapath: str | None = None  # PTX's letter
     matrix: tuple[int, int] = (1, 1)  # extents of the whole matrix: both blocks' rows for a pair
     ctas: int = 1  # blocks among which the rows are shared out
-    source: str = ""  # what says where the matrix lies; "": several sources agree
+    source: str = ""  # source of the matrix's place; "": several sources agree
 
     @classmethod
     def of(
@@ -313,7 +313,7 @@ def tmem_layout(
     sparse: bool = False,
     address: Any = 0,
 ) -> TmemLayout:
-    """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) lies in tensor memory, from `address` on.
+    """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) is stored in tensor memory, from `address` on.
 
     m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type`
     is the matrix's own (for metadata: A's): by default f32 for D and bf16 for A.

@@ -127,7 +127,7 @@ MORE_THAN_MODES = NOTATION_TEXT.worded(
     fix="Use (8,64):(64,1), for example.",
 )
 UNSPELLED = NO_EQUIVALENT.worded(found="{layout}", limit="{expresses}", fix="Spell it as cute.")
-ELEMENT_ELSEWHERE = UNSPELLED.worded(found="{layout}: element {element} would lie elsewhere in {text}")
+ELEMENT_ELSEWHERE = UNSPELLED.worded(found="{layout}: element {element} would be elsewhere in {text}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ NO_WIDTH_OF_SWIZZLE = NO_EQUIVALENT.worded(
 )
 PADDED_TILE = NO_EQUIVALENT.worded(
     found="{padding_bytes} bytes of padding a row",
-    limit="tiles lie without gaps",
+    limit="tiles are stored without gaps",
     fix="Use padding_bytes = 0.",
 )
 

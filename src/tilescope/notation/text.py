@@ -295,7 +295,7 @@ class Scanner:
         if not isinstance(token.value, int):
             fix = None
             if token.spelling == "-":
-                fix = "Shared memory lies above its start: write strides of at least 0."
+                fix = "Shared memory begins at its start: write strides of at least 0."
             elif _KNOWN_WHEN_RUNNING.fullmatch(token.spelling):
                 fix = "A size that only the running kernel knows has no address map: put a number."
             elif token.place == 0 and token.kind == "name":

@@ -158,7 +158,7 @@ _AMBIGUITIES = {
     "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, which has the same parity",
     "late": "Phase {phase} of {barrier} could end before {agent} has seen the phase before it end",
     "early": "Phase {phase} of {barrier} could end before {agent} has added to it",
-    "place": "The bytes that {agent} copies for phase {phase} of {barrier} could lie before or after those of other roles",
+    "place": "The bytes that {agent} copies for phase {phase} of {barrier} could be before or after those of other roles",
     "registers": "{agent} could find that other roles have taken the block's registers",
 }
 

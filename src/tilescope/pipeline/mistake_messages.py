@@ -160,7 +160,7 @@ TEXT_OF_KIND = {
         rule=PIPELINE_BYTES.name,
         subject="barrier",
         found="{barrier}, phase {phase} ends when {tx} of the {bytes} bytes of a copy have landed",
-        consequence="a copy's bytes count piece by piece, and whoever waits reads old bytes",
+        consequence="a copy's bytes are counted piece by piece, and a role that waits reads old bytes",
         fix=_TORN_PHASE,
     ),
     "outstanding": MistakeText(
@@ -195,7 +195,7 @@ TEXT_OF_KIND = {
     "too much": MistakeText(
         rule=PIPELINE_OVERLAP.name,
         subject="slot",
-        found="the copies of one phase bring {together} bytes into {slot}, which has {size} (the last copy is that of {agent})",
+        found="the copies of one phase write {together} bytes to {slot}, which has {size} (the last copy is that of {agent})",
         consequence="they do not all fit, so one overwrites another or what is stored after the slot",
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
@@ -209,7 +209,7 @@ TEXT_OF_KIND = {
     "two tiles": MistakeText(
         rule=PIPELINE_OVERLAP.name,
         subject="slot",
-        found="the copies of one phase bring two tiles into {slot}",
+        found="the copies of one phase write two tiles to {slot}",
         consequence=_LAST_STAYS,
         fix="Give every tile a slot of its own, or a phase of its own.",
     ),
@@ -330,21 +330,21 @@ TEXT_OF_KIND = {
     "no bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
         subject="barrier",
-        found="{barrier}, phase {phase} expects {expected} bytes, and no copy brings any",
+        found="{barrier}, phase {phase} expects {expected} bytes, and no copy delivers any",
         consequence=_NEVER_ENDS,
         fix="Let the copies of these {expected} bytes signal {barrier}, or expect none.",
     ),
     "too few bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
         subject="barrier",
-        found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
+        found="{barrier}, phase {phase} expects {expected} bytes, the copies deliver {brought}",
         consequence=_NEVER_ENDS,
         fix="Expect {brought} bytes.[[ {more}]]",
     ),
     "too many bytes": MistakeText(
         rule=PIPELINE_BYTES.name,
         subject="barrier",
-        found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
+        found="{barrier}, phase {phase} expects {expected} bytes, the copies deliver {brought}",
         consequence="the phase ends before the last bytes have landed, or never",
         fix="Expect {brought} bytes.[[ {more}]]",
     ),

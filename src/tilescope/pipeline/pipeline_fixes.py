@@ -128,7 +128,7 @@ def _change_bytes(program: UnrolledPipeline, error: MistakeFoundError) -> Iterat
         barrier = step.arguments.get("barrier")  # None: a copy whose bytes no barrier counts
         if is_by_lanes and barrier is not None and reference("barrier", barrier).name == name:
             changed = _change_arguments(pipeline, role, _same(step), lanes=1)
-            yield Fix("Let one lane issue the copy: every lane that issues it brings the bytes once more.", changed)
+            yield Fix("Let one lane issue the copy: every lane that issues it copies the bytes once more.", changed)
     expecting = [(role, step) for role, step in _steps(pipeline) if _on(name, "expect")(step)]
     for role, step in expecting:
         written = step.arguments["bytes"]

@@ -48,7 +48,7 @@ _COMMIT: Plain = {"commit": "bulk"}
 PIPELINE_ARRIVALS = rule(
     "pipeline-arrivals",
     "A phase gets exactly the arrivals that its barrier counts: with fewer it never ends, "
-    "and an instruction that brings more faults.",
+    "and an instruction with more of them faults.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,
@@ -56,7 +56,7 @@ PIPELINE_ARRIVALS = rule(
 )
 PIPELINE_BYTES = rule(
     "pipeline-bytes",
-    "A phase expects exactly the bytes that its copies bring, and expects them before its last arrival.",
+    "A phase expects exactly the bytes that its copies deliver, and expects them before its last arrival.",
     source=_MBARRIER_MEASURED,
     basis="measured",
     passing=PLANNED,

@@ -99,7 +99,7 @@ class Simulation(Value):
     pipeline: Pipeline
     mistake: Mistake | None
     warnings: tuple[Mistake, ...]
-    aliasing: tuple[str, ...]  # operations that could meet two phases
+    aliasing: tuple[str, ...]  # operations whose phase is not determined
     actions: int
     states: int  # of the search; 0 where one run decided
     barriers: tuple[BarrierFacts, ...]

@@ -54,7 +54,7 @@ def plan_pipeline(
     tensor core reads, by warp where threads do). `steps` is how many K steps are described.
 
     `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
-    and n of the instruction are: the pipeline is planned for what one block brings, half of A's rows and half of B's columns.
+    and n of the instruction are: the pipeline is planned for what one block loads, half of A's rows and half of B's columns.
     A GEMM plan that is for pairs, or for multicast, already needs neither `cta_group` nor `cluster`.
 
     >>> import tilescope as ts

@@ -47,7 +47,7 @@ class PlannedCopy(Value):
 
 @dataclass(frozen=True, slots=True)
 class Boxes(Value):
-    """A tile as boxes: their extent and the copies that bring them."""
+    """A tile as boxes: their extent and the copies that load them."""
 
     box: tuple[int, ...]  # driver order, elements
     copies: tuple[PlannedCopy, ...]

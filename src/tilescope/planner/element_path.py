@@ -29,7 +29,7 @@ from tilescope.value import Value, hex_field
 
 PATH_ELEMENT = rule(
     "path-element",
-    "The element whose way is followed lies in the tile.",
+    "The element that is followed is in the tile.",
     argument="element",
     found="({mn}, {k}) in a tile of {tile: x }",
     limit="mn from 0 to {last_mn}, k from 0 to {last_k}",
@@ -47,7 +47,7 @@ _QUAD = 4  # threads that hold a row of 8 columns
 
 @dataclass(frozen=True, slots=True)
 class CopyStop(Value):
-    """The copy that brings an element, and the element's place in its box."""
+    """The copy that loads an element, and the element's place in its box."""
 
     number: int  # of the tile's copies, from 0
     coords: tuple[int, ...]  # of the box, driver order, from the corner of the tile

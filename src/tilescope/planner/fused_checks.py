@@ -40,7 +40,7 @@ GATED_COLUMNS = GEMM_EPILOGUE.worded(
 GATES_MN_MAJOR = GEMM_EPILOGUE.worded(
     argument="b_major",
     found="gates side by side in an MN-major B",
-    limit="a tensor map brings 8 rows of gates and 8 of the others in turn, where k is contiguous",
+    limit="a tensor map loads 8 rows of gates and 8 of the others in turn, where k is contiguous",
     fix='Use {b_major:="K"}, or {epilogue:="swiglu-interleaved"}.',
 )
 GATED_TILE = GEMM_EPILOGUE.worded(
@@ -70,7 +70,7 @@ DEPENDENT_SCALES = GEMM_EPILOGUE.worded(
 ROWS_WITHOUT_EXPERTS = GEMM_EPILOGUE.worded(
     argument="rows",
     found="rows = {rows!r} without experts",
-    limit="rows says how those of experts lie",
+    limit="rows says how the rows of experts are stored",
     fix="Give experts too, or leave rows out.",
 )
 BATCH_OF_EXPERTS = GEMM_EPILOGUE.worded(

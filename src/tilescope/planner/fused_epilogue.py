@@ -55,7 +55,7 @@ class Fused(Value):
     scale: bool = False  # the sums are multiplied by alpha
     bias: bool = False  # of every column, added to them
     activation: Activation = "none"  # of the sums: relu, gelu or silu
-    gate: Gate = "none"  # where gates lie in B: the activation is of the gate, and multiplies the other half
+    gate: Gate = "none"  # where gates are stored in B: the activation is of the gate, and multiplies the other half
     residual: bool = False  # beta times a matrix like C is added at the end
 
     def __str__(self) -> str:

@@ -114,8 +114,8 @@ def plan_gemm(
     scales="block128" has float32 scales for 1 x 128 of A and 128 x 128 of B, which the kernel applies in registers.
 
     `epilogue` is fused with the product: words of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved and residual, joined
-    by +. `batch` products of this shape lie one behind the other. `experts` have their own B each, and m rows of A on average;
-    `rows` says how those lie: "contiguous" (groups start at multiples of the tile's m) or "masked".
+    by +. `batch` products of this shape are stored one after the other. `experts` have their own B each, and m rows of A on average;
+    `rows` says how they are stored: "contiguous" (groups start at multiples of the tile's m) or "masked".
 
     >>> low_batch = plan_gemm(8, 4096, 14336, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
@@ -194,7 +194,7 @@ def _elements(data_type: object, scales: object) -> tuple[DataType, ScaleFormat 
 
 
 def _read_batch(batch: int | None, experts: int | None, rows: Rows | None) -> Batch:
-    """How many products there are, and how their rows lie."""
+    """How many products there are, and how their rows are stored."""
     if experts is None:
         if rows is not None:
             raise ROWS_WITHOUT_EXPERTS.error(rows=rows)

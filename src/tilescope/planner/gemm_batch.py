@@ -23,14 +23,14 @@ LARGEST_BATCH = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Batch(Value):
-    """How many products there are, and how their rows lie.
+    """How many products there are, and how their rows are stored.
 
     >>> Batch(8, "contiguous").stacks("a"), Batch(8, "contiguous").stacks("b"), Batch().stacks("c")
     (False, True, False)
     """
 
     count: int = 1  # products, or experts
-    rows: Rows = "strided"  # how the rows of A lie: strided, contiguous or masked
+    rows: Rows = "strided"  # how the rows of A are stored: strided, contiguous or masked
 
     @property
     def is_of_experts(self) -> bool:

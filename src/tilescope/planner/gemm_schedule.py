@@ -72,7 +72,7 @@ NO_TAIL = GEMM_SCHEDULE.worded(
 PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
     argument="split",
     found="{others} parts of {part_bytes} bytes of sums from the other blocks of a cluster",
-    limit="they lie where the stages were, {stages_bytes} bytes",
+    limit="they reuse the memory of the stages, {stages_bytes} bytes",
     fix="Use more stages, or a smaller split.",
 )
 MULTICAST_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(

@@ -21,7 +21,7 @@ from tilescope.tensor_map import AnyMap, TensorMap
 
 PATH_DESCRIPTOR = rule(
     "path-descriptor",
-    "The descriptor reads the tile that one copy through the map brings.",
+    "The descriptor reads the tile that one copy through the map loads.",
     argument="word",
     found="{word} for a box of {box: x } under {swizzle}",
     limit="descriptors of this tile are {known}",

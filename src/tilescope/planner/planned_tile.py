@@ -138,7 +138,7 @@ class PlannedTile(Value):
     problem: Problem
     swizzle: Swizzle = row_field(Swizzle.named)
     atom_order: AtomOrder
-    layout: Layout  # where every element lies
+    layout: Layout  # where every element is stored
     boxes: Boxes | None  # None: threads copy, not TMA
     l2_promotion: L2PromotionName
     costs: Costs
@@ -203,7 +203,7 @@ class PlannedTile(Value):
 
     @property
     def completion(self) -> Completion:
-        """How the copy ends, who waits, and which fence stands between writers and readers."""
+        """How the copy completes, who waits, and which fence orders writers and readers."""
         return Completion.of(self.problem)
 
     @property
@@ -228,7 +228,7 @@ class PlannedTile(Value):
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes that the copies of one SM can have under way: all stages of all its blocks."""
+        """Bytes that the copies of one SM can have in flight: all stages of all its blocks."""
         return self.blocks_per_sm * self.problem.stages * self.transaction_bytes
 
 

@@ -172,7 +172,7 @@ class Problem(Value):
 
     @property
     def consumer_name(self) -> str:
-        """The name of whoever reads the tile: a tensor core's, or the access pattern's."""
+        """The name of the consumer: a tensor core instruction or an access pattern."""
         return self.consumer if isinstance(self.consumer, str) else self.consumer.name
 
     @property
@@ -218,7 +218,7 @@ class Problem(Value):
 
     @property
     def for_tensor_core(self) -> bool:
-        """Whether the tile must lie in the atoms of a tensor core."""
+        """Whether the tile must be stored in the atoms of a tensor core."""
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
@@ -292,7 +292,7 @@ PLAN_ROW = rule(
 )
 PLAN_PITCH = rule(
     "plan-pitch",
-    "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.",
+    "Threads copy 16 aligned bytes: rows in global memory are a multiple of 16 bytes apart.",
     argument="global_shape",
     found="rows {pitch_bytes} bytes apart",
     limit="a thread of {copy} copies 16 aligned bytes",
@@ -304,7 +304,7 @@ PLAN_PITCH = rule(
 PITCH_ASKED_FOR = PLAN_PITCH.worded(argument="strides_bytes[0]")
 PLAN_SWIZZLE = rule(
     "plan-swizzle",
-    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
+    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks inside the tile.",
     argument="swizzle",
     found="swizzle {swizzle} by {copy}",
     limit="a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",

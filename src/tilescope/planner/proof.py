@@ -38,10 +38,10 @@ _WORD_BYTES = 4
 
 PLAN_PROOF = rule(
     "plan-proof",
-    "The emulated copies of a plan bring every element where its consumer reads it.",
+    "The emulated copies of a plan write every element where its consumer reads it.",
     argument="plan",
     found="swizzle {swizzle}, {order} order: wrong at element ({mn}, {k}), read at {address:#x}",
-    limit="the emulated copies must bring every element where its consumer reads it",
+    limit="the emulated copies must write every element where its consumer reads it",
     fix="Report this plan: tilescope made a mistake.",
     source="tilescope's own emulator; only a mistake in the planner breaks it, so no example does",
     passing='ts.plan((64, 64), "bf16").best',

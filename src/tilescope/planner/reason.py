@@ -90,7 +90,7 @@ SENTENCES = {
         "round. Launch, L2 and power are not known."
     ),
     "pair": (
-        "Two blocks take a tile together (cta_group::2): each brings {rows} rows and {columns} columns of the operands, "
+        "Two blocks take a tile together (cta_group::2): each loads {rows} rows and {columns} columns of the operands, "
         "and has {sums_rows} x {sums_columns} of the accumulators."
     ),
     "dynamic": (
@@ -117,14 +117,14 @@ SENTENCES = {
         "and waits for that kernel before it reads A."
     ),
     "fused": (
-        "Fused, in float32 before a sum is stored: {fused}[[; gate and up columns lie {gate} in B, {groups} in turn in shared memory: "
-        "both halves of an element of C are in one thread]]."
+        "Fused, in float32 before a sum is stored: {fused}[[; gate and up columns are stored {gate} in B, {groups} in turn in shared "
+        "memory: both halves of an element of C are in one thread]]."
     ),
     "block-scales": (
         "Scales of float32: A's ({a_shape: x }, one for a row and 128 of k, M-major), B's ({b_shape: x }, one for 128 x 128, along k). "
         "A K step's sums are multiplied by both as they are promoted; threads fetch them while its products are made."
     ),
-    "batch": "{count} products: A, B and C of each lie one behind the other, {tiles:tile} of C each.",
+    "batch": "{count} products: A, B and C of each are stored one after the other, {tiles:tile} of C each.",
     "experts": ("{count} experts, {rows} rows: {how}. Planned for {m} rows each on average, {tiles:tile} of C."),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",
     "would-lead": "{tile: x } would come first, but: {found}; {limit}.",

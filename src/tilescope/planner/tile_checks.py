@@ -83,7 +83,7 @@ SCALED_TILE = GEMM_TILE.worded(
 )
 SCALED_K = GEMM_TILE.worded(
     found="k = {k} of a tile with scale factors of {format}",
-    limit="scale factors come in atoms of 4, so k is a multiple of {multiple}, and one copy brings those of at most {most}",
+    limit="scale factors come in atoms of 4, so k is a multiple of {multiple}, and one copy loads those of at most {most}",
     fix="Use k = {up}.",
 )
 UNEVEN_BLOCK_SCALES = GEMM_TILE.worded(

@@ -45,7 +45,7 @@ NAME = rule(
     "A name is declared once in its scope, before it is used; labels may follow their use.",
     argument=_PLACE,
     found=_PLACE + ": {name} is not declared",
-    limit="registers and variables are declared before they are used, labels stand in the same or an outer scope",
+    limit="registers and variables are declared before they are used, labels in the same or an outer scope",
     fix="[[Did you mean {nearest}? ]]Declare {name}, or use a name that is declared.",
     source="PTX ISA, Identifiers; State Spaces; Labels",
     passing=f"ts.ptx.read_module({ptx_example('ptx-name.pass.ptx')})",

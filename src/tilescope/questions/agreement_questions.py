@@ -57,7 +57,7 @@ PATH_ELEMENT = Input(
 COPIES = Input(
     "copies",
     "--copy",
-    "A copy that brings the tile, such as 64,0@8192: coordinates innermost first, bytes; may be repeated",
+    "A copy that loads the tile, such as 64,0@8192: coordinates innermost first, bytes; may be repeated",
     read=placed_copy,
     unsaid="one, to its start",
     is_many=True,

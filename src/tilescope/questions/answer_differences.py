@@ -91,7 +91,7 @@ def _moved_chunks(left: Answer, right: Answer) -> str:
     elsewhere = int((one.apply(chunks) != other.apply(chunks)).sum())
     if not elsewhere:
         return ""
-    return f"{elsewhere} of the {len(chunks)} chunks in {pattern_bytes} bytes lie elsewhere"
+    return f"{elsewhere} of the {len(chunks)} chunks in {pattern_bytes} bytes are elsewhere"
 
 
 def _bank_facts(answer: Answer) -> Facts:

@@ -245,7 +245,7 @@ BANKS = Question(
 
     \b
     A pattern is one of
-      "st.b128 rows", "ld.b32 columns"   lanes beside or below each other
+      "st.b128 rows", "ld.b32 columns"   lanes along a row or down a column
       "ld.b32 lanes 8x4"                 lanes as 8 rows x 4 pieces of 4 bytes
       transpose                          single elements, column by column
       ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
@@ -255,7 +255,7 @@ BANKS = Question(
                                          (A.trans: MN-major)
       "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
 
-    A TILE such as 2048 is one row. With --major MN the first extent is contiguous: 128x64 lies as 64 rows of 128, and
+    A TILE such as 2048 is one row. With --major MN the first extent is contiguous: 128x64 is stored as 64 rows of 128, and
     patterns walk these rows.
     """,
     inputs=(

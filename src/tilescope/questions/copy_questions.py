@@ -124,7 +124,7 @@ def _summarize_trace(trace: Trace, places: tuple[Place, ...], asked_element: boo
     a = trace.tensor_map
     return make_line(
         "The {operation} moves {rows:row} of {row_bytes} bytes {direction} shared address {smem:#x}[[; the mbarrier "
-        "expects {expected} bytes]][[; {outside} rows lie outside the tensor]][[; {cut_bytes} bytes of a row lie "
+        "expects {expected} bytes]][[; {outside} rows are outside the tensor]][[; {cut_bytes} bytes of a row are "
         "outside the tensor]][[; {overrun_bytes} bytes behind the tensor's rows are overwritten]].",
         operation=trace.operation,
         rows=trace.rows,
@@ -142,7 +142,7 @@ def _summarize_place(trace: Trace, place: Place, *, by_address: bool) -> FirstLi
     """Where an element lies, or what lies at an address."""
     if place.element is None:
         return make_line(
-            "Byte {address:#x} holds nothing of this copy, which lies at {first:#x} to {last:#x}.",
+            "Byte {address:#x} holds nothing of this copy, which writes {first:#x} to {last:#x}.",
             address=place.address,
             first=trace.smem_address,
             last=trace.smem_address + trace.tensor_map.smem_bytes - 1,
@@ -184,7 +184,7 @@ def _summarize_identification(found: Identification) -> FirstLine:
             sentence, "Check that the dump is of the same stage, and that the tile has the right type and values."
         )
     facts = {
-        "subject": "The tile lies" if found.explained else "A part of the tile lies",
+        "subject": "The tile is" if found.explained else "A part of the tile is",
         "offset": found.offset,
         "swizzle": found.swizzle.name,
         "base_offset": found.base_offset,
@@ -217,7 +217,7 @@ LOAD = Question(
     help="""Show what one copy does: the box in the tensor, and shared memory line by line.
 
     The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text. An array
-    (--npy) brings type, dims and strides of its own; options replace them one by one.
+    (--npy) has its own type, dims and strides; options override them one by one.
 
     --element and --at ask for one place: its address and its element. The answer also says where a reader would look
     who takes the XOR from the offset in the buffer instead of the address. ROW counts the rows of the box in order.
@@ -227,8 +227,8 @@ LOAD = Question(
     """,
     inputs=(
         *COPY_INPUTS,
-        Input("element", "--element", "Say where this element of the box lies", "row, then column.", read=pair),
-        Input("at", "--at", "Say which element lies at this shared address", read=smem_address),
+        Input("element", "--element", "Locate this element of the box", "row, then column.", read=pair),
+        Input("at", "--at", "Show the element at this shared address", read=smem_address),
         *DESCRIBED_MAP,
         Input(
             "lines",

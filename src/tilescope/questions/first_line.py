@@ -1,6 +1,6 @@
 """The first line of every answer: a sentence that stands alone, with the numbers that were asked for.
 
-    facts of the answer ──▶ template ──▶ Element (37, 21) lies at byte 0x12fa: line 37, chunk 7, bank 30.
+    facts of the answer ──▶ template ──▶ Element (37, 21) is at byte 0x12fa: line 37, chunk 7, bank 30.
                                          │
                                          ├──▶ the first line in a terminal, all that --quiet prints
                                          ├──▶ "answer" in JSON
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BANK_BYTES = 4
 _BROKEN = "{verdict}: {found}; {limit}[[; and {more:more reason}]]."
 _ELEMENT = (
-    "Element ({row}, {column}) lies at byte {address:#x}[[, bits {bits: to }]]:"
+    "Element ({row}, {column}) is at byte {address:#x}[[, bits {bits: to }]]:"
     " line {line}, chunk {chunk}, bank {bank}[[; {beside}]]."
 )
 
@@ -67,9 +67,9 @@ def element_line(
     """Where an element is in shared memory; `bits` are the first and last of an element that shares its byte.
 
     >>> element_line((37, 21), 0x12FA).sentence
-    'Element (37, 21) lies at byte 0x12fa: line 37, chunk 7, bank 30.'
+    'Element (37, 21) is at byte 0x12fa: line 37, chunk 7, bank 30.'
     >>> element_line((1, 33), 0x90, bits=(4, 7)).sentence
-    'Element (1, 33) lies at byte 0x90, bits 4 to 7: line 1, chunk 1, bank 4.'
+    'Element (1, 33) is at byte 0x90, bits 4 to 7: line 1, chunk 1, bank 4.'
     """
     row, column = element
     facts = {"row": row, "column": column, "beside": beside, "bits": bits, **place_facts(address)}
@@ -82,7 +82,7 @@ def layout_line(layout: Layout, element: tuple[int, int] | None) -> FirstLine:
         first_bit = int(layout.bit_modes.at(*element)) % layout.unit_bits
         return element_line(element, layout.address(*element), bits=shared_bits(first_bit, layout.element_bits))
     return make_line(
-        "{shape: x } elements of {bits:bit} take {size_bytes:byte} from {start:#x}: element ({names:, }) lies at {c}.",
+        "{shape: x } elements of {bits:bit} take {size_bytes:byte} from {start:#x}: element ({names:, }) is at {c}.",
         shape=layout.shape,
         bits=layout.element_bits,
         size_bytes=layout.size_bytes,

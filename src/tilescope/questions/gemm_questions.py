@@ -87,7 +87,7 @@ GEMM_OPTIONS = (
     Input(
         "rows",
         "--rows",
-        "How the rows of experts lie",
+        "How the rows of experts are stored",
         "contiguous (a group starts at a multiple of the tile's m) or masked.",
         unsaid="contiguous",
     ),

@@ -181,9 +181,9 @@ def _summarize_layout_difference(one: Layout, other: Layout) -> FirstLine:
     differing = int(np.count_nonzero(one.addresses() != other.addresses()))
     first = one.first_difference(other)
     if first is None:
-        return make_line("The layouts are the same: all {count:element} lie at equal addresses.", count=one.elements)
+        return make_line("The layouts are the same: all {count:element} have equal addresses.", count=one.elements)
     return make_line(
-        "The layouts differ: {differing} of {count:element} lie elsewhere, the first {element} at {one:#x} and at "
+        "The layouts differ: {differing} of {count:element} are elsewhere, the first {element} at {one:#x} and at "
         "{other:#x}.",
         differing=differing,
         count=one.elements,
@@ -267,7 +267,7 @@ DRAW = Question(
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
     thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
     """,
-    inputs=(TEXT, replace(ELEMENT, label="Say where this element lies"), OTHER, *LAYOUT_BESIDE),
+    inputs=(TEXT, replace(ELEMENT, label="Locate this element"), OTHER, *LAYOUT_BESIDE),
     answer=draw_answer,
     functions=(parse_layout,),
 )

@@ -34,7 +34,7 @@ CHANNELS = Input(
     "channels_per_pixel",
     "--channels",
     "Channels of a pixel",
-    "im2col maps only; how many one copy brings.",
+    "im2col maps only; how many one copy loads.",
     read=number,
 )
 PIXELS = Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", read=number)

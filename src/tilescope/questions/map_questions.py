@@ -100,7 +100,7 @@ def _fixed_log(log: MapLog) -> Answer:
             fixed = _repair_answer(one.asked)
         except TensorMapError as error:
             texts += [
-                f"// {where}: no change that a rule names mends it",
+                f"// {where}: no change that a rule names fixes it",
                 *(f"//   {said}" for said in error.violations),
             ]
             continue
@@ -141,7 +141,7 @@ def _summarize_report(report: MapReport) -> FirstLine:
         return refusal_line("No rule is broken, yet the driver refused the map", errors)
     warnings = [violation for violation in report.violations if violation.severity == "warning"]
     return make_line(
-        "Accepted[[, with {warnings:warning}]]: {map}; a copy brings {transaction_bytes} bytes[[. {first}]].",
+        "Accepted[[, with {warnings:warning}]]: {map}; a copy transfers {transaction_bytes} bytes[[. {first}]].",
         warnings=len(warnings),
         map=describe_map(report.tensor_map),
         transaction_bytes=report.tensor_map.transaction_bytes,

@@ -62,7 +62,7 @@ MENU = (
     Page(
         "tensor-map",
         "Tensor map",
-        "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",
+        "What the driver would say to a CUtensorMap: every broken rule with its fix, and the 128 bytes.",
         map_questions.CHECK_FORMS | {"bytes": decode_questions.BYTES_FORM},
         chooser=KIND_OF_MAP,
         pasted="What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the "
@@ -86,14 +86,14 @@ MENU = (
     Page(
         "load",
         "Load",
-        "One TMA copy, byte for byte: where the box lies in the tensor, and where its rows land in shared memory.",
+        "One TMA copy, byte for byte: where the box is in the tensor, and where its rows land in shared memory.",
         copy_questions.LOAD_FORMS,
         chooser=KIND_OF_MAP,
     ),
     Page(
         "swizzle",
         "Swizzle",
-        "Where each 16-byte chunk of a line lies in shared memory, under a mode of the hardware or any XOR.",
+        "Where each 16-byte chunk of a line is stored in shared memory, under a hardware mode or any XOR.",
         {"": swizzle_questions.SWIZZLE_FORM},
         is_compared=True,
     ),
@@ -113,14 +113,14 @@ MENU = (
     Page(
         "identify",
         "Identify",
-        "A tile in a dump of shared memory: where it lies, in which layout, and the first byte that does not fit.",
+        "A tile in a dump of shared memory: its address, its layout, and the first byte that does not match.",
         {"": identify_page.IDENTIFY_FORM},
         is_common=False,
     ),
     Page(
         "banks",
         "Banks",
-        "How many wavefronts a warp's accesses take, which lanes wait for each other, and a layout that cures it.",
+        "How many wavefronts a warp's accesses take, which lanes conflict, and a layout without conflicts.",
         {"tile": bank_questions.TILE_FORM, "layout": bank_questions.LAYOUT_FORM, "lanes": bank_questions.LANES_FORM},
         chooser=Input("given", label="Accessed is"),
         is_compared=True,
@@ -140,7 +140,7 @@ MENU = (
     Page(
         "tensor-memory",
         "Tensor memory",
-        "Lanes and columns of tensor memory: where accumulators, operands and scale factors lie, and what fits.",
+        "Lanes and columns of tensor memory: where accumulators, operands and scale factors are stored, and what fits.",
         tmem_page.FORMS,
         chooser=Input("show", label="Show"),
     ),

@@ -118,10 +118,10 @@ def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
 
 LAYOUT = Question(
     name="mma layout",
-    summary="An operand as it lies in shared memory, swizzled.",
-    help="""Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.
+    summary="An operand as it is stored in shared memory, swizzled.",
+    help="""Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it is stored in shared memory.
 
-    The tensor core reads it in atoms of 8 rows; the drawing shows the atoms, the order in which they lie, and the chunks
+    The tensor core reads it in atoms of 8 rows; the drawing shows the atoms, their order, and the chunks
     of the first one under the banks. --element marks an element and says its address.
     """,
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),

@@ -71,7 +71,7 @@ CTA_GROUP = Input(
     "cta_group",
     "--cta-group",
     "Blocks that multiply together",
-    "2 for a pair (tcgen05). A tile is then that of the pair, and each block brings half.",
+    "2 for a pair (tcgen05). A tile is then that of the pair, and each block loads half.",
     read=number,
 )
 PIPELINE_INPUTS = (*PIPELINE_OPTIONS, NO_MULTICAST, CTA_GROUP)
@@ -234,7 +234,7 @@ PIPELINE = Question(
     FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Without a FILE, the
     pipeline of tiles or of a GEMM is planned and run:
 
-    With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block brings half of A's rows
+    With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block loads half of A's rows
     and half of B's columns.
 
     \b

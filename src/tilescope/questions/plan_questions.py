@@ -197,7 +197,7 @@ def _summarize_plan(report: PlanReport) -> FirstLine:
 def summarize_element_path(path: ElementPath) -> FirstLine:
     """Where an element lies, and who reads it."""
     return make_line(
-        "Element ({mn}, {k}) lies at byte {address}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
+        "Element ({mn}, {k}) is at byte {address}[[, bits {bits: to }]]: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
         mn=path.mn,
         k=path.k,
         address=f"{path.address:#x}",

@@ -56,7 +56,7 @@ EXAMPLES = (
     RunExample("run-refill", "A stage is refilled while it is read", 64, arguments=_WORDS),
     RunExample("run-skipped-barrier", "A barrier that some threads skip", 64),
     RunExample("run-convergence", "A warp instruction in a branch", 64),
-    RunExample("run-bank-conflict", "Loads that meet in one bank", 32),
+    RunExample("run-bank-conflict", "Loads with a bank conflict", 32),
     RunExample("run-swizzle-mismatch", "wgmma reads another swizzle than TMA wrote", 128, arguments=_MAP),
     RunExample("run-accumulators", "Accumulators are read before wgmma is waited for", 128),
     RunExample("run-unwritten", "Shared memory is read that nobody wrote", 64),

@@ -322,7 +322,7 @@ RUN = Question(
     help="""Run a kernel's PTX, or a whole Triton program, without a GPU, and report what it did: results equal an H200's bytes.
 
     FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
-    (module.py:function, or --triton): it imports your module, which runs what stands in it, and the installed Triton
+    (module.py:function, or --triton): it imports your module, which runs its top-level code, and the installed Triton
     compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml beside
     kernel.cu is taken, which --emit cuda -o kernel.cu wrote.
 

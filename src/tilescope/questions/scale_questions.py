@@ -81,7 +81,7 @@ def _summarize_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> Fir
         return make_line(f"{_SCALE_IN_MEMORY}.", **in_memory)
     place = scales.tensor_memory("A").place(row, number)
     return make_line(
-        f"{_SCALE_IN_MEMORY}; in tensor memory it lies in lanes {{lanes:and}}, column {{column}}, byte {{byte}}.",
+        f"{_SCALE_IN_MEMORY}; in tensor memory it is in lanes {{lanes:and}}, column {{column}}, byte {{byte}}.",
         **in_memory,
         lanes=place.lanes,
         column=place.column,
@@ -95,7 +95,7 @@ SCALE_KIND = Input(
 )
 SCALES = Question(
     name="mma scales",
-    summary="Where the scale factors of mxfp8, mxfp4, nvfp4 lie.",
+    summary="Where the scale factors of mxfp8, mxfp4 and nvfp4 are stored.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
     lie.
 
@@ -108,7 +108,7 @@ SCALES = Question(
         Input(
             "element",
             "--element",
-            "Say where the scale of this element of the matrix lies",
+            "Locate the scale factor of this element of the matrix",
             "row,k, in elements.",
             read=pair,
         ),

@@ -23,7 +23,7 @@ def answer(asked: Asked) -> Answer:
 def _summarize_swizzle(mode: Swizzle, address: int) -> FirstLine:
     """Where the mode puts a byte."""
     if mode.bits == 0:
-        return make_line("Swizzle {name} moves nothing: every byte lies at its own address.", name=mode.name)
+        return make_line("Swizzle {name} moves nothing: every byte keeps its address.", name=mode.name)
     return make_line(
         "Swizzle {name} moves byte a to {c}, a pattern of {repeat_bytes} bytes[[; a buffer at {address:#x} starts on "
         "its line {base_offset}]].",
@@ -56,7 +56,7 @@ ADDRESS = Input(
     "address",
     "--smem-address --address",
     "Shared address",
-    "where the first line drawn lies.",
+    "address of the first line drawn.",
     read=smem_address,
     is_hex=True,
 )
@@ -65,7 +65,7 @@ SWIZZLE_QUESTION = Question(
     help="""Show the swizzle MODE: where each chunk of a line is stored, the formula, limits, codes and sources.
 
     A swizzle moves the 16-byte chunks of a 128-byte line of shared memory by an XOR with the number of the line, so that
-    chunks below each other fall into different banks.
+    chunks of a column are in different banks.
 
     MODE is none, 32B, 64B, 96B, 128B, 128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B, a driver name
     such as CU_TENSOR_MAP_SWIZZLE_128B, or any XOR swizzle on byte addresses as xor:B,M,S (CuTe's Swizzle<B,M,S>).

@@ -37,7 +37,7 @@ def tmem_answer(asked: Asked) -> Answer:
     if "budget" in asked:
         return _budget_answer(asked)
     refuse(
-        "m" not in asked, "Give --m M with --n N or --k K; or --budget D:128x256,A:128x64, what lies there together."
+        "m" not in asked, "Give --m M with --n N or --k K; or --budget D:128x256,A:128x64, the matrices that share it."
     )
     m: int = asked["m"]
     n: int | None = asked.get("n")
@@ -127,7 +127,7 @@ def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded:
             **asked,
         )
     return make_line(
-        "Element ({first} {row}, {second} {column}) lies in {lanes_word} {lanes:and}, column {place_column}[[, bits {bits: to }]]"
+        "Element ({first} {row}, {second} {column}) is in {lanes_word} {lanes:and}, column {place_column}[[, bits {bits: to }]]"
         "[[ of {block}]]: address {address:#010x}, which warp {warp} of four reaches.",
         lanes_word="lane" if len(place.lanes) == 1 else "lanes",
         lanes=place.lanes,
@@ -163,8 +163,8 @@ def _summarize_budget(budget: TmemBudget) -> FirstLine:
 TMEM_M = Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, shown_as="M")
 TMEM_N = Input("n", "--n", "Columns of the accumulator D", read=number)
 TMEM_K = Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number)
-TMEM_METADATA = Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag)
-TMEM_ELEMENT = Input("element", "--element", "Say where this element lies", "row,column.", read=pair)
+TMEM_METADATA = Input("metadata", "--metadata", "With --k, where the metadata of a sparse A is stored", read=flag)
+TMEM_ELEMENT = Input("element", "--element", "Locate this element", "row,column.", read=pair)
 TMEM_LOAD = Input(
     "load", "--ld", "With --element, who gets it", "by a tcgen05.ld such as 32x32b.x32.", shown_as="SHAPE"
 )
@@ -178,8 +178,8 @@ TMEM_BUDGET = Input(
 )
 TMEM = Question(
     name="mma tmem",
-    summary="Tensor memory: where D or A lies, who loads it, what fits.",
-    help="""Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.
+    summary="Tensor memory: where D or A is, who loads it, what fits.",
+    help="""Draw where D (with --n) or A (with --k) is stored in tensor memory: lanes by columns, with the warps' quarters.
 
     --ld names the warp, lane and register that get the element. --budget adds up columns: accumulators that use half of
     the lanes (m 64) share theirs.

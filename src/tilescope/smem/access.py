@@ -143,7 +143,7 @@ class Access(Value):
 
     @classmethod
     def rows(cls, tile: tuple[int, int], element_bits: int, op: SmemOpName | SmemOp = "ld.b128") -> Access:
-        """The tile (rows, columns) read or written row by row: neighbouring lanes lie beside each other.
+        """The tile (rows, columns) read or written row by row: neighbouring lanes access neighbouring columns.
 
         >>> Access.rows((8, 64), 16, "st.b128").lane_address[0, 6:10]  # a row is 8 lanes of 16 bytes
         array([ 96, 112, 128, 144])
@@ -152,7 +152,7 @@ class Access(Value):
 
     @classmethod
     def columns(cls, tile: tuple[int, int], element_bits: int, op: SmemOpName | SmemOp = "ld.b128") -> Access:
-        """The tile read or written column by column: neighbouring lanes lie below each other.
+        """The tile read or written column by column: neighbouring lanes access neighbouring rows.
 
         >>> Access.columns((64, 64), 16).lane_address[0, :3]
         array([  0, 128, 256])

@@ -98,7 +98,9 @@ class LayoutSearch(Value):
     bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
     widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
     other_lanes: LayoutSearch | None = None  # if conflicts stay: the same with a pattern's lanes dealt otherwise
-    hardware: FoundLayout | None = None  # the best of the hardware's modes, cure or not; None: none fits the tile
+    hardware: FoundLayout | None = (
+        None  # the best of the hardware's modes, with conflicts or without; None: none fits the tile
+    )
 
     def __iter__(self) -> Iterator[FoundLayout]:
         return iter(self.found)

@@ -113,7 +113,7 @@ class SmemOp(Row):
 
     @property
     def is_copy(self) -> bool:
-        """Whether it brings what it writes from global memory."""
+        """Whether it copies from global memory."""
         return self.name.startswith("cp.async")
 
     @property

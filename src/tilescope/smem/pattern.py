@@ -116,10 +116,10 @@ THREAD_VALUES = rule(
 )
 ACCESS_TORN = rule(
     "access-torn",
-    "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
+    "The bytes that one lane accesses at once are contiguous, and the swizzle moves them together.",
     argument="layout",
     found="{access_bytes} bytes a lane across rows of {run_bytes} bytes",
-    limit="a lane's bytes lie beside each other",
+    limit="a lane's bytes are contiguous",
     fix="Use wider atoms or a narrower access.",
     source="PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
     passing='ts.Access.rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',

@@ -333,7 +333,7 @@ class Swizzle(Row):
         return integer("address", address, least=0) // SMEM_LINE_BYTES % self.period_lines
 
     def swizzle(self, data: Any, address: int = 0, *, out: Any = None, threads: int = 1) -> Any:
-        r"""Logical bytes as they lie in shared memory from `address` on.
+        r"""Logical bytes as they are stored in shared memory from `address` on.
 
         Bytes give bytes, arrays keep shape and dtype; `out` is an array of the same number of bytes. The
         buffer starts and ends where a block of the mode does, or bytes would leave it:

@@ -1,6 +1,6 @@
 """A swizzle in words: where things go, everything that is known about the mode, and who takes it.
 
-rule_sentence   Chunk c of line l (128 bytes) lies at place c XOR (l mod 8).
+rule_sentence   Chunk c of line l (128 bytes) is stored at place c XOR (l mod 8).
 facts           repeats   every 1024 bytes (8 lines), counted from shared address 0
                 codes     driver 3, PTX mode 3, PTX atomicity 0, wgmma 1, tcgen05 2
 used_by         the same map as the 128B mode: TMA, `wgmma` and `tcgen05` take it
@@ -16,7 +16,7 @@ from tilescope.swizzle.mode import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 _REMARKS = {
     "none": "Rows follow each other at a pitch of their own length. The tensor core's layout without swizzle is "
     "another one (core matrices): the two agree only for rows of 16 bytes.",
-    "96B": "Reached only through `tensormap.replace`. Whether rows lie 96 or 128 bytes apart is not documented.",
+    "96B": "Reached only through `tensormap.replace`. Whether rows are 96 or 128 bytes apart is not documented.",
     "128B_ATOM_32B": "On sm_120 not for loads to shared::cluster.",
     "128B_ATOM_32B_FLIP_8B": "The manual says that alternate lines are flipped, not which: odd lines are a reading "
     "of it. On sm_120 not for loads to shared::cluster. CuTe has no name for it.",
@@ -54,10 +54,10 @@ def rule_sentence(swizzle: Swizzle) -> str:
     """Where things go, in one or two sentences.
 
     >>> rule_sentence(Swizzle.named("128B_ATOM_64B"))
-    'Half h = c / 4 of line l (128 bytes) lies at place h XOR (l mod 2). Chunks keep their place inside it.'
+    'Half h = c / 4 of line l (128 bytes) is stored at place h XOR (l mod 2). Chunks keep their place inside it.'
     """
     if swizzle.bits == 0:
-        return "Nothing moves: every byte lies at its own address."
+        return "Nothing moves: every byte keeps its address."
     if swizzle.feature is None or swizzle.atom_bytes not in _MOVED_PIECE:
         bits = _address_bits(swizzle)
         if swizzle.bits == 1:
@@ -65,7 +65,7 @@ def rule_sentence(swizzle: Swizzle) -> str:
         return f"Address bits {bits.changed} are XORed with bits {bits.causing}."
     piece = _MOVED_PIECE[swizzle.atom_bytes]
     place = f"{piece.letter} XOR (l mod {1 << swizzle.bits})"
-    sentences = [f"{piece.name} {piece.number} of line l (128 bytes) lies at place {place}."]
+    sentences = [f"{piece.name} {piece.number} of line l (128 bytes) is stored at place {place}."]
     if swizzle.atom_bytes > CHUNK_BYTES:
         sentences.append("Chunks keep their place inside it.")
     if swizzle.flip_bytes:
@@ -152,7 +152,7 @@ def _base_offset(swizzle: Swizzle, address: int) -> str:
         return said
     if swizzle.feature is None:
         return f"{said}. The marked cell holds the address"
-    return f"{said}. TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it"
+    return f"{said}. TMA refuses {address:#x}: it is not a multiple of 128; the marked cell holds it"
 
 
 def _mode_facts(swizzle: Swizzle) -> dict[str, str]:

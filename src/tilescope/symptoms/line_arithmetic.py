@@ -243,7 +243,9 @@ def _strides(text: str) -> Iterator[str]:
         if not rest:
             continue
         above = (whole + 1) * _ALIGNMENT_BYTES
-        told = f"A stride of {stride} bytes is {whole} x 16 + {rest}, no multiple of 16: pad the rows to {above} bytes."
+        told = (
+            f"A stride of {stride} bytes is {whole} x 16 + {rest}, not a multiple of 16: pad the rows to {above} bytes."
+        )
         if of_map or in_bytes or unit:
             yield told
         else:

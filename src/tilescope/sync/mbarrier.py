@@ -51,7 +51,7 @@ OUTSTANDING_BYTES = ARGUMENT.worded(limit="an mbarrier counts at most 2^20 - 1 b
 COUNTED_BYTES = ARGUMENT.worded(limit="bytes are an unsigned 32-bit number")
 ARRIVALS = rule(
     "mbarrier-arrivals",
-    "One instruction, all lanes of its warp together, brings no more arrivals than are pending.",
+    "One instruction, all lanes of its warp together, adds no more arrivals than are pending.",
     argument="count",
     found="{arrivals:arrival} with {pending} pending",
     limit="more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",

@@ -180,7 +180,7 @@ class AnyMap(Value):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements fill their memory without gaps, and none lies on another.
+        """Whether the elements fill their memory without gaps or overlaps.
 
         >>> from tilescope.tensor_map import TensorMap
         >>> [TensorMap("u8", (16, 4), (step,), (16, 4)).is_dense for step in (0, 16, 32)]

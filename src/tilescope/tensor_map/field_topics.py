@@ -13,13 +13,13 @@ from tilescope.tensor_map.replacement import PUBLISHING, REPLACE, REPLACE_FIELDS
 
 # The fields of a CUtensorMap on sm_90, [i] standing for each dimension.
 _FIELDS = {
-    "address": "Where the first element lies in global memory: below 2^57, and a multiple of 16 bytes.",
+    "address": "Address of the first element in global memory: below 2^57, and a multiple of 16 bytes.",
     "im2col": "1 in an im2col map, 0 in a tiled one.",
     "rank": "How many dimensions the tensor has, less one.",
     "data_type": "The type in PTX's numbering. tfloat32 is stored as float32 (7) and tfloat32_ftz as float32_ftz (8), with "
     "the field tf32 set.",
-    "interleave": "0 none, 1 16B, 2 32B: how channels lie in global memory.",
-    "swizzle": "0 none, 1 32B, 2 64B, 3 128B: how the rows of a box lie in shared memory.",
+    "interleave": "0 none, 1 16B, 2 32B: how channels are stored in global memory.",
+    "swizzle": "0 none, 1 32B, 2 64B, 3 128B: how the rows of a box are stored in shared memory.",
     "oob_fill": "What a load writes outside the tensor: 0 zero, 1 NaN.",
     "tf32": "1 where a load rounds float32 to tfloat32.",
     "l2_promotion": "0 none, 1 64B, 2 128B, 3 256B: how much the L2 cache fetches at once.",
@@ -28,8 +28,8 @@ _FIELDS = {
     "dims[i]": "The extent of dimension i in elements, less one.",
     "element_strides[i]": "The traversal stride of dimension i, less one.",
     "box[i]": "The extent of the box in dimension i, less one; tiled maps only.",
-    "channels_per_pixel": "Channels that a copy brings of each pixel, less one; it takes the place of box[0] in im2col maps.",
-    "pixels_per_column": "Pixels that one copy brings, less one; im2col maps only.",
+    "channels_per_pixel": "Channels that a copy loads of each pixel, minus one; replaces box[0] in im2col maps.",
+    "pixels_per_column": "Pixels that one copy loads, minus one; im2col maps only.",
     "lower_corner[i]": "Where the base pixels begin in W, H, D; two's complement, 16, 8 or 5 bits wide for rank 3, 4, 5.",
     "upper_corner[i]": "How far beyond the end the base pixels go in W, H, D; two's complement, as wide as the lower corner.",
     "box_bytes": "Bytes of the box, element strides divided out and rounded down; im2col: channels x pixels x bytes.",

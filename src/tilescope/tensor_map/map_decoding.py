@@ -59,7 +59,7 @@ DESCRIPTOR_BITS = rule(
 )
 DESCRIPTOR_CODES = rule(
     "descriptor-codes",
-    "Type, interleave and rank hold numbers that stand for something.",
+    "Type, interleave and rank hold defined codes.",
     argument="{field}",
     found="{field} code {code}",
     limit="a code of its table",

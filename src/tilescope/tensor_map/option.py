@@ -51,7 +51,7 @@ class Option(Row):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interleave(Option):
-    """How channels lie in global memory; `slice_bytes` of one pixel stand together."""
+    """How channels are stored in global memory; `slice_bytes` of one pixel are contiguous."""
 
     slice_bytes: int | None = None  # None: channels are simply the innermost dimension
 

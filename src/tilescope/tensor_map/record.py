@@ -244,7 +244,7 @@ class MapRecord(MapOptions):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements fill their memory without gaps, and none lies on another."""
+        """Whether the elements fill their memory without gaps or overlaps."""
         filled_bytes = self.row_bytes
         for step, extent in sorted(zip(self.strides_bytes, self.dims[1:], strict=True)):
             if extent > 1 and step != filled_bytes:

@@ -82,7 +82,7 @@ DUMP_TEXT = rule(
 _NO_NUMBER = DUMP_TEXT.worded(found="no number")
 TILE_FILE = rule(
     "tile-file",
-    "A file of bare bytes is a tile if the type and the shape that are said beside it take as many bytes.",
+    "A file of raw bytes is a tile if the given type and shape take as many bytes.",
     argument="tile",
     found="{file} holds {bytes:byte}",
     limit="{shape: x } elements of {type} take {needed_bytes} bytes",
@@ -93,7 +93,7 @@ TILE_FILE = rule(
 )
 _TILE_UNTOLD = TILE_FILE.worded(
     found="{file} holds {bytes:byte} and no array",
-    limit="its type and shape are said beside it",
+    limit="its type and shape are given separately",
     fix="Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.",
 )
 _TILE_OF_PARTS = TILE_FILE.worded(

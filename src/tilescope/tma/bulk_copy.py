@@ -67,7 +67,7 @@ def bulk_load(
 ) -> Any:
     """Shared memory after cp.async.bulk from global `address`: the size cut down to a multiple of 16.
 
-    `memory[0]` lies at global address `memory_address`. `smem`, whose first byte lies at `smem_address`, is written
+    `memory[0]` is at global address `memory_address`. `smem`, whose first byte is at `smem_address`, is written
     in place and returned; without it the result is as long as the bytes that moved, which is what the mbarrier counts.
 
     >>> import numpy as np
@@ -92,7 +92,7 @@ def bulk_store(
 ) -> Any:
     """Global memory after cp.async.bulk from shared memory: the size cut down to a multiple of 16. Returns `memory`.
 
-    `smem[0]` lies at shared address `smem_address`, `memory[0]` at global address `memory_address`.
+    `smem[0]` is at shared address `smem_address`, `memory[0]` at global address `memory_address`.
 
     >>> import numpy as np
     >>> bulk_store(np.full(32, 7, np.uint8), np.zeros(48, np.uint8), 16, 24)[12:36:4].tolist()

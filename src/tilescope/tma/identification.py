@@ -85,7 +85,7 @@ class Identification(Value):
     first_wrong: WrongByte | None
     equally_good: int  # further layouts that explain as much; the first in order of simplicity is this one
     compared_bytes: int  # of the tile
-    missing_bytes: int = 0  # of the tile that would lie before or behind the dump
+    missing_bytes: int = 0  # of the tile that would be before or after the dump
     found: bool = True  # False: so little fits that chance may explain it
     offset: int = hex_field(default=0)  # of the tile's first byte in the dump
 
@@ -177,7 +177,7 @@ class Identification(Value):
 def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identification:
     """The swizzle, base offset and order that explain a dump of shared memory, or come closest.
 
-    `tile` is the 2-D array that lies somewhere in the bytes of `dump`. At the dump's first byte every mode and order of
+    `tile` is the 2-D array to find in the bytes of `dump`. At the dump's first byte every mode and order of
     atoms and boxes is tried; elsewhere rows of any pitch and any other XOR swizzle too. Where the dump's shared address is
     known, `smem_address` settles the base offset; otherwise all are tried.
 

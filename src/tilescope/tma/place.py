@@ -17,13 +17,13 @@ from tilescope.value import Value, hex_field
 
 @dataclass(frozen=True, slots=True)
 class Place(Value):
-    """What lies at a shared address of a copy, and where code that XORs offsets would look for it."""
+    """What a copy stores at a shared address, and where code that XORs offsets would look for it."""
 
     holds: Holds
     element: tuple[int, int] | None  # (row, column) of the box in shared memory; None in a gap
     coords: tuple[int, ...] | None  # of the tensor, innermost first
     byte: int | None  # within the element
-    element_instead: tuple[int, int] | None  # what lies where the XOR of the offset leads
+    element_instead: tuple[int, int] | None  # the element at the XOR of the offset
     address: int = hex_field()
     offset_xor_address: int | None = hex_field(default=None)
     source_offset: int | None = hex_field(default=None)  # from the tensor's first byte

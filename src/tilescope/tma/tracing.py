@@ -31,7 +31,7 @@ from tilescope.value import Value, hex_field, read_only
 
 TRACE_EXTENT = rule(
     "trace-extent",
-    "The bytes of the tensor that a traced copy reads or writes lie before byte 2^62; no memory is larger.",
+    "The bytes of the tensor that a traced copy reads or writes are before byte 2^62; no memory is larger.",
     argument="coords",
     found="row {row} at byte {byte:#x} of the tensor",
     limit="a trace counts up to byte 2^62; a global address is below 2^57",
@@ -53,7 +53,7 @@ class Origin(Value):
     """What one byte of shared memory has to do with the tensor.
 
     "element": a byte of an element; "fill": the copy writes the fill value there (a store drops it), because
-    `coords` lie outside the tensor; "overrun": a store writes it behind the end of a row of the tensor; "gap": the
+    `coords` are outside the tensor; "overrun": a store writes it behind the end of a row of the tensor; "gap": the
     copy leaves it alone.
     """
 
@@ -146,7 +146,7 @@ class Trace(Value):
 
     @property
     def filled_rows(self) -> int:
-        """Rows that lie outside the tensor altogether: filled by a load, dropped by a store."""
+        """Rows that are outside the tensor altogether: filled by a load, dropped by a store."""
         if self.walk.high_bytes <= self.walk.low_bytes:
             return self.walk.rows
         return int((~self.walk.inside).sum())

@@ -37,10 +37,10 @@ _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u
 
 MEMORY_EXTENT = rule(
     "memory-extent",
-    "The array holds, from the tensor's first byte on, all that the copy touches.",
+    "The array holds, from the tensor's first byte on, every byte that the copy accesses.",
     argument="memory",
     found="byte {byte:#x} of the tensor (coordinates {coords}) in an array of {bytes} bytes",
-    limit="the array, from the tensor's first byte on, holds all that the copy touches",
+    limit="the array, from the tensor's first byte on, holds every byte that the copy accesses",
     fix="Pass at least {needed_bytes} bytes, or move the box. Elements outside the tensor need no bytes.",
     source="the bytes of the tensor that the copy reads or writes",
     basis="measured",
@@ -88,8 +88,8 @@ def load(
 ) -> Any:
     """Shared memory after one copy from global memory: cp.async.bulk.tensor, tile or im2col.
 
-    `memory[0]` lies at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte lies at
-    `smem_address`, is written in place and returned; bytes that the copy does not touch keep what they held. Without it
+    `memory[0]` is at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte is at
+    `smem_address`, is written in place and returned; bytes that the copy does not write are unchanged. Without it
     the result is `smem_bytes` long and zero where nothing is written. (Two copies need more: an im2col-wide one has its
     halo besides, and an interleaved one that ends within a line may have pieces swizzled to the rest of that line.)
 
@@ -117,8 +117,8 @@ def store(
 ) -> Any:
     """Global memory after one copy from shared memory; with `reduce`, after combining with it. Returns `memory`.
 
-    `memory` is written in place: what lies outside the tensor is dropped. But within a row the tensor's end is
-    rounded up to 16 bytes: where dims[0] is no multiple of 16 bytes, a store also overwrites what lies behind the
+    `memory` is written in place: elements outside the tensor are dropped. But within a row the tensor's end is
+    rounded up to 16 bytes: if dims[0] is not a multiple of 16 bytes, a store also overwrites the bytes after the
     last element (see `trace(…).overrun_bytes`). Rows that overlap through zero or small strides are written one
     after another here; on the chip their order is not defined.
 

@@ -53,7 +53,7 @@ FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
 
 
 class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass takes four times as long to make
-    """The rows of one copy, in the order in which they lie in shared memory."""
+    """The rows of one copy, in their order in shared memory."""
 
     starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
     inside: Flags  # (rows,): every coordinate but the inner one is in the tensor

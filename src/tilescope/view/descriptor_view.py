@@ -291,7 +291,7 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     sentence = agreement.sentence
     facts = _agreement_facts(agreement)
     if isinstance(agreement.descriptor, Layout):
-        title = "The layout has the tile where it lies"
+        title = "The layout has the tile where it is stored"
         if not agreement.agrees:
             title = f"The layout is another: {agreement.cause}"
         return Drawing(title, {"sentence": sentence, "facts": facts})

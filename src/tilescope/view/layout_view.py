@@ -103,7 +103,7 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     Without `whole`, only the part of a large tile around `element`, or around the first difference.
 
     >>> draw_difference(Layout((8, 64), 16), Layout((8, 64), 16, swizzle="128B")).title
-    'The layouts differ: 448 of 512 elements lie elsewhere'
+    'The layouts differ: 448 of 512 elements are elsewhere'
     """
     require_one_tile(one, other)
     pieces, other_pieces, elsewhere = _compared_pieces(one, other)
@@ -127,11 +127,11 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     if element is not None:
         facts[f"element {', '.join(map(str, element))}"] = _in_both(one, other, element)
     if first is None:
-        title = "The layouts are the same: every element lies at one address in both"
+        title = "The layouts are the same: every element has the same address in both"
         return Drawing(title, {"grids": grids, "key": pieces.key, "facts": Table(facts)})
     said = f"element {first}: {_in_both(one, other, first)}"
-    legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
-    title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
+    legend = Legend((Entry("is elsewhere in the other layout", 5, "collision", "5"),))
+    title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements are elsewhere"
     table = Table({"first difference": said} | facts)
     return Drawing(title, {"grids": grids, "legend": legend, "key": pieces.key, "facts": table})
 

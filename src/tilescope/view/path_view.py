@@ -101,7 +101,7 @@ def _stops(path: ElementPath) -> dict[str, str]:
         copy = path.copy
         stops["copy"] = (
             f"{counted(plan.tma_instructions, 'copy', 'copies')} of box {by(plan.box or ())}: number {copy.number}, at "
-            f"coordinates {copy.coords}, brings it as element {copy.place} of its box, to +{copy.smem_offset_bytes:#x}"
+            f"coordinates {copy.coords}, loads it as element {copy.place} of its box, to +{copy.smem_offset_bytes:#x}"
         )
     elif plan.boxes is None:
         stops["copy"] = f"{plan.problem.copy} by threads, 16 bytes each"

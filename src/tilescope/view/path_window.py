@@ -188,7 +188,7 @@ class PathWindow:
             chunk = chunk_at[address]
             return self._cell(chunk, chunk.link)
 
-        return memory_grid("Shared memory: where they lie", lines, cell)
+        return memory_grid("Shared memory: where they are stored", lines, cell)
 
     def reading_grid(self) -> Grid:
         """The chunks as the tensor core takes them."""

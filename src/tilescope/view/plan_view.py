@@ -125,7 +125,7 @@ def _reasons_without_text(plan: Plan) -> str:
     """Why a notation has no text for the plan's layout."""
     if plan.layout == plan.containers:
         return "has no such layout"
-    return "has no such layout: the values of a chunk of 16 bytes lie dense at its start"
+    return "has no such layout: the values of a chunk of 16 bytes are packed at its start"
 
 
 def _descriptor_facts(plan: Plan) -> dict[str, str]:

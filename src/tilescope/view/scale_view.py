@@ -74,7 +74,7 @@ def _steps(scales: ScaleLayout) -> Table:
         }
         for step in scales.steps()
     )
-    return Table.of(records, "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions")
+    return Table.of(records, "Operands of the instructions", "rrrr", most=_MAX_STEPS, noun="instructions")
 
 
 def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:

@@ -248,7 +248,7 @@ def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -
     if not look.writers and not look.barriers:
         told.append("nobody wrote it")
     if look.is_under_way:
-        told.append("the copy is under way: its bytes may not be there")
+        told.append("the copy is pending: its bytes may not be there")
     if look.tile is not None and band.lines == 1:
         traced = memory.traces[look.tile]
         origin = None if traced is None else traced.element_at(address)
@@ -277,7 +277,7 @@ def _entries(picture: SmemPicture, grid: Grid) -> Iterator[Entry]:
         yield Entry(f"{name_writer(writer)}: {counted(writer.bytes, 'byte')}", number, sample=letter(number))
     cells = [cell for row in grid.rows for cell in row.cells]
     if any(cell.text.startswith(_UNDER_WAY_SIGN) for cell in cells):
-        yield Entry("a copy under way: its bytes may not be there", None, sample=_UNDER_WAY_SIGN)
+        yield Entry("a pending copy: its bytes may not be there", None, sample=_UNDER_WAY_SIGN)
     if any(cell.mark == "focus" for cell in cells):
         yield Entry("an mbarrier", None, "focus", sample="mbar")
     if any(cell.text == _UNWRITTEN for cell in cells):

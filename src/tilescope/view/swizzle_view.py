@@ -107,7 +107,7 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     """A mode's pattern from shared address `address` on, with its rule, limits, codes and sources.
 
     >>> print(draw_swizzle(Swizzle.named("32B")).text(80).splitlines()[2])
-    Chunk c of line l (128 bytes) lies at place c XOR (l mod 2).
+    Chunk c of line l (128 bytes) is stored at place c XOR (l mod 2).
     """
     swizzle.apply(address)  # refuses what is no address
     grids = {"logical": pattern_grid(swizzle, address), "physical": pattern_grid(swizzle, address, physical=True)}
@@ -138,7 +138,7 @@ def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) 
     """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold.
 
     >>> pattern_grid(Swizzle.named("32B")).rows[1].cells[2].title
-    'logical bytes 0xa0 to 0xaf: lie at 0xb0 to 0xbf'
+    'logical bytes 0xa0 to 0xaf: stored at 0xb0 to 0xbf'
     """
     frame = _Frame.of(swizzle)
     columns = _Columns.of(frame)
@@ -146,7 +146,7 @@ def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) 
     names: tuple[str, ...] = (frame.row_name, columns.name)
     rows: dict[int, tuple[str, ...]] = {start: (str(start // frame.row_bytes),) for start in frame.rows_from(address)}
     if physical:
-        title = "Physical: as it lies in shared memory"
+        title = "Physical: as stored in shared memory"
         names = (frame.row_name, "byte", columns.name)
         rows = {start: (number, f"{start:#06x}") for start, (number,) in rows.items()}
 
@@ -185,7 +185,7 @@ def _piece_cell(swizzle: Swizzle, frame: _Frame, place: int, *, physical: bool) 
         colour = column // 2
     here = f"{place:#x} to {place + frame.piece_bytes - 1:#x}"
     there = f"{other:#x} to {other + frame.piece_bytes - 1:#x}"
-    title = f"logical bytes {here}: lie at {there}"
+    title = f"logical bytes {here}: stored at {there}"
     if physical:
         banks = f", {bank_words(bank_of(place), frame.piece_bytes)}" if frame.is_line else ""
         title = f"bytes {here}{banks}: hold logical bytes {there}"
@@ -241,7 +241,7 @@ def _rule_of_box_rows(swizzle: Swizzle, rows_per_line: int, start: int, sources:
     held = " ".join(map(str, sources[wrong]))
     mistaken = " ".join(map(str, mistakes[wrong]))
     return (
-        f"{rows_per_line} rows share a line: chunk c of row r lies at `c ^ (({line}) % {period})`, "
+        f"{rows_per_line} rows share a line: chunk c of row r is stored at `c ^ (({line}) % {period})`, "
         f"not at `c ^ (r % {period})`. Row {wrong} holds `{held}`, not `{mistaken}`."
     )
 
@@ -250,7 +250,7 @@ def walk_swizzle(swizzle: Swizzle, *, address: int = 0) -> Iterator[Step]:
     """Every piece of the pattern, in the order in which a program counts.
 
     >>> next(walk_swizzle(Swizzle.named("32B"))).sentence
-    'logical bytes 0x0 to 0xf: lie at 0x0 to 0xf'
+    'logical bytes 0x0 to 0xf: stored at 0x0 to 0xf'
     """
     for row in pattern_grid(swizzle, address).rows:
         for cell in row.cells:

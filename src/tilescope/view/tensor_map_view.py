@@ -111,9 +111,9 @@ def in_words(tensor_map: AnyMap) -> str:
     fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
     sentences = [
         where,
-        f"One copy brings {_copy_facts(a)}.",
+        f"One copy transfers {_copy_facts(a)}.",
         f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.",
-        f"What lies outside the tensor is loaded as {fill}.",
+        f"Elements outside the tensor are loaded as {fill}.",
     ]
     if a.l2_promotion.name != "none":
         sentences.append(f"L2 fetches {a.l2_promotion.name} at a time.")

@@ -85,7 +85,7 @@ def _sentences(layout: TmemLayout) -> str:
     if layout.ctas > 1:
         sentences.append(f"Each block of the pair holds {layout.rows} rows in its own tensor memory.")
     if layout.copies > 1:
-        sentences.append(f"Every element lies there {layout.copies} times.")
+        sentences.append(f"Every element is there {layout.copies} times.")
     if layout.datapath is not None and DATAPATHS[layout.datapath].is_half:
         free = 16 - layout.base.lane
         sentences.append(f"Half of the lanes stay free: a second accumulator fits in at lane {free}.")

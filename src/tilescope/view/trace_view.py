@@ -167,7 +167,7 @@ def _chunk(trace: Trace, address: int) -> Cell:
     label = link if chunks_of_row(trace) > 1 else str(row)
     if "element" not in kinds:
         said = _filled_or_dropped(trace)
-        title = f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor"
+        title = f"{where}: {label} {said}, coordinates {_span(held)} are outside the tensor"
         return Cell("fill" if trace.is_load else "drop", "fill", title=title, link=link)
     text = label
     if "fill" in kinds:
@@ -222,13 +222,13 @@ def _outside_meanings(trace: Trace, tensor: Grid, shared: Grid) -> Iterator[Entr
     filled = _first(shared, lambda cell: cell.colour == "fill")
     yield _entry(f"outside the tensor: {outside}", filled)
     beyond = _first(tensor, lambda cell: cell.colour == "fill")
-    yield _entry("the part of the copy that lies outside the tensor", beyond)
+    yield _entry("the part of the copy outside the tensor", beyond)
     cut = _first(shared, lambda cell: isinstance(cell.colour, int) and _CUT_SIGN in cell.text)
     yield _entry("the tensor ends within the chunk; the rest is outside", cut, sign=_CUT_SIGN)
     gap = _first(shared, lambda cell: cell.colour == "gap")
     yield _entry("not part of the copy: keeps its bytes", gap)
     overrun = _first(shared, lambda cell: cell.mark == "collision")
-    yield _entry("the store also overwrites what lies behind the row", overrun, mark="collision")
+    yield _entry("the store also overwrites the bytes after the row", overrun, mark="collision")
     swapped = _first(shared, lambda cell: isinstance(cell.colour, int) and _SWAPPED_SIGN in cell.text)
     yield _entry("its 8-byte halves are exchanged", swapped, sign=_SWAPPED_SIGN)
     asked = _first(shared, lambda cell: cell.mark == "focus")
@@ -302,7 +302,7 @@ def draw_identification(tile: Identification) -> Drawing:
         "fits": f"{fits} of {tile.compared_bytes} bytes",
     }
     if tile.missing_bytes:
-        facts["outside"] = f"{tile.missing_bytes} bytes of the tile would lie outside the dump"
+        facts["outside"] = f"{tile.missing_bytes} bytes of the tile would be outside the dump"
     wrong = tile.first_wrong
     if wrong is not None:
         element = f"element ({wrong.row}, {wrong.column}) byte {wrong.byte}"

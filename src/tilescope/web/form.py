@@ -19,7 +19,7 @@ PAGE_QUERY = rule(
     "page-query",
     "The address of a page gives every field once.",
     argument="query",
-    found="a field that stands twice",
+    found="a field that occurs twice",
     limit="every field once",
     fix="Write every field once.",
     source="the explorer",
@@ -352,7 +352,7 @@ def _ticks_of(written: str) -> tuple[int, int] | None:
 
 
 def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The query of an address; a field that stands twice is refused."""
+    """The query of an address; a field that occurs twice is refused."""
     listed = list(pairs)
     query = dict(listed)
     if len(query) < len(listed):

@@ -57,7 +57,7 @@ class GemmTime(Value):
 
     shape: Shape
     data_type: DataType = row_field(DataType.named)
-    kernel: str  # tile and schedule in words
+    kernel: str  # description of tile and schedule
     ours_us: float
     predicted_us: float | None
     gemm_ex_us: float | None  # None: cublasGemmEx does not take the type

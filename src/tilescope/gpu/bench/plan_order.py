@@ -50,8 +50,8 @@ class PlanOrder(Value):
     pairs_in_order: int
     predicted: int  # candidates for which the planner names a rate
     predicted_good: int  # of these, within 10 % of the measured rate
-    misses: tuple[str, ...]  # in words, the tiles whose first choice is not good
-    misjudged: tuple[str, ...]  # in words, the predictions that are not good
+    misses: tuple[str, ...]  # descriptions of the tiles whose first choice is not good
+    misjudged: tuple[str, ...]  # descriptions of the predictions that are not good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,7 @@ class SuiteResult(Value):
     suite: str
     cases: int
     equal: int
-    difference: str  # the first one, in words; empty where there is none
+    difference: str  # description of the first one; empty if there is none
     seconds: float
     note: str = ""  # a remark about all cases together
 

@@ -183,7 +183,7 @@ class BatchSchedule(Schedule):
         if len(complete):
             released = self._lanes_of(complete)
             if (self._barrier_pcs[released] != front.pc).any():
-                raise OrderMattersError("threads of a block meet at different barriers")
+                raise OrderMattersError("threads of a block arrive at different barriers")
             self._is_at_barrier[released] = False
             if cluster.bus.is_heard:
                 cluster.emit(BlocksMet(front.pc, complete))

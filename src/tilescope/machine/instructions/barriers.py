@@ -99,7 +99,7 @@ class BlockBarrierTurn:
         threads = named % _THREADS_END
         is_none = not threads and self.action == "arrive"
         if threads % WARP_LANES or threads > _MOST_THREADS or is_none:
-            reason = f"bar.{self.action} for {named} threads: whole warps of a block meet at a barrier"
+            reason = f"bar.{self.action} for {named} threads: whole warps of a block take part in a barrier"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(lanes[0]))
         return threads or None
 
@@ -203,7 +203,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     words.done()
     operands = instruction.operands
     if action == "arrive" and len(operands) < _ARRIVE_OPERANDS:
-        raise RefusedError("bar.arrive needs the number of threads that meet at the barrier")
+        raise RefusedError("bar.arrive needs the number of threads that take part in the barrier")
     _require_bar(operands[0], operands[1] if len(operands) > 1 else None)
     number = assembler.source(operands[0], "u32")
     threads = assembler.source(operands[1], "u32") if len(operands) > 1 else None

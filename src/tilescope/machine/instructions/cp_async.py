@@ -212,7 +212,7 @@ def _require_aligned_sources(lanes: LaneNumbers, sources: Addresses, sizes: Size
     if is_wrong.any():
         first = int(np.argmax(is_wrong))
         address = int(sources[first])
-        reason = f"cp.async of {size_bytes} bytes from {address:#x}, which is no multiple of {size_bytes}"
+        reason = f"cp.async of {size_bytes} bytes from {address:#x}, which is not a multiple of {size_bytes}"
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(lanes[first]), address)
 
 

@@ -293,7 +293,7 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
             return
         target = writeable_from(cluster, lane, ends.target)
         if len(target) < size_bytes:
-            reason = f"a store of {size_bytes} bytes at {ends.target:#x}, where no array lies"
+            reason = f"a store of {size_bytes} bytes at {ends.target:#x}, which no array contains"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, ends.target)
         form.write(target[:size_bytes], held[0])
 

@@ -200,7 +200,7 @@ def _require_sizes(sizes: Addresses, lanes: Lanes) -> None:
     is_wrong = (sizes % _BULK_WORD_BYTES != 0) | (sizes < 0)
     if is_wrong.any():
         first = int(np.argmax(is_wrong))
-        reason = f"st.bulk of {int(sizes[first])} bytes, which is no multiple of {_BULK_WORD_BYTES}"
+        reason = f"st.bulk of {int(sizes[first])} bytes, which is not a multiple of {_BULK_WORD_BYTES}"
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, int(np.asarray(lanes)[first]))
 
 

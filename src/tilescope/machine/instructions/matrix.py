@@ -96,7 +96,7 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
 
 def _require_brackets(operand: Operand) -> Operand:
     if not isinstance(operand, Address):
-        raise RefusedError("the matrix's address stands in brackets")
+        raise RefusedError("the matrix's address is in brackets")
     return operand
 
 

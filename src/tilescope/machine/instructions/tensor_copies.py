@@ -228,7 +228,7 @@ def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, copy: Co
 def _map_number(cluster: Cluster, lane: int, address: int) -> int:
     """The map whose 128 bytes lie at a generic address, by its number in the launch."""
     if address % MAP_ALIGNMENT_BYTES:
-        reason = f"a tensor map at {address:#x}, which is no multiple of {MAP_ALIGNMENT_BYTES} bytes"
+        reason = f"a tensor map at {address:#x}, which is not a multiple of {MAP_ALIGNMENT_BYTES} bytes"
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, lane, address)
     if is_in_window("param", address):
         content = cluster.launch.parameters[address - PARAM_WINDOW :]

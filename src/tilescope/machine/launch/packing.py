@@ -131,7 +131,7 @@ def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
     A Python int is C's int, a float is C's float, a bool has one byte; numpy scalars have their own type, and a pair says one:
     ("s64", 7), or ("f32", [1, 2, 3]) for an array by value. An array is a pointer to it, which needs the `memory` in which it is
     placed; None is a null pointer. A tensor map has 128 bytes at a multiple of 64; a kernel whose PTX has version 9.0 or later,
-    that of CUDA 13, gets it at a multiple of 128. Bytes stand as they are; what `pack` made keeps its alignment, as a struct
+    that of CUDA 13, gets it at a multiple of 128. Bytes are used as they are; the result of `pack` keeps its alignment, as a struct
     inside a struct does.
 
     >>> pack(n=7, scale=0.5, stride=np.int64(-1)).hex(" ", 4)

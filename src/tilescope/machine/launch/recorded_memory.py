@@ -33,9 +33,9 @@ LAUNCH_MEMORY = rule(
     "Pieces of memory of a recorded launch, at their addresses of the card, overlap neither each other nor shared or local memory.",
     argument="memory",
     found="{size_bytes} bytes at {address:#x}",
-    limit="{other} lies there",
+    limit="{other} is stored there",
     fix="Record the launch again: addresses differ from run to run.",
-    source="the machine: where shared, local and parameter memory lie among generic addresses",
+    source="the machine: where shared, local and parameter memory are among generic addresses",
     passing=f"{_PLACE}({_DESCRIPTION}(address=0x7F0000000000, file='a'), ts.Memory(), {_ZEROS})",
     failing=f"{_PLACE}({_DESCRIPTION}(address=0x7E0000000000, file='a'), ts.Memory(), {_ZEROS})",
 )

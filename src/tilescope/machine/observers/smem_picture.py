@@ -43,7 +43,7 @@ class SmemStretch(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmemTile(Value):
-    """A box that a tensor copy brought: where it begins in shared memory, and in the tensor of its map."""
+    """A box that a tensor copy loaded: where it begins in shared memory, and in the tensor of its map."""
 
     address: int = hex_field()
     writer: int

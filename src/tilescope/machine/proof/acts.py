@@ -75,7 +75,7 @@ class Acts(WarpBarriers):
         warp = row.lane // WARP_LANES
         barriers = {self._barrier(address, row.pc) for address in row.addresses}
         if len(barriers) > 1:
-            raise CannotSayError("a commit at mbarriers that lie elsewhere in other blocks", row.pc)
+            raise CannotSayError("a commit at mbarriers whose addresses differ in other blocks", row.pc)
         ranks = [address >> SHARED_RANK_SHIFT for address in row.addresses]
         mask = None
         if ranks != [self._rank(warp)]:

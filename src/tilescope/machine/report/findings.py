@@ -60,7 +60,7 @@ _FOUND = "{where}: [[{who}: ]]{reason}[[, {lies}]]"
 
 OUT_OF_BOUNDS = rule(
     "run-out-of-bounds",
-    "Every access of a kernel lies in an array, in its own local memory or in the shared memory of its cluster.",
+    "Every access of a kernel is within an array, its own local memory or the shared memory of its cluster.",
     argument="{where}",
     found=_FOUND,
     limit="an access outside of them is error {code}, illegal memory access",
@@ -107,7 +107,7 @@ ILLEGAL_OPERATION = rule(
 )
 MISALIGNED = rule(
     "run-misaligned",
-    "An access lies at a multiple of its size.",
+    "The address of an access is a multiple of its size.",
     argument="{where}",
     found=_FOUND,
     limit="a misaligned access is error {code}, misaligned address",

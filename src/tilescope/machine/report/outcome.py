@@ -53,7 +53,7 @@ def error_sentence(run: KernelRun, errors: Sequence[Violation], accepted: Sequen
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { .reg .b64 %d; mov.b64 %d, 0; st.global.u32 [%d], 1; ret; }"
     >>> run = Kernel(text).run(grid=1, block=1)
     >>> error_sentence(run, run.findings)
-    'k ends with a fault: PTX line 1: an access of 4 bytes at 0x0, where no array lies (run-out-of-bounds).'
+    'k ends with a fault: PTX line 1: an access of 4 bytes at 0x0, which no array contains (run-out-of-bounds).'
     """
     first = errors[0]
     outcome = _describe_outcome(run, accepted)

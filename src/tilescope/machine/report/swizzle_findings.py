@@ -69,7 +69,7 @@ STORED_TILE = SWIZZLE_MISMATCH.worded(
 LOADED_TILE = SWIZZLE_MISMATCH.worded(
     found="{where}" + _OTHERS + ": threads of block {block} read the tile at {start:#x} as one of swizzle {lies}, "
     "and {copy} wrote it with {said}",
-    limit="under another swizzle other elements of the tile lie at these addresses",
+    limit="under another swizzle these addresses hold other elements of the tile",
     fix="Use swizzle {lies} in the tensor map, or read the tile with swizzle {said}.",
 )
 PASSED_TILE = SWIZZLE_MISMATCH.worded(

@@ -62,7 +62,7 @@ def read_acceptance(text: str) -> Acceptance:
         raise ARGUMENT_RANGE.error(
             argument="allow",
             found=f"the line {line!r} of {text!r}",
-            limit="behind @ stands a line of the PTX text, or a file and a line of the source",
+            limit="after @ comes a line of the PTX text, or a file and a line of the source",
             fix=f"Write {rule}@12 or {rule}@mm.py:12, for example.",
         )
     return Acceptance(text.strip(), rule, line)

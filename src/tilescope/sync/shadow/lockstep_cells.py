@@ -52,7 +52,7 @@ class BatchTimes:
         """All threads of some warps have met."""
         warps, counts = np.unique(lanes // WARP_LANES, return_counts=True)
         if (counts < WARP_LANES).any():
-            raise OrderMattersError("a part of a warp has met")
+            raise OrderMattersError("a part of a warp has arrived")
         self.now += 1
         self._of_warp[warps] = self.now
 

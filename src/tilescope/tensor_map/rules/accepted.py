@@ -65,7 +65,7 @@ def _beyond_block(a: MapRecord) -> Iterator[Violation]:
 
 BOX_LARGER = rule(
     "box-larger",
-    "A box is no larger than the tensor; what lies beyond its end is filled.",
+    "A box is no larger than the tensor; elements beyond its end are filled.",
     argument="box[{axis}]",
     found="box[{axis}] = {extent} over dims[{axis}] = {dim}",
     limit="the rest of the box is fill, and counts in the transaction",

@@ -158,7 +158,7 @@ STORE_COORDS = rule(
     argument="coords[{axis}]",
     found="coords[{axis}] = {coord}",
     limit="0 or more for stores and reductions",
-    fix="Use 0: only the far edge of a stored box may lie outside the tensor.",
+    fix="Use 0: only the far edge of a stored box may be outside the tensor.",
     source=H200,
     basis="measured",
     subjects=("instruction",),

@@ -114,7 +114,7 @@ def padded_store(copy: Copy) -> Iterable[Violation]:
 
 IM2COL_BASE = rule(
     "im2col-base",
-    "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
+    "The base pixel of an im2col copy is inside the bounding box; N may be outside the tensor.",
     argument="coords[{axis}]",
     found="coords[{axis}] = {coord}",
     limit="the bounding box runs from {lowest} to {highest}",
@@ -129,7 +129,7 @@ IM2COL_BASE = rule(
 )
 WIDE_BASE = rule(
     "wide-base",
-    "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
+    "The base pixel of an im2col-wide copy may be left of the bounding box, never right of it.",
     argument="coords[{axis}]",
     found="coords[{axis}] = {coord}",
     limit="the bounding box runs from {lowest} to {highest}, and the copy starts in it or left of it",

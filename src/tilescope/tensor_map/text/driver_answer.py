@@ -65,7 +65,7 @@ _AFTER_FAULT = DRIVER_RESULT.worded(
     fix="Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; these arguments break no rule.",
 )
 _AFTER_FAULT_AND_BROKEN = _AFTER_FAULT.worded(
-    fix="Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; mend the rules above too."
+    fix="Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; fix the rules above too."
 )
 _BROKEN = DRIVER_RESULT.worded(limit="the broken rules are the reason", fix="Do what they say.")
 _NULL_ADDRESS = DRIVER_RESULT.worded(
@@ -85,7 +85,7 @@ _WITHOUT_CONTEXT = DRIVER_RESULT.worded(
 )
 MAP_ADDRESS = rule(
     "map-address",
-    f"The tensor map itself lies at a multiple of 64 bytes; {MAP_ALIGNMENTS}.",
+    f"The address of the tensor map is a multiple of 64 bytes; {MAP_ALIGNMENTS}.",
     argument="tensor_map",
     found="TMA Desc Addr {address:#x}, {beyond_bytes} bytes past {nearest:#x}",
     limit="a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error 716, "

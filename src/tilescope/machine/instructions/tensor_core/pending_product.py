@@ -162,7 +162,7 @@ class TensorProduct(NamedTuple):
         if self.descriptor.b_major == "K":
             b_swizzle = Tcgen05Descriptor.decode(self.b_word).swizzle
             if b_swizzle.span_bytes == _HALF_OF_B_BYTES:
-                reason = "a K-major B of 64 bytes in a 32B swizzle: no document says where its second half lies"
+                reason = "a K-major B of 64 bytes in a 32B swizzle: no document says where its second half is"
                 raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
         metadata_cells(self._metadata_key())
 

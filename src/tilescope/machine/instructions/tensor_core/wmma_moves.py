@@ -179,7 +179,7 @@ def _transfer(assembler: Assembler, instruction: Instruction, letters: tuple[str
     data_type = WMMA_TYPES[words.required(WMMA_TYPES, "type")]
     words.done()
     if space not in _SPACES:
-        raise RefusedError(f"a matrix of wmma lies in global or shared memory, not in {space} memory")
+        raise RefusedError(f"a matrix of wmma is in global or shared memory, not in {space} memory")
     is_input = operand in ("A", "B")
     if not any(data_type.name in (row.types if is_input else row.accumulators) for row in rows):
         raise RefusedError(f"wmma.{shape} has no operand {operand} of {data_type.ptx}")

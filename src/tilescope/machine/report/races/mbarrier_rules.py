@@ -74,7 +74,7 @@ BARRIER_OVERWRITTEN = rule(
 )
 INIT_FENCE = rule(
     "run-init-fence",
-    "A fence.mbarrier_init stands between mbarrier.init and the barrier of the cluster after which other blocks use the mbarrier.",
+    "A fence.mbarrier_init is needed between mbarrier.init and the barrier of the cluster after which other blocks use the mbarrier.",
     argument="{where}",
     found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
     limit=(
@@ -100,7 +100,7 @@ PHASE_OVERTAKEN = rule(
         " one more phase ends, or for ever"
     ),
     fix=(
-        "After the wait, and before the next phase ends, let this thread arrive, or meet an arriving thread at a barrier;"
+        "After the wait, and before the next phase ends, let this thread arrive, or synchronize with an arriving thread at a barrier;"
         " if it should wait for that next phase, use the other parity."
     ),
     source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
@@ -113,7 +113,7 @@ PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
         "[[; seen {met}]]"
     ),
     limit="a wait names only a parity: while the phase before still runs, this wait passes at once, two phases too early",
-    fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
+    fix="Wait for every phase of the mbarrier, one after another, or synchronize at a barrier with a thread that did.",
 )
 EXPECTED_BYTES = rule(
     "run-expected-bytes",
