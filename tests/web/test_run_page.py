@@ -53,7 +53,7 @@ def test_marked_lines_and_findings_lead_to_each_other(client):
 
 
 def test_the_text_opens_at_the_line_of_the_worst_finding(client):
-    assert re.findall(r'<tr id="(line-\d+)" class="\w+" data-opens data-line="47">', asked(client).text) == ["line-47"]
+    assert re.findall(r'<tr id="(line-\d+)" class="\w+" data-opens data-line="47"', asked(client).text) == ["line-47"]
 
 
 def test_a_field_has_as_many_rows_as_its_sample_has_lines(client):

@@ -323,7 +323,7 @@ def with_launch(asked: Asked) -> Asked:
 
 def with_compiled(asked: Asked) -> Asked:
     """The kernel that is compiled first."""
-    from tilescope.cli.compiled_kernel import cuda_kernel, kernel_place, triton_kernel
+    from tilescope.questions.compiled_kernel import cuda_kernel, kernel_place, triton_kernel
 
     options = asked.get("options", ())
     described: LaunchDescription | None = asked.get("described")

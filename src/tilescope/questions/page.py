@@ -62,6 +62,7 @@ class ListedLine(NamedTuple):
     warps: int | None  # that ran it; None where it has no instruction
     severity: str = ""  # of the worst finding about it; empty: none
     findings: tuple[int, ...] = ()  # their numbers in the list of findings, from 1
+    source: str = ""  # the line of the program that it was made from: "kernel.cu:12"
 
 
 def as_said(asked: Asked) -> Asked:

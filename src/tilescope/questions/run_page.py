@@ -340,6 +340,7 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     counts: dict[int, int] = {}
     for row in run.instructions:
         counts[row.ptx_line] = max(counts.get(row.ptx_line, 0), row.warps)
+    sources = {row.ptx_line: row.source_line or "" for row in run.instructions}
     numbers: dict[int, list[int]] = {}
     for number, finding in enumerate(found.violations, 1):
         for line in finding.values.get("ptx_lines", ()):
@@ -353,7 +354,7 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
         severities = {found.violations[number - 1].severity for number in here}
         worst = next((severity for severity in _SEVERITIES if severity in severities), "")
         text = lines[line - 1].rstrip("\r")[:_LINE_CHARACTERS]
-        listed.append(ListedLine(line, text, counts.get(line), worst, tuple(here)))
+        listed.append(ListedLine(line, text, counts.get(line), worst, tuple(here), sources.get(line, "")))
     return tuple(listed)
 
 
@@ -376,6 +377,7 @@ def _sample(name: str) -> str:
     return (files("tilescope.questions") / "samples" / name).read_text("utf-8").rstrip()
 
 
+SOURCE_SAMPLE = _sample("run.cu")
 RUN_FORM = PageForm(
     RUN,
     inputs=(
@@ -409,7 +411,11 @@ RUN_FORM = PageForm(
         replace(THREAD, label="Thread", hint="whose registers are drawn."),
     ),
     presets={"ptx": _sample("run.ptx"), "launch": _sample("run.toml"), "draw": STATE},
-    opens={"ptx": OpenedField(fields_of_text, ("ptx",)), "launch": OpenedField(fields_of_text, ("toml",))},
+    opens={
+        "ptx": OpenedField(fields_of_text, ("ptx",)),
+        "launch": OpenedField(fields_of_text, ("toml",)),
+        "source": OpenedField(fields_of_text, ("cu", "cuh", "py")),
+    },
     asking=_ask_from_input,
     answer=_answer,
     limits=_LIMITS,

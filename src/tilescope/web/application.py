@@ -6,6 +6,7 @@ GET /swizzle.svg?mode=64B      its drawing
 GET /swizzle.json?mode=64B     its value
 POST /run                      a page whose fields, as a JSON object, are too long for an address
 POST /run/record               a run that is too long for its page is made and recorded: events that say how far it is
+POST /run/compile              CUDA C++ or Triton is compiled: the fields that it fills, as JSON
 POST /identify/open/dump       a file that was dropped on a field: the fields that it fills, as JSON
 
 A page on the web can make a browser ask this server, under a name of its own that it points at 127.0.0.1. So a request is
@@ -44,6 +45,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import figure_style, style_sheet
+from tilescope.web.connection_owner import is_own_user
 from tilescope.web.form import FIGURE, MAX_LINK_CHARACTERS, PASTE, POSTED, filled_form, query_of
 from tilescope.web.pages import OTHER_NAMES, PAGES, open_file, redirect_query
 from tilescope.web.rendering import (
@@ -56,9 +58,11 @@ from tilescope.web.rendering import (
 )
 from tilescope.web.run_recorder import Recording
 from tilescope.web.side_by_side import page_figure, saved_drawing, saved_json
+from tilescope.web.source_compiler import compile_apart, read_source
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
+_COMPILE = "/run/compile"
 _OPEN = "/open/"  # in the path of a file that a field takes
 _FIELDS_TYPE = "application/json"
 _FILE_TYPE = "application/octet-stream"
@@ -75,6 +79,7 @@ def application(host: str = "127.0.0.1") -> Starlette:
     """The explorer as an ASGI application, for a server bound to `host`."""
     workers = CapacityLimiter(WORKERS)
     recorders = CapacityLimiter(1)
+    compilers = CapacityLimiter(1)
 
     async def answered(request: Request) -> Response:
         if workers.statistics().tasks_waiting >= MAX_WAITING:
@@ -83,6 +88,9 @@ def application(host: str = "127.0.0.1") -> Starlette:
         if body is None:
             return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes, or too slow; use the command line.")
         return await to_thread.run_sync(_answer, request, body, limiter=workers)
+
+    async def compiled(request: Request) -> Response:
+        return await _compiled(request, compilers, host)
 
     async def recorded(request: Request) -> Response:
         return await _recorded(request, recorders)
@@ -100,12 +108,32 @@ def application(host: str = "127.0.0.1") -> Starlette:
     pages += [Route(f"/{name}{ending}", answered) for name in PAGES for ending in (".svg", ".json")]
     files = [Route(f"/{name}{_OPEN}{{field}}", answered, methods=["POST"]) for name in PAGES]
     recordings = [Route(f"/{page.name}/record", recorded, methods=["POST"]) for page in PAGES.values() if page.records]
+    recordings.append(Route(_COMPILE, compiled, methods=["POST"]))
     others = [Route("/static/{name}", static), Route("/favicon.ico", no_icon)]
     return Starlette(
         routes=[Route("/", answered), *others, *pages, *files, *recordings],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
+
+
+async def _compiled(request: Request, compilers: CapacityLimiter, host: str) -> Response:
+    """The fields that a compiled text fills; only for the user who runs the server, and on this machine."""
+    if not is_loopback(host):
+        return _refusal(403, "Compile: a server that is open to others compiles nothing. Use tilescope run.")
+    if not is_own_user(request.scope.get("client"), request.scope.get("server")):
+        return _refusal(403, "Compile: only the user who runs this server compiles with it. Use tilescope run.")
+    body = await _body(request)
+    if body is None:
+        return _refusal(413, f"Body: more than {MAX_BODY_BYTES} bytes, or too slow; use the command line.")
+    if compilers.borrowed_tokens:
+        return _refusal(503, "Busy: another text is being compiled. Try again when it is done.", {"retry-after": "5"})
+    try:
+        text = read_source(_posted_query(body))
+    except RuleError as error:
+        return _refusal(422, "\n".join(map(str, error.violations)))
+    answer = await to_thread.run_sync(compile_apart, text, limiter=compilers)
+    return _refusal(422, answer["refused"]) if "refused" in answer else JSONResponse(answer)
 
 
 async def _recorded(request: Request, recorders: CapacityLimiter) -> Response:

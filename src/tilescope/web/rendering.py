@@ -22,7 +22,8 @@ from tilescope.errors import RuleError, Violation
 from tilescope.questions.gallery import GALLERY
 from tilescope.questions.page import Code, Page
 from tilescope.questions.run_examples import EXAMPLES
-from tilescope.questions.run_page import RECORDED_SECONDS, RECORDED_STEPS
+from tilescope.questions.run_page import RECORDED_SECONDS, RECORDED_STEPS, SOURCE_SAMPLE
+from tilescope.questions.source_text import LANGUAGES
 from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Beside, Part, pack_lines, plain
 from tilescope.view.grid import Grid
@@ -37,6 +38,7 @@ from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 from tilescope.web.sheet import Sheet
 from tilescope.web.side_by_side import Comparison, saved_drawing, saved_json
+from tilescope.web.source_compiler import COMPILE_SECONDS, MAX_SOURCE_CHARACTERS
 from tilescope.web.term_links import link_terms
 
 _SMALLEST_SCALE = 0.91  # the smallest texts, of 11 pixels, have 10: smaller ones cannot be read
@@ -144,6 +146,10 @@ def _page_html(
         and any("steps" in one.values for one in violations if sheet is None),
         recorded_steps=RECORDED_STEPS,
         recorded_seconds=RECORDED_SECONDS,
+        source_languages=LANGUAGES,
+        source_sample=SOURCE_SAMPLE,
+        compile_seconds=COMPILE_SECONDS,
+        source_characters=MAX_SOURCE_CHARACTERS,
         told=set() if standalone is None else None,
         pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),

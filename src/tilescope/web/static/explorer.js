@@ -631,6 +631,7 @@
       if (!response.ok) return refuseWith(`${file.name}: ${(await response.text()).trim()}`);
       const fields = await response.json();
       for (const [name, text] of Object.entries(fields)) if ($(`field-${name}`)) $(`field-${name}`).value = text;
+      if (opener.dataset.opens === "source") { $("field-language").value = file.name.endsWith(".py") ? "triton" : "cuda"; $("source-panel").open = true; $("field-source").dispatchEvent(new Event("input", { bubbles: true })); return; }
       if (fields.paste === undefined) await load(address());
       else await load(`${$("form").action}?${new URLSearchParams(fields)}`, { whole: true });
       showAnswer();

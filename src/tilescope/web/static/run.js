@@ -5,6 +5,7 @@
   const LONGEST = 60000;  // of an address; what is longer is posted
   const LARGEST = 200000;  // characters of a text that is coloured
   const TOKENS = /(\/\/[^\n]*|\/\*[\s\S]*?\*\/|^[ \t]*#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(%[\w.]+)|(\.[a-z_][\w:]*)|(\$[\w$]+|^[ \t]*\w+:(?!:))|\b(0[xfdXFD][0-9a-fA-F]+|\d[\w.]*)\b|\b(__\w+__|auto|bool|break|case|char|const|constexpr|continue|do|double|else|extern|float|for|if|int|long|return|short|sizeof|static|struct|switch|template|typename|unsigned|using|void|volatile|while|uint\d+_t|int\d+_t|half|bra|ret|exit|call)\b|([a-z][\w]*(?=\.))/gm;
+  const SOURCE_FILES = ["kernel.cu", "kernel_module.py"];
   const KINDS = ["comment", "string", "register", "directive", "label", "number", "keyword", "opcode"];
 
   // The editor: a text area without ink above the same text in colour, and its line numbers at the left.
@@ -23,15 +24,27 @@
     parts.append(text.slice(end), "\n");
     return parts;
   }
+  // The lines with findings, and those where warps are: of the PTX, or of the source that it was compiled from.
+  function marksOf(isSource) {
+    const stepping = $("stepping"), at = new Set((stepping?.dataset.lines ?? "").split(" ").map(Number));
+    const worst = new Map(), here = new Set();
+    for (const row of document.querySelectorAll(".lines tr[data-line]")) {
+      const [file, line] = isSource ? (row.dataset.source ?? "").split(":") : ["", row.dataset.line];
+      if (isSource && !SOURCE_FILES.includes(file)) continue;
+      if (row.id && worst.get(Number(line)) !== "error") worst.set(Number(line), row.className.split(" ")[0]);
+      if (at.has(Number(row.dataset.line))) here.add(Number(line));
+    }
+    if (!isSource) for (const line of at) here.add(line);
+    return [worst, here];
+  }
   function number(editor) {
     const area = editor.querySelector("textarea"), gutter = editor.querySelector(".gutter");
-    const worst = new Map([...document.querySelectorAll(".lines tr[data-line][id]")].map((row) => [Number(row.dataset.line), row.className]));
-    const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" ").map(Number));
+    const [worst, here] = area.id === "field-launch" ? [new Map(), new Set()] : marksOf(area.id === "field-source");
     const lines = area.value.split("\n").length, parts = document.createDocumentFragment();
     let plain = [];
     const flush = () => { if (plain.length) { parts.append(plain.join("\n") + "\n"); plain = []; } };
     for (let line = 1; line <= lines; line++) {
-      if (area.name !== "ptx" || (!worst.has(line) && !here.has(line))) { plain.push(line); continue; }
+      if (!worst.has(line) && !here.has(line)) { plain.push(line); continue; }
       flush();
       const mark = document.createElement("b");
       mark.className = `${worst.get(line) ?? ""} ${here.has(line) ? "at" : ""}`;
@@ -43,7 +56,7 @@
   }
   function paint(editor) {
     const area = editor.querySelector("textarea"), ink = editor.querySelector(".ink");
-    const coloured = area.value.length <= LARGEST && area.name === "ptx";
+    const coloured = area.value.length <= LARGEST && area.id !== "field-launch";
     editor.classList.toggle("plain", !coloured);
     ink.replaceChildren(coloured ? colour(area.value) : "");
     number(editor);
@@ -163,6 +176,52 @@
     if (event.target.id === "record") record();
     if (event.target.id === "record-cancel") recording?.abort();
   });
+  // A text that is compiled after a click: what it fills is shown like any PTX. The text stays when the page is asked for again.
+  const SOURCE = ["language", "source", "function", "signature", "constants"];
+  const store = (() => { try { return window.sessionStorage; } catch { return null; } })();
+  const kept = JSON.parse(store?.getItem("tilescope-source") ?? "null") ?? {};
+  function keepSource() {
+    for (const name of SOURCE) kept[name] = $(`field-${name}`).value;
+    kept.open = $("source-panel").open;
+    try { store?.setItem("tilescope-source", JSON.stringify(kept)); } catch { /* too long to be kept */ }
+  }
+  function showLanguage() {
+    for (const field of document.querySelectorAll(".for-triton")) field.hidden = $("field-language").value !== "triton";
+  }
+  function setUpSource() {
+    if (!$("source-panel")) return;
+    $("source-panel").hidden = false;
+    if (kept.open !== undefined) $("source-panel").open = kept.open;
+    for (const name of SOURCE) if (kept[name] !== undefined) $(`field-${name}`).value = kept[name];
+    showLanguage();
+  }
+  async function compile() {
+    keepSource();
+    const fields = { launch: $("field-launch").value };
+    for (const name of SOURCE) if (kept[name]) fields[name] = kept[name];
+    const said = $("source-said");
+    said.className = "source-said";
+    said.textContent = "Compiling …";
+    $("compile").disabled = true;
+    document.body.classList.add("busy");
+    try {
+      const response = await fetch("/run/compile", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) });
+      if (!response.ok) { said.classList.add("error"); said.textContent = (await response.text()).trim(); return; }
+      const made = await response.json();
+      $("field-ptx").value = made.ptx;
+      $("field-launch").value = made.launch;
+      $("field-smem_at").value = "";
+      said.textContent = made.said;
+      kept.said = made.said;
+      document.dispatchEvent(new Event("tilescope:ask"));
+    } catch { $("offline").hidden = false; } finally {
+      document.body.classList.remove("busy");
+      if ($("compile")) $("compile").disabled = false;
+    }
+  }
+  document.addEventListener("click", (event) => { if (event.target.id === "compile") compile(); });
+  document.addEventListener("input", (event) => { if (event.target.closest?.("#source-panel")) { showLanguage(); keepSource(); } });
+  document.addEventListener("toggle", (event) => { if (event.target.id === "source-panel") keepSource(); }, true);
   function markLines() {
     const stepping = $("stepping"), here = new Set((stepping?.dataset.lines ?? "").split(" "));
     for (const row of document.querySelectorAll(".lines tr[data-line]")) row.classList.toggle("at", here.has(row.dataset.line));
@@ -172,8 +231,8 @@
     if (new URLSearchParams(location.search).has("smem_at")) box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
   }
   function setUp() {
-    edit($("field-ptx"));
-    edit($("field-launch"));
+    setUpSource();
+    for (const name of ["ptx", "launch", "source"]) edit($(`field-${name}`));
     markLines();
     for (const editor of document.querySelectorAll(".editor")) number(editor);
   }

@@ -1,4 +1,4 @@
-"""Kernels that `tilescope run` compiles first: a function of the user's Python module, or a file of CUDA C++."""
+"""Kernels that are compiled before they run: a function of the user's Python module, or a file of CUDA C++."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 from tilescope.errors import DeviceError
+from tilescope.questions.question import MisuseError
 
 if TYPE_CHECKING:
     from tilescope.machine.kernel import Kernel
@@ -37,7 +36,7 @@ def triton_kernel(
     function_name = said_name or _only_kernel(module, path)
     function = getattr(module, function_name, None)
     if function is None:
-        raise click.UsageError(f"{path.name} has no {function_name}. {_kernels_in_words(module)}")
+        raise MisuseError(f"{path.name} has no {function_name}. {_kernels_in_words(module)}")
     constants = {name: value_in(module, said) for name, said in _pairs("--constexpr", constexprs)}
     chosen = {name: value_in(module, said) for name, said in _pairs("--option", options)}
     target = {} if arch is None else {"arch": arch}
@@ -52,10 +51,10 @@ def kernel_place(place: str) -> tuple[Path, str]:
     if not colon:
         file, name = place, ""
     if not file or (colon and not name.isidentifier()):
-        raise click.UsageError(f"--triton {place}: write MODULE.py:FUNCTION.")
+        raise MisuseError(f"--triton {place}: write MODULE.py:FUNCTION.")
     path = Path(file)
     if not path.is_file():
-        raise click.UsageError(f"--triton {place}: there is no file {file!r}.")
+        raise MisuseError(f"--triton {place}: there is no file {file!r}.")
     return path, name
 
 
@@ -65,7 +64,7 @@ def _only_kernel(module: ModuleType, path: Path) -> str:
 
     names = list_kernels(module)
     if len(names) != 1:
-        raise click.UsageError(f"say which function of {path.name}: {path}:FUNCTION. {_kernels_in_words(module)}")
+        raise MisuseError(f"say which function of {path.name}: {path}:FUNCTION. {_kernels_in_words(module)}")
     return names[0]
 
 
@@ -83,7 +82,7 @@ def import_module_at(path: Path) -> ModuleType:
     folder = str(path.parent.absolute())
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise click.UsageError(f"{path.name} is no Python module.")
+        raise MisuseError(f"{path.name} is no Python module.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # by which Triton finds the functions that a kernel calls
     sys.path.insert(0, folder)
@@ -95,7 +94,7 @@ def import_module_at(path: Path) -> ModuleType:
             f"{path.name} imports {error.name}, which is not installed beside tilescope: pip install {error.name}."
         ) from None
     except Exception as error:  # noqa: BLE001  whatever the user's own module raises
-        raise click.UsageError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
+        raise MisuseError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(folder)
     return module
@@ -106,7 +105,7 @@ def _pairs(option: str, said: Iterable[str]) -> list[tuple[str, str]]:
     for text in said:
         name, equals, value = text.partition("=")
         if not equals or not name.strip().isidentifier():
-            raise click.UsageError(f"{option} {text}: write NAME=VALUE.")
+            raise MisuseError(f"{option} {text}: write NAME=VALUE.")
         pairs.append((name.strip(), value.strip()))
     return pairs
 
