@@ -39,7 +39,7 @@ class Tutorial:
     patches: tuple[Patch, ...] = ()
     is_pytest: bool = False  # its checks are test functions
     arch: str = "sm_90"
-    allow: tuple[str, ...] = ()  # findings that docs/running.md argues one by one
+    allow: tuple[str, ...] = ()  # findings that docs/running.md and docs/blackwell.md argue one by one
     fails_with: str = "❌"  # what a failed check prints, where it does not raise
 
     @property
@@ -119,6 +119,7 @@ TUTORIALS = (
         Patch("[(208, 416, 304), (2000, 1000, 2000)]", "[(136, 152, 304)]"),
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/10-tcgen05-copy.py", (
+        Patch("[1, 2, 4, 8, 16, 32, 64, 128, 256]:", "[2, 32, 128]:"),
         Patch("[(1024, 1024, 2048), (4096, 4096, 4096)]", "[(256, 128, 512)]"),
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/11-tcgen05-mma-scaled.py", (
@@ -136,7 +137,9 @@ TUTORIALS = (
     Tutorial("gluon/13-conv-im2col.py", (
         Patch('parametrize("N", [1, 4])', 'parametrize("N", [1])'),
         Patch('parametrize("Ci,Co", [(64, 64), (96, 96)])', 'parametrize("Ci,Co", [(64, 64)])'),
-    ), is_pytest=True, arch="sm_100"),
+    ), is_pytest=True, arch="sm_100",
+       # its one buffer of A and of B is filled again before the products of the round before have ended
+       allow=("run-refill@13-conv-im2col.py:1007", "run-refill@13-conv-im2col.py:1020")),
     Tutorial("gluon/14-multicta.py", (
         Patch('"M, N", [(64, 64), (64, 256), (16, 2**16)]', '"M, N", [(64, 64), (16, 2**12)]'),
     ), is_pytest=True, arch="sm_100"),
