@@ -54,6 +54,19 @@ def test_a_relaxed_arrival_orders_no_data(is_relaxed, expected):
 
 
 @pytest.mark.parametrize(
+    ("space", "steps", "expected"),
+    [
+        ("tmem", [relaxed(True)], ("proven", "")),  # a load that was waited for has its values
+        ("tmem", [], ("mistake", "pipeline-race")),
+        ("smem", [relaxed(True)], ("mistake", "pipeline-scope")),  # a load of shared memory may be late
+    ],
+)
+def test_tensor_memory_is_freed_behind_a_relaxed_arrival(space, steps, expected):
+    first, second = [{"write": ["a"]}, CLUSTER, *steps, {"write": ["a"]}], [CLUSTER, {"read": ["a"]}, *steps]
+    assert simulated(pipeline(first, second, slots={"a": {"bytes": 64, "space": space}})) == expected
+
+
+@pytest.mark.parametrize(
     ("fences", "is_relaxed", "verdict"), [([FENCE], True, "proven"), ([], True, "mistake"), ([FENCE], False, "proven")]
 )
 def test_a_relaxed_arrival_hands_on_inits_behind_their_fence(fences, is_relaxed, verdict):

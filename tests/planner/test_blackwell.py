@@ -138,8 +138,10 @@ def test_few_rows_of_a_are_columns_of_the_instruction():
     [
         ((100, 256, 64), {"cta_group": 2}, ["m = 100 of a pair's tile"]),
         ((100, 513, 64), {"cta_group": 2}, ["513 columns", "m = 100 of a pair's tile", "n = 513 of a pair's tile"]),
-        ((128, 513, 64), {}, ["513 columns"]),
-        ((256, 257, 64), {}, ["514 columns"]),
+        ((100, 256, 60), {"cta_group": 2}, ["m = 100 of a pair's tile", "A: k = 60", "B: k = 60"]),
+        ((100, 256, 64), {"cta_group": 2, "split": 2}, ["m = 100 of a pair's tile", "split with tcgen05"]),
+        ((128, 513, 64), {}, ["513 columns", "n = 513"]),
+        ((256, 257, 64), {}, ["514 columns", "n = 257"]),
         ((512, 256, 64), {"cta_group": 2}, ["m = 512 of a pair's tile"]),
         ((256, 24, 64), {"cta_group": 2}, ["n = 24 of a pair's tile"]),
     ],
@@ -150,6 +152,20 @@ def test_tiles_that_no_instruction_takes_are_refused_with_every_reason(tile, opt
     said = [violation.found for violation in caught.value.violations]
     assert len(said) == len(found)
     assert all(part in sentence for part, sentence in zip(found, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ({"arch": "sm_100", "split": 2}, 'Leave it out, or use arch="sm_90".'),
+        ({"arch": "sm_90", "cta_group": 2}, 'Leave it out, or use arch="sm_100".'),
+        ({"arch": "sm_90", "consumer": "ldmatrix", "split": 2}, 'Leave it out, or use consumer="wgmma".'),
+    ],
+)
+def test_a_schedule_of_another_tensor_core_is_refused_with_a_way_to_it(options, fix):
+    with pytest.raises(ts.PlanError) as caught:
+        ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
+    assert [violation.fix for violation in caught.value.violations] == [fix]
 
 
 @pytest.mark.parametrize("data_type", ["e2m1", "16u4_align8b"])
@@ -187,7 +203,11 @@ def test_a_wide_tile_with_scale_factors_has_one_accumulator():
     ("arguments", "options", "rules"),
     [
         ((256, 256, 256, "nvfp4"), {"arch": "sm_90"}, ["gemm-type", "wgmma-type", "gemm-type"]),
-        ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "tile": (100, 100, 100)}, ["gemm-tile"] * 3),
+        (
+            (256, 256, 256, "nvfp4"),
+            {"arch": "sm_100", "tile": (100, 100, 100)},
+            ["gemm-tile"] * 3 + ["plan-row"] * 2,
+        ),
         ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "swapped": True, "tile": (32, 128, 256)}, ["gemm-tile"]),
         ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "tile": (128, 160, 256)}, ["gemm-tile"]),
         ((256, 256, 256, "nvfp4"), {"arch": "sm_100", "split": 2}, ["gemm-schedule"]),

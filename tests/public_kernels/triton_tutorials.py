@@ -3,9 +3,10 @@
     python tests/public_kernels/triton_tutorials.py path/to/triton/python/tutorials [01-vector-add …]
 
 The tutorials are given by path, and not copied into this repository. Each runs in a temporary folder with the sizes below in
-place of its own, since a machine without a card is slower: everything else is as it is. A row of the table that is printed has
-the time, the launches, the findings, and whether the tutorial's own checks passed. Triton (3.6 to 3.9) and torch's CPU build
-are needed; the texts of the patches are those of Triton 3.7, of the tutorials from gluon/12 on those of 3.9.
+place of its own, since a machine without a card is slower; everything else is as it is, except for one wait (WAIT_BEFORE_REFILL).
+A row of the table that is printed has the time, the launches, the findings, and whether the tutorial's own checks passed. Triton
+(3.6 to 3.9) and torch's CPU build are needed; the texts of the patches are those of Triton 3.7, of the tutorials from gluon/12 on
+those of 3.9.
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ class Tutorial:
 GLUON_ADD = (
     Patch('"xnumel, ynumel", [(1000, 2000), (4000, 120)]', '"xnumel, ynumel", [(100, 200), (150, 120)]'),
     Patch('"num_buffers", [1, 2, 3]', '"num_buffers", [1, 3]'),
+)
+# 13 has one buffer of A and of B, and fills it again before the products of the round before have ended: run-refill, and on the
+# machine a wrong convolution. So this one text is mended, not only its sizes.
+WAIT_BEFORE_REFILL = Patch(
+    "        ci_block, rs_idx = k_iter % ci_num_blocks",
+    "        mma = mma.wait_num_outstanding(0)\n        ci_block, rs_idx = k_iter % ci_num_blocks",
 )
 TUTORIALS = (
     Tutorial("01-vector-add.py"),
@@ -119,6 +126,7 @@ TUTORIALS = (
         Patch("[(208, 416, 304), (2000, 1000, 2000)]", "[(136, 152, 304)]"),
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/10-tcgen05-copy.py", (
+        Patch("[1, 2, 4, 8, 16, 32, 64, 128, 256]:", "[2, 32, 128]:"),
         Patch("[(1024, 1024, 2048), (4096, 4096, 4096)]", "[(256, 128, 512)]"),
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/11-tcgen05-mma-scaled.py", (
@@ -136,6 +144,7 @@ TUTORIALS = (
     Tutorial("gluon/13-conv-im2col.py", (
         Patch('parametrize("N", [1, 4])', 'parametrize("N", [1])'),
         Patch('parametrize("Ci,Co", [(64, 64), (96, 96)])', 'parametrize("Ci,Co", [(64, 64)])'),
+        WAIT_BEFORE_REFILL,
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/14-multicta.py", (
         Patch('"M, N", [(64, 64), (64, 256), (16, 2**16)]', '"M, N", [(64, 64), (16, 2**12)]'),

@@ -23,13 +23,14 @@ from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERTS, unfused_product, unfused_tile
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
 from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch, Rows
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems
+from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems, unplanned_options
 from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
 from tilescope.planner.multicast_parts import LARGEST_CLUSTER, in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
@@ -320,13 +321,14 @@ class _TileSearch:
         return isinstance(self.plan_of(matrix, tile, swapped=False), Plan)
 
     def attempt(self, tile: Tile, schedule: Schedule) -> _Attempt:
-        """A tile with its plans, or with the first obstacles to them."""
+        """A tile with its plans, or with the first obstacles to them; with all that are known, if it was asked for."""
         product = self.product
         choice = Choice(tile, schedule)
         group = schedule.cta_group  # each block of a pair brings half of both operands
         tile_m, tile_n, tile_k = tile
         if beyond := [*tile_problems(product, tile, schedule), *unfused_tile(product, tile, schedule)]:
-            return self._refused(choice, beyond, checks_passed=0)
+            further = self._further_obstacles(choice) if self.is_asked else []
+            return self._refused(choice, [*beyond, *further], checks_passed=0)
         a = self.plan_of("A", (tile_m // group, tile_k), swapped=schedule.swapped)
         b = self.plan_of("B", (tile_n // group, tile_k), swapped=schedule.swapped)
         if isinstance(a, list) or isinstance(b, list):
@@ -357,6 +359,17 @@ class _TileSearch:
         if unscheduled := schedule_problems(product, tile, schedule, stages_bytes):
             return self._refused(choice, unscheduled, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
         return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
+
+    def _further_obstacles(self, choice: Choice) -> list[Obstacle]:
+        """What else is wrong with a tile that a block, or pair, cannot compute: its operands, and how it is shared."""
+        product, schedule = self.product, choice.schedule
+        m, n, k = choice.tile
+        is_of_pair = schedule.cta_group == 2  # all was said of its m and n; with rows that it takes, k is left
+        found: list[Obstacle] = []
+        for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_of_pair else (("A", m), ("B", n)):
+            planned = self.plan_of(matrix, (rows, k), swapped=schedule.swapped)
+            found += planned if isinstance(planned, list) else []
+        return [*found, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
 
     def _refused(
         self, choice: Choice, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0

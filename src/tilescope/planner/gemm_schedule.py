@@ -23,7 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import prod
 
+from tilescope.arch import architectures_with
 from tilescope.arithmetic import ceil_div
+from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.rule import rule
@@ -52,7 +54,7 @@ GEMM_SCHEDULE = rule(
     argument="{argument}",
     found="{options:, } with {consumer}",
     limit="{planned} for {consumers: and }",
-    fix='Leave {them} out, or use {consumer:="{first}"}.',
+    fix='Leave {them} out[[, or use {consumer:="{other}"}]][[, or use {arch:="{home}"}]].',
     source="tilescope's kernels",
     passing='ts.plan_gemm(16, 4096, 4096, "bf16", swapped=True, split=2)',
     failing='ts.plan_gemm(16, 4096, 4096, "bf16", arch="sm_80", split=2)',
@@ -199,7 +201,7 @@ def schedule_words(schedule: Schedule) -> str:
 
 def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_bytes: int) -> list[Broken]:
     """Why blocks cannot share a tile in this way."""
-    if unplanned := list(_unplanned_options(product.consumer, schedule)):
+    if unplanned := list(unplanned_options(product, schedule)):
         return unplanned
     if product.consumer != "wgmma":
         return []
@@ -215,8 +217,10 @@ def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_b
     return [broken(PARTS_EXCEED_STAGES, others=others, part_bytes=part_bytes, stages_bytes=stages_bytes)]
 
 
-def _unplanned_options(consumer: str, schedule: Schedule) -> Iterator[Broken]:
+def unplanned_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
     """Options of a schedule that are not planned for this tensor core, those of the same tensor cores together."""
+    consumer = product.consumer
+    here = consumers_of(product.arch)
     changed = [field.name for field in fields(schedule) if getattr(schedule, field.name) != getattr(PLAIN, field.name)]
     refused: dict[tuple[str, ...], list[str]] = {}
     for option in changed:
@@ -230,7 +234,8 @@ def _unplanned_options(consumer: str, schedule: Schedule) -> Iterator[Broken]:
             options=tuple(options),
             consumer=consumer,
             consumers=consumers,
-            first=consumers[0],
+            other=next((name for name in consumers if name in here), None),
+            home=None if set(consumers) & set(here) else architectures_with(CONSUMER[consumers[0]].feature)[0],
             planned="it is planned" if one else "they are planned",
             them="it" if one else "them",
         )

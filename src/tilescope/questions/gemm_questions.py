@@ -139,13 +139,16 @@ def _operand_path(asked: Asked, planned: GemmPlan, call: Call[GemmPlan]) -> Answ
 def _summarize_gemm(planned: GemmPlan) -> FirstLine:
     """The tile and the stages of a product, how k is shared, and how long it takes: as predicted, or at least."""
     sharing = planned.schedule.blocks_of_a_tile
+    is_of_pair = planned.schedule.cta_group == 2
     return make_line(
-        "{shape: x } {type}: tile {tile: x }, {stages:stage} of {stage_bytes} bytes, {tiles:tile} of C[[ in "
+        "{shape: x } {type}: tile {tile: x }[[ of a {pair}]], {stages:stage} of {stage_bytes} bytes[[ a {block}]], {tiles:tile} of C[[ in "
         "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]]"
         "[[ for memory alone: TFLOP/s of {type} are not known for the {unweighed}]].",
         shape=planned.shape,
         type=planned.data_type.name if planned.scales is None else planned.scales.name,
         tile=planned.tile,
+        pair="pair" if is_of_pair else None,  # whose tile and whose bytes: a pair has two blocks
+        block="block" if is_of_pair else None,
         stages=planned.stages,
         stage_bytes=planned.in_flight_bytes // planned.stages,
         tiles=planned.tiles,

@@ -114,10 +114,16 @@ class SlotAccesses(State):
         is_by_threads = access.how in ("generic", "cp.async")
         if is_own and is_by_threads and earlier.key in self.unsynced_stores.get(access.agent, ()):
             raise self._race_of_warps(slot, earlier, access)
-        if not self.ordering.is_ordered(earlier, access.agent):
+        if not self.ordering.is_ordered(earlier, access.agent) and not self._has_its_values(slot, earlier, access):
             raise self._race(slot, earlier, access)
         self._check_fence(slot, earlier, access)
         return not covers
+
+    def _has_its_values(self, slot: int, earlier: Access, access: Access) -> bool:
+        """Whether threads free tensor memory after a load of it in time: a load that has its values needs no more than that."""
+        is_freed = self.program.slots[slot].space == "tmem" and access.how == "generic"
+        is_load = earlier.how == "generic" and not earlier.write
+        return is_freed and is_load and self.ordering.is_ordered_out_of_scope(earlier, access.agent)
 
     def _check_copies_of_phase(self, slot: int, earlier: Access, access: Access) -> None:
         """Stop if two copies of one phase fill the same bytes, or two tiles."""
