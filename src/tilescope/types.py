@@ -21,6 +21,7 @@ from tilescope.late_names import LateNames
 
 if TYPE_CHECKING:
     from tilescope.bits import DescriptorField, Inspection
+    from tilescope.card.timed_gemms import TimedGemms
     from tilescope.card.tma_rates import TmaRates
     from tilescope.errors import Wording
     from tilescope.kernel_plan.handovers import KernelBarrier
@@ -86,6 +87,7 @@ _NAMES_IN = {
         "DescriptorField",
         "Inspection",
     ),
+    "card.timed_gemms": ("TimedGemms",),
     "card.tma_rates": ("TmaRates",),
     "errors": ("Wording",),
     "kernel_plan.handovers": ("KernelBarrier",),
@@ -294,6 +296,7 @@ __all__ = [
     "Term",
     "TileReport",
     "Tiling",
+    "TimedGemms",
     "TmaRates",
     "TmemAddress",
     "TmemAgreement",

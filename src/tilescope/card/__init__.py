@@ -4,7 +4,17 @@
 that users measured themselves.
 """
 
-from tilescope.card.card import CARD, Card, CardName, card_called, free_path, save_card
+from tilescope.card.card import (
+    CARD,
+    Card,
+    CardName,
+    add_timed_gemms,
+    card_called,
+    describe_card,
+    free_path,
+    save_card,
+    saved_card,
+)
 from tilescope.card.tma_rates import REQUEST_BYTES, ROW_BYTES, sector_share
 
 __all__ = [
@@ -13,8 +23,11 @@ __all__ = [
     "ROW_BYTES",
     "Card",
     "CardName",
+    "add_timed_gemms",
     "card_called",
+    "describe_card",
     "free_path",
     "save_card",
+    "saved_card",
     "sector_share",
 ]

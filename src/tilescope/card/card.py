@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.card.saved import SAVED_CARD, SAVED_NAME, saved_cells, saved_names, saved_path
+from tilescope.card.timed_gemms import TimedGemm, TimedGemms
 from tilescope.card.tma_rates import ROW_BYTES, GbPerS, TmaRates
 from tilescope.data_type import DataType
 from tilescope.errors import PlainData, RuleError, check_fields, unknown_name
@@ -71,6 +72,9 @@ class Card(Row):
     tma: TmaRates | None = field(repr=False)
     measured: frozenset[str] = field(repr=False)  # names of cells, and types of tflop_per_s; the rest is documented
     source: str
+    timed_gemms: TimedGemms | None = field(
+        default=None, repr=False
+    )  # of the user's own card, if `bench gemm --tune` kept some
 
     @classmethod
     def named(cls, name: object) -> Card:
@@ -349,7 +353,12 @@ def _card_of_cells(name: str, cells: PlainData) -> Card:
         tma=tma,
         measured=measured,
         source=cells["source"],
+        timed_gemms=_timed_gemms(cells.get("gemms", [])),
     )
+
+
+def _timed_gemms(rows: list[dict[str, object]]) -> TimedGemms | None:
+    return TimedGemms.of(map(TimedGemm.from_dict, rows)) if rows else None
 
 
 def _by_number(table: Mapping[str, int]) -> GbPerS:
@@ -372,3 +381,36 @@ def save_card(name: str, cells: Mapping[str, object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(cells, indent=1) + "\n", "utf-8")
     return path
+
+
+def describe_card(name: str, known: Card, driver_name: str) -> Path:
+    """Write a card of the user's own that has the rates of one in the table, whose name the driver says."""
+    tma = known.tma
+    assert tma is not None
+    cells = {
+        "card": driver_name,
+        "arch": known.arch.name,
+        "sms": known.sms,
+        "clock_mhz": known.clock_mhz,
+        "l2_bytes": known.l2_bytes,
+        "memory_gb_per_s": known.memory_gb_per_s,
+        "tma": {
+            "sms": tma.sms,
+            "loads": {promotion: dict(row) for promotion, row in tma.loads.items()},
+            "stores": dict(tma.stores),
+            "sm_loads": dict(tma.sm_loads),
+            "latency_us": tma.latency_us,
+            "issue_ns": dict(tma.issue_ns),
+        },
+        "source": f"rates of the {known.name} in tilescope's table",
+    }
+    return save_card(name, cells)
+
+
+def add_timed_gemms(name: str, timed: Iterable[TimedGemm]) -> Path:
+    """Keep times of kernels in the user's own card; a kernel that was timed before gets its new time."""
+    cells = dict(saved_cells(name) or {})
+    rows = [TimedGemm.from_dict(row) for row in cells.get("gemms", [])]
+    kept = {(row.product, row.kernel): row for row in (*rows, *timed)}
+    cells["gemms"] = [row._asdict() for row in kept.values()]
+    return save_card(name, cells)

@@ -19,6 +19,7 @@ from tilescope.cli.manual import ManualCommand
 from tilescope.gpu.bench.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.bench.benchmark import bench as measured
 from tilescope.gpu.bench.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
+from tilescope.gpu.bench.gemm_tuning import tune_gemm
 from tilescope.gpu.driver.environment import draw_environment, environment_line
 from tilescope.gpu.driver.environment import environment as environment_here
 from tilescope.gpu.verify.suites import SUITE_NAMES
@@ -101,6 +102,8 @@ def bench(
     topics: tuple[str, ...],
     data_type: str,
     is_dependent: bool,
+    is_tuned: bool,
+    scales: str | None,
     save: Path | None,
     as_json: bool,
     is_quiet: bool,
@@ -111,8 +114,11 @@ def bench(
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     if topics[:1] == ("gemm",):
-        products = [_product_options(shape, data_type) for shape in topics[1:]]
-        return _bench_gemm(products, save, output, {**said, "dependent": is_dependent})
+        products = [_product_options(shape, data_type, scales) for shape in topics[1:]]
+        how = {"dependent": is_dependent, "tune": is_tuned}
+        return _bench_gemm(products, save, output, said, {name for name, chosen in how.items() if chosen})
+    if is_tuned:
+        raise click.UsageError("--tune times the alternatives of a product: tilescope bench gemm --tune 512x4096x7168.")
     unknown = [topic for topic in topics if topic not in TOPICS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join([*TOPICS, 'gemm'])}.", param_hint="TOPIC")
@@ -123,20 +129,31 @@ def bench(
     return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
 
 
-def _product_options(shape: str, data_type: str) -> Asked:
+def _product_options(shape: str, data_type: str, scales: str | None) -> Asked:
     m, n, k = product(shape)
-    return Asked((m, n, k), data_type)
+    return Asked((m, n, k), data_type, scales)
 
 
-def _bench_gemm(products: list[Asked], save: Path | None, output: Output, said: dict[str, object]) -> int:
-    """Measure products beside cuBLAS."""
-    is_dependent = bool(said.pop("dependent"))
+def _bench_gemm(
+    products: list[Asked], save: Path | None, output: Output, said: dict[str, object], how: set[str]
+) -> int:
+    """Measure products beside cuBLAS, or all alternatives of them."""
     options = asked_by(_BENCH_INPUTS, said)
-    beside = sorted(set(options) - {"seed", "card"})
-    if beside:
-        raise click.UsageError(f"`bench gemm` takes --seed and --card, not {', '.join(beside)}.")
+    if "tiles" in options:
+        raise click.UsageError("--tiles are those of `bench plans`; `bench gemm` takes shapes.")
+    if "save_as" in options and "tune" not in how:
+        raise click.UsageError(
+            "`bench gemm` keeps a card with --tune: tilescope bench gemm --tune SHAPE --save-card NAME."
+        )
+    if "tune" in how and not products:
+        raise click.UsageError("--tune needs a shape: tilescope bench gemm --tune 512x4096x7168.")
+    if how == {"tune", "dependent"}:
+        raise click.UsageError("--tune times kernels one after another; leave --dependent out.")
     with progress_bars() as progress:
-        benchmark = bench_gemm(products, dependent=is_dependent, progress=progress, **options)
+        if "tune" in how:
+            benchmark = tune_gemm(products, progress=progress, **options)
+        else:
+            benchmark = bench_gemm(products, dependent="dependent" in how, progress=progress, **options)
     if save is not None:
         save.write_text(saved_text(benchmark), "utf-8")
     return show(Answer(benchmark, first=gemm_benchmark_line(benchmark)), output, draw_gemm_benchmark(benchmark))
@@ -178,6 +195,12 @@ COMMANDS = (
                 ["--dependent", "is_dependent"],
                 is_flag=True,
                 help="Start kernels of `gemm` before those before them have ended.",
+            ),
+            click.Option(["--scales"], metavar="SCALES", help="Scales of the shapes of `gemm`: block128."),
+            click.Option(
+                ["--tune", "is_tuned"],
+                is_flag=True,
+                help="Time every ranked alternative of the shapes of `gemm`; with --save-card NAME, plans for --card NAME use the times.",
             ),
             click.Option(["--save"], type=output_file, metavar="FILE", help="Write the numbers of `gemm` as JSON."),
             *output_options(),

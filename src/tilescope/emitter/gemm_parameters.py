@@ -20,6 +20,7 @@ from tilescope.planner.product import ACCUMULATOR_BYTES
 
 ALPHA = 0.5  # of the program's own launch, as beta: sums of small whole numbers stay exact
 BETA = 2.0
+SCALE_ARRAYS = ("a_scales", "b_scales")  # of blocks, applied in registers
 
 
 class Parameter(NamedTuple):
@@ -80,8 +81,8 @@ def _list_parameters(gemm: GemmPlan) -> Iterator[Parameter]:
         _, n, k = gemm.shape
         a_items = gemm.batch.count if gemm.batch.stacks("a") else 1
         a_scales, b_scales = a_items * prod(a_scale_shape(rows, k)), gemm.batch.count * prod(b_scale_shape(n, k))
-        yield Parameter("const float*", "a_scales", "f32", size=a_scales, fill="ones")
-        yield Parameter("const float*", "b_scales", "f32", size=b_scales, fill="ones")
+        for name, size in zip(SCALE_ARRAYS, (a_scales, b_scales), strict=True):
+            yield Parameter("const float*", name, "f32", size=size, fill="ones")
     if gemm.batch.rows == "contiguous":
         yield Parameter("const int*", "experts", "s32", size=rows)
     if gemm.batch.rows == "masked":

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import lies_in_one_block
+from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, PLAIN, Schedule
 from tilescope.planner.gemm_tiles import (
@@ -185,7 +186,7 @@ def _tmem_tiles(product: Product, wanted: Wanted, schedule: Schedule, is_readabl
 
 
 def _us(product: Product, tile: Tile, schedule: Schedule) -> float:
-    prediction = predicted(product, tile, schedule)
+    prediction = predict_on_card(product, tile, schedule)
     assert prediction is not None
     return prediction.us
 

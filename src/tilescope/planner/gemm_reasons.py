@@ -11,7 +11,7 @@ from tilescope.planner.block_scales import a_scale_shape, b_scale_shape
 from tilescope.planner.gemm_maps import launch_rows
 from tilescope.planner.gemm_schedule import PLAIN, schedule_words
 from tilescope.planner.plan_reasons import edge_reasons
-from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
+from tilescope.planner.planned_gemm import PlannedGemm, Prediction, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -110,6 +110,18 @@ def _time(best: PlannedGemm) -> Iterator[Reason]:
         adding_us=prediction.adding_us or None,
         moves=_MOVES[prediction.bound],
     )
+    yield from _correction(best, prediction)
+
+
+def _correction(best: PlannedGemm, prediction: Prediction) -> Iterator[Reason]:
+    """What corrected the time: kernels that were timed on this card."""
+    card = best.card
+    if card is None or not prediction.timed_kernels:
+        return
+    if prediction.timed_kernels == 1:
+        yield Reason.of("timed", card=card.name, date=prediction.timed_on)
+        return
+    yield Reason.of("corrected", card=card.name, date=prediction.timed_on, kernels=prediction.timed_kernels)
 
 
 def _schedule(best: PlannedGemm) -> Iterator[Reason]:

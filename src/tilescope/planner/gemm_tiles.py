@@ -31,9 +31,10 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
+from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_time import clusters, predicted, raised_to, transfer_us
+from tilescope.planner.gemm_time import clusters, raised_to, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
@@ -135,7 +136,7 @@ def weighed(
     return RankedTile(
         tile=tile,
         schedule=schedule,
-        prediction=raised_to(predicted(product, tile, schedule, stages), terms),
+        prediction=raised_to(predict_on_card(product, tile, schedule, stages), terms),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,

@@ -84,6 +84,8 @@ class Prediction(Value):
     adding_us: float  # of blocks that share k
     basis: Basis
     fitted: bool = True  # to measured kernels; False: documented rates alone, without what they do not know
+    timed_kernels: int = 0  # timed on this very card, which corrected it: 1 is this one; 0: it is not corrected
+    timed_on: str = ""  # the day of that
 
     @property
     def us(self) -> float:

@@ -124,6 +124,11 @@ SENTENCES = {
         "Scales of float32: A's ({a_shape: x }, one for a row and 128 of k, M-major), B's ({b_shape: x }, one for 128 x 128, along k). "
         "A K step's sums are multiplied by both as they are promoted; threads fetch them while its products are made."
     ),
+    "timed": "Corrected by measurements of this card, {card}, {date}: this kernel itself was timed.",
+    "corrected": (
+        "Corrected by measurements of this card, {card}, {date}: the mean of measured to predicted times of {kernels:kernel} "
+        "like this one."
+    ),
     "batch": "{count} products: A, B and C of each are stored one after the other, {tiles:tile} of C each.",
     "experts": ("{count} experts, {rows} rows: {how}. Planned for {m} rows each on average, {tiles:tile} of C."),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",

@@ -19,12 +19,19 @@ from tilescope.emitter.cublas_names import CUDA_TYPE, compute_type
 from tilescope.errors import DeviceError
 
 WORKSPACE_BYTES = 64 << 20
+_NOT_SUPPORTED = 15  # cublasStatus_t
 MOST_ALGORITHMS = 8  # of cublasLt's heuristic that are timed
 _NO_TRANSPOSE = 0
 _TRANSPOSE = 1
 _DEFAULT_ALGORITHM = -1
 _DESC_TRANSA = 3  # cublasLtMatmulDescAttributes_t
 _DESC_TRANSB = 4
+_DESC_SCALES_OF_A = 17  # pointers, in cublasLt's order of operands: its A is our B
+_DESC_SCALES_OF_B = 18
+_DESC_SCALE_MODE_OF_A = 31
+_DESC_SCALE_MODE_OF_B = 32
+_SCALES_OF_1_X_128 = 4  # cublasLtMatmulMatrixScale_t
+_SCALES_OF_128_X_128 = 5
 _PREFERENCE_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
 _Scalar: TypeAlias = c_int | ctypes.c_float
 _GEMM_EX_TYPES = ("bf16", "f16", "tf32", "s8")
@@ -39,6 +46,7 @@ class Matrices(NamedTuple):
     a: int
     b: int
     c: int
+    scales: tuple[int, int] | None = None  # of 1 x 128 of A and 128 x 128 of B; None: the product has none
 
 
 class Heuristic(ctypes.Structure):
@@ -149,10 +157,22 @@ class LtProduct:
         self._description = self._made("MatmulDescCreate", compute_type(matrices.data_type).number, scale)
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSA, c_int(_TRANSPOSE))
         self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSB, c_int(_NO_TRANSPOSE))
+        if matrices.scales is not None:
+            self._set_scales(*matrices.scales)
         self._b = self._layout(operand, k, n)
         self._a = self._layout(operand, k, m)
         self._c = self._layout(CUDA_TYPE[matrices.output_type.ptx].number, n, m)
         self.algorithms = self._heuristic()
+
+    def _set_scales(self, of_a: int, of_b: int) -> None:
+        """Scales of blocks; the first operand of cublasLt is our B. Every launch takes the same ones."""
+        for attribute, value in (
+            (_DESC_SCALE_MODE_OF_A, c_int(_SCALES_OF_128_X_128)),
+            (_DESC_SCALE_MODE_OF_B, c_int(_SCALES_OF_1_X_128)),
+            (_DESC_SCALES_OF_A, c_size_t(of_b)),
+            (_DESC_SCALES_OF_B, c_size_t(of_a)),
+        ):
+            self._set("MatmulDescSetAttribute", self._description, attribute, value)
 
     def _made(self, call: str, *values: int) -> c_void_p:
         made = c_void_p()
@@ -187,6 +207,8 @@ class LtProduct:
             results,
             byref(found),
         )
+        if status == _NOT_SUPPORTED:
+            return []
         _require_success(status, "cublasLtMatmulAlgoGetHeuristic")
         return [results[number] for number in range(found.value) if results[number].state == 0]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from math import exp, log
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from tilescope.gpu.driver.device import CudaError, Device
 from tilescope.gpu.driver.isolation import MeasuredOnCard, Progress
 from tilescope.gpu.driver.nvrtc import compile_kernels
 from tilescope.planner import GemmPlan, plan_gemm
+from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.sentence import by
@@ -49,6 +51,7 @@ class Asked(NamedTuple):
 
     shape: Shape
     data_type: str
+    scales: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,8 @@ class GemmBenchmark(MeasuredOnCard):
 
     cublas: str  # its version
     times: tuple[GemmTime, ...]
+    is_tuned: bool = False  # whether the times are those of every alternative of a plan, in its order
+    saved: str | None = None  # the file of the card that keeps them
 
     def mean_ratio(self, rows: Iterable[GemmTime]) -> float | None:
         """The geometric mean of the ratios."""
@@ -114,13 +119,18 @@ def bench_gemm(
     `dependent`: our kernels are launched while the ones before them run, as layers of a model would be.
     """
     asked = list(products) or default_products()
+    planning = _Planning(card, dependent)
+    return measured_on_card(lambda timing: _times(timing, asked, planning, seed, progress), seed)
+
+
+def measured_on_card(measure: Callable[[GemmTiming], Iterable[GemmTime]], seed: int) -> GemmBenchmark:
+    """What `measure` times on the card of this machine."""
     with tempfile.TemporaryDirectory() as folder:
         device = Device(Path(folder))
         (Path(folder) / "normal.cubin").write_bytes(compile_kernels("normal", f"{device.facts['arch']}a"))
         try:
             timing = GemmTiming(device)
-            planning = _Planning(card, dependent)
-            times = _times(timing, asked, planning, seed, progress)
+            times = tuple(measure(timing))
         except CudaError as error:
             raise DeviceError(f"CUDA answered {error.args[0]} while products were measured.") from error
     return GemmBenchmark(
@@ -128,7 +138,7 @@ def bench_gemm(
         date=datetime.now(UTC).date().isoformat(),
         seed=seed,
         cublas=timing.blas.version,
-        times=tuple(times),
+        times=times,
     )
 
 
@@ -146,9 +156,14 @@ class _Planning(NamedTuple):
     dependent: bool
 
 
+def plan_asked(product: Asked, card: str | None, *, dependent: bool = False) -> GemmPlan:
+    """The plan of a product; `card` names whose rates the planner uses."""
+    whose = None if card is None else Card.named(card)
+    return plan_gemm(*product.shape, product.data_type, scales=product.scales, card=whose, dependent=dependent)
+
+
 def _build(product: Asked, planning: _Planning) -> _Built:
-    card = None if planning.card is None else Card.named(planning.card)
-    plan = plan_gemm(*product.shape, product.data_type, card=card, dependent=planning.dependent)
+    plan = plan_asked(product, planning.card, dependent=planning.dependent)
     return _Built(plan, cubin(plan))
 
 
@@ -169,7 +184,7 @@ def _time(timing: GemmTiming, built: _Built, seed: int) -> GemmTime:
     """One product: all contenders on the same matrices."""
     plan = built.plan
     loaded = Loaded(timing, plan, built.image)
-    matrices = timing.matrices(plan, seed=seed)
+    matrices = loaded.with_scales(timing.matrices(plan, seed=seed))
     contenders = [Contender("ours", loaded), *timing.cublas(matrices[0])]
     took = timing.microseconds(contenders, matrices, replays=REPLAYS)
     loaded.unload()
@@ -191,8 +206,8 @@ def kernel_words(plan: GemmPlan) -> str:
     >>> kernel_words(plan_gemm(8, 4096, 14336, "bf16"))
     '8 x 64, swapped, split 2'
     """
-    words = schedule_words(plan.schedule)
-    return f"{by(plan.tile[:2])}, {words}" if words else by(plan.tile[:2])
+    words = [by(plan.tile[:2]), schedule_words(plan.schedule), f"scales {BLOCK_SCALES}" if plan.block_scales else ""]
+    return ", ".join(filter(None, words))
 
 
 def saved_text(benchmark: GemmBenchmark) -> str:
@@ -201,7 +216,9 @@ def saved_text(benchmark: GemmBenchmark) -> str:
 
 
 def gemm_benchmark_line(benchmark: GemmBenchmark) -> FirstLine:
-    """The geometric mean of all ratios, and the worst."""
+    """The geometric mean of all ratios, and the worst; of alternatives, which one is best."""
+    if benchmark.is_tuned:
+        return _tuned_line(benchmark)
     rated = [row for row in benchmark.times if row.ratio is not None]
     worst = min(rated, key=lambda row: row.ratio or 0.0, default=None)
     mean = benchmark.mean_ratio(rated)
@@ -215,14 +232,51 @@ def gemm_benchmark_line(benchmark: GemmBenchmark) -> FirstLine:
     )
 
 
+def by_product(times: Sequence[GemmTime]) -> list[list[GemmTime]]:
+    """The alternatives of one product after another, in the planner's order."""
+    return [list(rows) for _, rows in groupby(times, key=lambda time: (time.shape, time.data_type.name))]
+
+
+def _tuned_line(benchmark: GemmBenchmark) -> FirstLine:
+    """The fastest kernel of the first product, and what the planner's choice takes."""
+    tuned = by_product(benchmark.times)
+    chosen = tuned[0][0]
+    best = min(tuned[0], key=lambda time: time.ours_us)
+    return make_line(
+        "{shape}: {best} is best of {kernels:kernel}, {us} us[[; the planner's choice, {chosen}, takes {chosen_us} us]]"
+        "[[; {more:product} more below]].",
+        shape=by(best.shape),
+        best=best.kernel,
+        kernels=len(tuned[0]),
+        us=f"{best.ours_us:.1f}",
+        chosen=None if best is chosen else chosen.kernel,
+        chosen_us=None if best is chosen else f"{chosen.ours_us:.1f}",
+        more=len(tuned) - 1 or None,
+    )
+
+
+def _draw_tuning(benchmark: GemmBenchmark) -> list[Part]:
+    """A table for every product: its kernels, the fastest first, with their places in the planner's order."""
+    parts: list[Part] = []
+    for rows in by_product(benchmark.times):
+        fastest = sorted(enumerate(rows, 1), key=lambda row: row[1].ours_us)
+        records = [{"ranked": place} | _record(time) for place, time in fastest]
+        parts.append(Table.of(records, f"{by(rows[0].shape)} {rows[0].data_type.name}, microseconds", "rllrrrrrlr"))
+    if benchmark.saved is not None:
+        parts.append(f"Kept in {benchmark.saved}: plans for the card of that name are ranked by these times.")
+    return parts
+
+
 def draw_gemm_benchmark(benchmark: GemmBenchmark) -> Drawing:
     """A table for every type: times, rates, ratios as bars, predictions; and the means."""
+    title = f"{benchmark.card}, {benchmark.sms} SMs, cuBLAS {benchmark.cublas}, {benchmark.software}"
+    if benchmark.is_tuned:
+        return Drawing(title, {"parts": tuple(_draw_tuning(benchmark))})
     parts: list[Part] = []
     for name in dict.fromkeys(row.data_type.name for row in benchmark.times):
         rows = [row for row in benchmark.times if row.data_type.name == name]
         parts.append(Table.of(map(_record, rows), f"{name}, microseconds", "llrrrrrlr"))
         parts += _means(benchmark, rows)
-    title = f"{benchmark.card}, {benchmark.sms} SMs, cuBLAS {benchmark.cublas}, {benchmark.software}"
     return Drawing(title, {"parts": tuple(parts)})
 
 

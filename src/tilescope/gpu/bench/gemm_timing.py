@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.emitter.emission import device_half, emit
-from tilescope.emitter.gemm_parameters import Parameter, gemm_parameters
+from tilescope.emitter.gemm_parameters import SCALE_ARRAYS, Parameter, gemm_parameters
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.gpu.bench.blas import WORKSPACE_BYTES, Blas, Heuristic, Matrices
 from tilescope.gpu.driver.device import Device, require_success
@@ -28,6 +28,7 @@ _ROTATED_BYTES = 192 << 20  # of inputs, three times the L2 of an H200
 _MOST_INPUTS = 64
 _GRAPH_US = 400.0  # a replay takes about so long at least
 _MOST_LAUNCHES = 128
+_ONE = 0x3F800000  # the bits of float32
 _FILL_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 
 Call = Callable[[Matrices], None]
@@ -70,16 +71,21 @@ class Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         require_success(driver.cuFuncSetAttribute(self._function, attribute, plan.smem_bytes))
         self._threads = gemm_program(plan).work.threads
+        self.scales: dict[str, int] = {}  # where those of A and B lie, if there are any
         self._extra = [self._upload(parameter) for parameter in gemm_parameters(plan)]
         self._arguments: dict[Matrices, _Parameters] = {}
 
     def _upload(self, parameter: Parameter) -> np.uint64 | np.int32 | np.float32:
-        """A number, or the address of an array of zeros."""
+        """A number, or the address of an array of zeros; scales are 1."""
         if not parameter.size:
             return np.float32(parameter.value) if parameter.data_type == "f32" else np.int32(parameter.value)
         size_bytes = parameter.size * DataType.named(parameter.data_type).bits // 8
         address = self._bench.device.allocate(size_bytes)
-        require_success(self._bench.driver.cuMemsetD8(address, 0, size_bytes))
+        if parameter.name in SCALE_ARRAYS:
+            require_success(self._bench.driver.cuMemsetD32(address, _ONE, parameter.size))
+            self.scales[parameter.name] = address
+        else:
+            require_success(self._bench.driver.cuMemsetD8(address, 0, size_bytes))
         return np.uint64(address)
 
     @property
@@ -132,6 +138,13 @@ class Loaded:
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
             self._arguments[matrices] = _Parameters(held, pointers)
         return self._arguments[matrices].pointers
+
+    def with_scales(self, matrices: Sequence[Matrices]) -> list[Matrices]:
+        """The same matrices with the kernel's own scales, for cublasLt beside it."""
+        if not self.scales:
+            return list(matrices)
+        of_a, of_b = (self.scales[name] for name in SCALE_ARRAYS)
+        return [each._replace(scales=(of_a, of_b)) for each in matrices]
 
     def unload(self) -> None:
         """Give the module back."""
