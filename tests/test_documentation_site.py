@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tilescope.gpu.verify.suites import SUITE_NAMES
 from tilescope.rule import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+HOW_WE_KNOW = DOCS / "how-we-know.md"
 
 
 def script(name):
@@ -220,3 +223,33 @@ def test_a_link_to_the_explorer_asks_what_a_command_of_the_page_asks(page, state
 
 def test_many_how_to_pages_link_to_the_explorer():
     assert len(dict(explorer_links())) >= 8
+
+
+def claims_of_the_readme():
+    """What the README claims: the rows of its table with their counts, and the numbers of the paragraph below it."""
+    measured = README.read_text("utf-8").partition("## What is measured")[2].partition("## Read on")[0]
+    for row in re.findall(r"^\| (.+?) \| ([\d,; ]+) \|$", measured, flags=re.MULTILINE):
+        yield from zip(row[0].split("; "), row[1].split("; "), strict=True)
+    prose = measured.rpartition("|\n")[2]
+    for number in re.findall(r"\d+(?:\.\d+)?(?: to \d+\.\d+)?", prose):
+        yield "", number
+
+
+def test_every_claim_of_the_readme_has_its_command():
+    rows = [line for line in HOW_WE_KNOW.read_text("utf-8").splitlines() if line.startswith("| ")]
+    claims = list(claims_of_the_readme())
+    assert len(claims) >= 10
+    for claim, number in claims:
+        holding = [row for row in rows if claim in row and number in row]
+        assert holding, f"how-we-know.md has no row for {claim or 'the number'} {number}"
+        assert all("`" in row.split(" | ")[1] for row in holding), f"no command for {claim} {number}"
+
+
+def test_the_commands_of_how_we_know_exist():
+    text = HOW_WE_KNOW.read_text("utf-8")
+    for arguments in re.findall(r"`\./test( [^`]*)?`", text):
+        for path in (word for word in arguments.split() if not word.startswith("--")):
+            assert (ROOT / path).exists(), path
+    suites = re.findall(r"`tilescope verify ([a-z0-9 ]+)`", text)
+    assert suites
+    assert {name for names in suites for name in names.split()} <= set(SUITE_NAMES)

@@ -23,7 +23,7 @@ def test_a_buffer_off_the_pattern_is_told_both_neighbours():
 
 
 def test_an_address_off_128_is_refused_by_tma():
-    assert "TMA refuses 0x490: it is no multiple of 128" in base_offset(0x490)
+    assert "TMA refuses 0x490: it is not a multiple of 128" in base_offset(0x490)
 
 
 @pytest.mark.parametrize(
