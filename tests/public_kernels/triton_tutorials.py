@@ -139,7 +139,6 @@ TUTORIALS = (
         Patch("[(2048, 2048), (500, 600), (128, 128), (8192, 8192)]", "[(152, 304)]"),
     ), is_pytest=True, arch="sm_100", allow=(
         "run-tmem-order@11-tcgen05-mma-scaled.py:1206",
-        "run-block-end@11-tcgen05-mma-scaled.py:1303",
         "run-block-end@11-tcgen05-mma-scaled.py:1312",
     )),
     Tutorial("gluon/12-cluster-launch-control.py", (
