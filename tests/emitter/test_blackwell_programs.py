@@ -152,6 +152,8 @@ def test_a_program_names_the_target_of_its_family(data_type, arch, family):
 def test_the_kernel_s_text_holds_the_plan_s_numbers():
     gemm = PROGRAMS[PAIR].plan()
     source = ts.emit(gemm, "cuda")
+    assert source.startswith("// GEMM 512 x 128 x 320 bf16, tile 256 x 64 x 64 of a pair of blocks\n")
+    assert "a pair takes\n// one tile of C after another" in source
     assert f"constexpr int STAGES = {gemm.stages};" in source
     assert f"TMEM_COLUMNS = {gemm.tmem_columns};" in source
     assert "mbarrier_init(acc_empty + 8 * i, 256);  // every thread of the epilogue, of both blocks" in source

@@ -360,13 +360,20 @@ CUDA_LAUNCHES = (
         WITH_TUPLES,
     ),
     _learn("02e_matmul_sm100", "matmul_v0", "GEMM", "matmul_v0", _bf16(128, 128, 256), "sm_100a", RELAXED),
+    _learn(
+        "02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1a", _bf16(256, 256, 512), "sm_100a"
+    ),  # square: its map of B has M rows
     _learn("02e_matmul_sm100", "matmul_v1", "GEMM", "matmul_v1b", _bf16(128, 256, 512), "sm_100a"),
+    _learn("02e_matmul_sm100", "matmul_v2", "GEMM", "matmul_v2a", _bf16(256, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v2", "GEMM", "matmul_v2b", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v3", "GEMM", "matmul_v3", _bf16(128, 256, 512), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v4", "GEMM", "matmul_v4", _bf16(128, 128, 640), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v5", "GEMM", "matmul_v5", _bf16(256, 256, 640), "sm_100a"),
     _learn("02e_matmul_sm100", "matmul_v6", "GEMM", "matmul_v6", _bf16(256, 256, 640), "sm_100a", WITH_TUPLES),
-    _learn("02e_matmul_sm100", "matmul_v7", "GEMM", "matmul_v7a", _bf16(256, 512, 640), "sm_100a", WITH_TUPLES),
+    *(
+        _learn("02e_matmul_sm100", "matmul_v7", "GEMM", name, _bf16(256, 512, 640), "sm_100a", WITH_TUPLES)
+        for name in ("matmul_v7a", "matmul_v7b", "matmul_v7c")
+    ),
     _learn("03_sum", "sum", "SUM", "sum_v3", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v4c", _row_sums),
     _learn("03_sum", "sum", "SUM", "sum_v5", _row_sums),

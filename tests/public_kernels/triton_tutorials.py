@@ -40,7 +40,7 @@ class Tutorial:
     patches: tuple[Patch, ...] = ()
     is_pytest: bool = False  # its checks are test functions
     arch: str = "sm_90"
-    allow: tuple[str, ...] = ()  # findings that docs/running.md argues one by one
+    allow: tuple[str, ...] = ()  # findings that docs/running.md and docs/blackwell.md argue one by one
     fails_with: str = "❌"  # what a failed check prints, where it does not raise
 
     @property
@@ -136,14 +136,20 @@ TUTORIALS = (
         Patch('parametrize("BLOCK_N", [128, 256])', 'parametrize("BLOCK_N", [128])'),
         Patch('parametrize("BLOCK_K", [128, 256, 512])', 'parametrize("BLOCK_K", [128])'),
         Patch('parametrize("K", [128, 640, 704, 1152, 4096])', 'parametrize("K", [704])'),
-        Patch("[(2048, 2048), (500, 600), (128, 128), (8192, 8192)]", "[(150, 300)]"),
-    ), is_pytest=True, arch="sm_100"),
+        Patch("[(2048, 2048), (500, 600), (128, 128), (8192, 8192)]", "[(152, 304)]"),
+    ), is_pytest=True, arch="sm_100", allow=(
+        "run-tmem-order@11-tcgen05-mma-scaled.py:1206",
+        "run-block-end@11-tcgen05-mma-scaled.py:1312",
+    )),
     Tutorial("gluon/12-cluster-launch-control.py", (
         Patch("[(8192, 8192, 8192), (1000, 1000, 1000)]", "[(296, 296, 200)]"),  # square: the kernel reads its M and N exchanged
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/13-conv-im2col.py", (
         Patch('parametrize("N", [1, 4])', 'parametrize("N", [1])'),
         Patch('parametrize("Ci,Co", [(64, 64), (96, 96)])', 'parametrize("Ci,Co", [(64, 64)])'),
+        # torch's own convolution adds float16 in float16 on a CPU
+        Patch("conv2d(x_nchw, w_oihw, stride=stride, padding=padding)",
+              "conv2d(x_nchw.float(), w_oihw.float(), stride=stride, padding=padding).half()"),
         WAIT_BEFORE_REFILL,
     ), is_pytest=True, arch="sm_100"),
     Tutorial("gluon/14-multicta.py", (

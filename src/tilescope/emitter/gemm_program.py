@@ -112,6 +112,11 @@ def _conversion(gemm: GemmPlan, row: Multiplied) -> str:
     return conversions[gemm.output_type.ptx]
 
 
+def _of_a_pair(gemm: GemmPlan) -> str:
+    """Whose the tile is, where two blocks compute it."""
+    return " of a pair of blocks" if gemm.schedule.cta_group == 2 else ""
+
+
 def _product(
     gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand], conversion: str, columns: int
 ) -> ProductFacts:
@@ -121,7 +126,7 @@ def _product(
         stmatrix_count = 4 if columns % 16 == 0 else 2
     return ProductFacts(
         gemm=gemm,
-        title=f"GEMM {by(gemm.shape)} {_format(gemm)}, tile {by(gemm.tile)}",
+        title=f"GEMM {by(gemm.shape)} {_format(gemm)}, tile {by(gemm.tile)}{_of_a_pair(gemm)}",
         operands=list(operands.values()),
         a=operands["a"],
         b=operands["b"],
