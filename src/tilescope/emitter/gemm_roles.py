@@ -65,9 +65,10 @@ def gemm_roles(
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
     shared_by = "parts" if schedule.tail > 1 else "PARTS"
-    index = "tile * OWNERS + rank"
+    in_clusters = prod(schedule.cluster) > 1
+    index = "tile * 2 + rank" if in_clusters else "tile * OWNERS + rank"
     if schedule.tail > 1:
-        index = "first_tile % tail_tiles * 2 + rank" if prod(schedule.cluster) > 1 else "blockIdx.x % tail_tiles"
+        index = "first_tile % tail_tiles * 2 + rank" if in_clusters else "blockIdx.x % tail_tiles"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),

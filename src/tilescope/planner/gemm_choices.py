@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
@@ -37,10 +38,19 @@ _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round wh
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
+_SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
-_CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
+_CHOSEN = (
+    "swapped",
+    "split",
+    "parts",
+    "group",
+    "tail",
+    "multicast",
+)  # fields of a schedule that a predicted time decides
 
 IsReadable = Callable[[Operand, tuple[int, int]], bool]
 
@@ -62,8 +72,10 @@ class Wanted(NamedTuple):
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
-        asked = (self.swapped, self.split, self.parts, self.group, self.tail)
-        found = (schedule.swapped, schedule.split, schedule.parts, schedule.group, schedule.tail)
+        asked = (self.swapped, self.split, self.parts, self.group, self.tail, self.multicast)
+        found = (schedule.swapped, schedule.split, schedule.parts, schedule.group, schedule.tail, schedule.multicast)
+        if self.dependent and schedule.multicast != PLAIN.multicast:
+            return False
         return all(one is None or one == other for one, other in zip(asked, found, strict=True))
 
     @property
@@ -254,11 +266,20 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
         if k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
             yield Schedule(swapped=swapped, group=group, tail=_EXPERT_TAIL)
         return
-    rest = tiles % sms
-    if tiles > sms and rest:
-        for tail in {2, min(sms // rest, k_tiles // 4)}:
-            if 1 < tail <= sms // rest and k_tiles >= _FEWEST_K_TILES * tail:
-                yield Schedule(swapped=swapped, group=group, tail=tail)
+    for multicast in (PLAIN.multicast, *_shared_by_two(product, tile)):
+        plain = Schedule(swapped=swapped, group=group, multicast=multicast)
+        if multicast != PLAIN.multicast:
+            yield plain
+        taken = prod(plain.cluster_grid((tiles_m, tiles_n))) * product.batch.count
+        at_once = sms // prod(multicast)
+        rest = taken % at_once
+        if taken > at_once and rest:
+            for tail in {2, min(at_once // rest, k_tiles // 4)}:
+                if 1 < tail <= at_once // rest and k_tiles >= _FEWEST_K_TILES * tail:
+                    yield replace(plain, tail=tail)
+        if multicast != PLAIN.multicast and taken <= at_once:
+            for parts in range(2, min(at_once // taken, k_tiles // _FEWEST_K_TILES, _MOST_SHARED_PARTS) + 1):
+                yield replace(plain, parts=parts)
     if tiles > sms:
         return
     for split in (1, 2, 4, LARGEST_SPLIT):
@@ -267,6 +288,20 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
             shared_by = split * parts
             if 1 <= parts <= most and shared_by > 1 and k_tiles >= _FEWEST_K_TILES * shared_by:
                 yield Schedule(swapped=swapped, split=split, parts=parts, group=group)
+
+
+def _shared_by_two(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
+    """Clusters of two blocks that fetch B, or A, for each other: of one product, in parts that start where the swizzle does."""
+    if product.batch.count > 1 or product.batch.is_of_experts or product.fused.gate == "side by side":
+        return
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    sharings = (
+        ((2, 1), tiles_m, tile[1], product.b_major),
+        ((1, 2), tiles_n, tile[0], product.a_major),
+    )
+    for multicast, tiles, shared_rows, major in sharings:
+        if tiles > 1 and (major == "MN" or shared_rows % _SHARED_ROWS == 0):
+            yield multicast
 
 
 def _group(product: Product, tile: Tile) -> int:

@@ -242,7 +242,6 @@ def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
         yield broken(MULTICAST_OF_TWO, multicast=schedule.multicast)
     beside = {
         f"split = {schedule.split}": schedule.split > 1,
-        f"parts = {schedule.parts}": schedule.parts > 1,
         "a dependent launch": schedule.dependent,
         "experts": product.batch.is_of_experts,
         "a batch": product.batch.count > 1 and not product.batch.is_of_experts,

@@ -300,7 +300,7 @@ class PlannedGemm(Value):
     def workspace_bytes(self) -> int:
         """Global memory through which clusters add their parts of k, without the counters."""
         m, n, _ = self.tile
-        shared = self.tiles * self.schedule.parts if self.schedule.parts > 1 else 0
+        shared = self._cluster_tiles * self.schedule.parts if self.schedule.parts > 1 else 0
         if self.schedule.tail > 1:  # with another number of rows, up to one part for every block
             shared = self.sms or 1
         return shared * m * n * ACCUMULATOR_BYTES
@@ -310,7 +310,13 @@ class PlannedGemm(Value):
         """Counters in global memory by which blocks learn which of them comes last; all are 0 before and after."""
         if self.schedule.tail > 1:
             return self.sms or 1
-        return self.tiles * self.schedule.split if self.schedule.parts > 1 else 0
+        return self._cluster_tiles * self.schedule.split if self.schedule.parts > 1 else 0
+
+    @property
+    def _cluster_tiles(self) -> int:
+        """Tiles of C, with those beyond its edge that a cluster has."""
+        blocks = prod(self.schedule.cluster)
+        return self.tiles if blocks == 1 else self.clusters * blocks
 
     @property
     def tail_tiles(self) -> int:
@@ -322,7 +328,7 @@ class PlannedGemm(Value):
     def blocks(self) -> int | None:
         """Blocks of the grid; None: as many as the card has SMs, at most one for every tile."""
         if not self.schedule.persistent:
-            return self.tiles * self.schedule.blocks_of_a_tile
+            return self._cluster_tiles * self.schedule.blocks_of_a_tile
         if (
             self.schedule.dynamic
         ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
