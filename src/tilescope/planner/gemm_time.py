@@ -11,7 +11,7 @@
     L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
     power       long products run slower: the clock falls
     main loop   the longest of steps, memory, L2 and power, a little more where they are close
-    epilogue    the sums of a round converted and stored
+    epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
     adding      what blocks that share k send each other
 
 Of tcgen05 no kernel was measured: its time comes from the documented rates of arithmetic and memory alone, and is labelled so.
@@ -68,6 +68,7 @@ class GemmRates:
     sector_share: float  # and of 32
     epilogue_us: float  # of a round, before its bytes
     epilogue_gb_per_s: float  # of one SM
+    turn_us: float  # from the last K step of a tile to the next tile of the other warpgroup
     cluster_us: float  # two meetings of a cluster
     cluster_block_us: float  # and more for every block of it
     cluster_gb_per_s: float  # of one SM's parts
@@ -106,6 +107,7 @@ H200_RATES = GemmRates(
     sector_share=0.4039,
     epilogue_us=0.002526,
     epilogue_gb_per_s=97.59,
+    turn_us=0.1,
     cluster_us=0.5066,
     cluster_block_us=0.0706,
     cluster_gb_per_s=21.09,
@@ -197,20 +199,24 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     asked_bytes = fetched_bytes * work.asked_bytes / work.step_bytes
     l2_us += transfer_us(straddling * asked_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
+    share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
+    stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s)
+    tile_us = work.k_tiles * step_us
+    if schedule.ping_pong:  # one tile is stored while another is multiplied
+        tile_us = max(tile_us + rates.turn_us, (tile_us + stored_us) / 2)
     bounds = {
-        "steps": work.full_rounds * work.k_tiles * step_us,
+        "steps": work.full_rounds * tile_us,
         "memory": transfer_us(memory_bytes, _memory_gb_per_s(product, rates)),
         "L2": l2_us,
         "power": _power_us(product, tile, work, fetched_bytes, rates),
     }
-    share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
     launch_us = rates.dependent_us if schedule.dependent else rates.launch_us
     return Prediction(
         launch_us=launch_us + rates.block_us * work.blocks + (rates.multicast_us if shares else 0.0),
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),
-        epilogue_us=work.rounds * (rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s)),
+        epilogue_us=stored_us * (1 if schedule.ping_pong else work.rounds),
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )

@@ -136,7 +136,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers or residual_barrier
+    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers, residual_barrier or order_barriers
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -208,8 +208,13 @@ class PlannedGemm(Value):
 
     @property
     def producers(self) -> int:
-        """Warps that issue copies: two for warpgroups, since the copies of a small tile are too many for one thread."""
-        return 2 if self.a.problem.consumer_name == "wgmma" and self.stages > 1 else 1
+        """Warps that issue copies: two for warpgroups, since the copies of a small tile are too many for one thread.
+
+        Warpgroups that take tiles in turn may release stages out of order. A parity then tells phases apart for the producer
+        that waits for all of them, not for one of two.
+        """
+        is_wgmma = self.a.problem.consumer_name == "wgmma"
+        return 2 if is_wgmma and self.stages > 1 and not self.schedule.ping_pong else 1
 
     @property
     def in_flight_bytes(self) -> int:
@@ -416,11 +421,12 @@ class PlannedGemm(Value):
             self.b,
             self.epilogue,
             self.stages,
-            c_buffers=c_buffers,
+            c_buffers=c_buffers * self.schedule.storing_groups,
             accumulators=self.accumulators,
             answers=self.schedule.answers,
             scales=self.scale_plans,
             has_residual=self.fused.residual,
+            turns=self.schedule.storing_groups,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -456,6 +462,7 @@ def regions_of(
     answers: int = 0,
     scales: tuple[ScalePlan, ...] = (),
     has_residual: bool = False,
+    turns: int = 1,
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
@@ -479,7 +486,9 @@ def regions_of(
         wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
         wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
     if has_residual:
-        wanted.append(_Wanted("residual_barrier", 1, MBARRIER_BYTES, MBARRIER_BYTES))
+        wanted.append(_Wanted("residual_barrier", turns, MBARRIER_BYTES, MBARRIER_BYTES))
+    if turns > 1:
+        wanted.append(_Wanted("order_barriers", turns, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:
