@@ -19,6 +19,10 @@ CASES = {
         (300, 200, 160),
         SMALL | {"multicast": 2, "group": 2, "epilogue": "scale+bias+residual"},
     ),
+    "A, parts of k, a residual": (
+        (130, 200, 448),
+        SMALL | {"tile": (64, 128, 64), "sms": 132, "multicast": (1, 2), "parts": 3, "epilogue": "residual"},
+    ),
     "B, a last round shared": ((320, 192, 256), SMALL | {"sms": 16, "multicast": 2, "tail": 4}),
 }
 MUTANTS = {
@@ -85,7 +89,7 @@ def test_a_block_that_frees_a_slot_releases_nothing_to_the_cluster():
     [
         ({"multicast": (2, 2)}, "multicast = (2, 2) with wgmma"),
         ({"multicast": 2, "split": 2}, "multicast = (2, 1) with split = 2"),
-        ({"multicast": 2, "parts": 2, "dependent": True}, "multicast = (2, 1) with parts = 2, a dependent launch"),
+        ({"multicast": 2, "dependent": True}, "multicast = (2, 1) with a dependent launch"),
         ({"multicast": 2, "batch": 3}, "multicast = (2, 1) with a batch"),
         ({"multicast": 2, "experts": 3}, "multicast = (2, 1) with experts"),
         ({"multicast": 2, "epilogue": "swiglu"}, "multicast = (2, 1) with gates side by side"),

@@ -264,13 +264,15 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
     a = rows_plan.descriptors()
     b = columns_plan.descriptors()
     n = b.block_mn
-    groups = min(2, len(a))
+    ping_pong = gemm.schedule.ping_pong  # a warpgroup then has all rows of a tile
+    groups = 1 if ping_pong else min(2, len(a))
     blocks = len(a) // groups
     most = MAX_ACCUMULATORS // 2 if gemm.product.is_promoted else MAX_ACCUMULATORS
     if len(b) != 1 or len(a) % groups or blocks * n // 2 > most:
         raise TILE_BEYOND_WARPGROUPS.error(tile=gemm.tile, accumulators=most, nearest=(128, 2 * most, gemm.tile[2]))
     instruction = row.wgmma(n, b.k_per_step, rows_plan.problem.major, columns_plan.problem.major)
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
+    consumers = 2 if ping_pong else groups
     stored = 0
     if gemm.epilogue is not None:
         stored = gemm.epilogue.problem.tile[1] if gemm.schedule.swapped else gemm.epilogue.problem.columns
@@ -281,8 +283,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         k_steps=len(b[0]),
         groups=groups,
         blocks=blocks,
-        consumer_threads=groups * WARPGROUP_THREADS,
-        threads=groups * WARPGROUP_THREADS + 32 * gemm.producers,
+        consumer_threads=consumers * WARPGROUP_THREADS,
+        threads=consumers * WARPGROUP_THREADS + 32 * gemm.producers,
         producers=gemm.producers,
         columns=stored,
         target=str(gemm.arch.target("wgmma")),
@@ -292,6 +294,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         share=gemm.share,
         cluster=gemm.schedule.cluster,
         cluster_blocks=prod(gemm.schedule.cluster),
+        ping_pong=ping_pong,
         promoted=gemm.product.is_promoted,
         block_scales=block_scale_facts(gemm, groups),
     )
@@ -392,14 +395,16 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
 
 def _c_buffer(gemm: GemmPlan, slices: int) -> str:
     """What is added to C_OFFSET: which of two buffers a slice takes."""
+    own = f"instance * {gemm.c_buffers} + " if gemm.schedule.ping_pong else ""  # of a warpgroup with a tile of its own
     if gemm.c_buffers == 1:
-        return ""
+        return " + instance * C_BYTES" if own else ""
     number = "slice" if slices > 1 else "0"
-    if gemm.holds_all_slices:
-        return " + slice * C_BYTES"
-    if gemm.schedule.persistent:
-        number = f"(t * {slices} + slice)" if slices > 1 else "t"
-    return f" + {number} % {gemm.c_buffers} * C_BYTES"
+    if gemm.schedule.persistent and not gemm.holds_all_slices:
+        turn = "turn" if own else "t"
+        number = f"({turn} * {slices} + slice)" if slices > 1 else turn
+    if not gemm.holds_all_slices:
+        number += f" % {gemm.c_buffers}"
+    return f" + ({own}{number}) * C_BYTES" if own else f" + {number} * C_BYTES"
 
 
 def _block_row(work: WgmmaWork) -> str:

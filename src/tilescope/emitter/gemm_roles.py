@@ -28,7 +28,9 @@ def gemm_roles(
     scale_stages = [] if work.scales is None else [declare_stages(work.scales)]
     scaled = work.block_scales if isinstance(work, WgmmaWork) else None
     b_sharers, a_sharers = schedule.multicast
-    pipeline = plan_pipeline(gemm, consumers=work.groups) if isinstance(work, WgmmaWork) else plan_pipeline(gemm)
+    pipeline = plan_pipeline(gemm)
+    if isinstance(work, WgmmaWork) and not work.ping_pong:
+        pipeline = plan_pipeline(gemm, consumers=work.groups)
     producer = Work(
         lines={
             "copy a": part_loads(pipeline, product.a, "full", a_sharers),
@@ -54,7 +56,7 @@ def gemm_roles(
     )
     consumer_tile = [*_tile_number(schedule, needs_k=scaled is not None), *product.tile_lines]
     if isinstance(work, WgmmaWork):
-        arrivals = "one arrival of each consumer warpgroup"
+        arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
             arrivals += " of both blocks"
         sums = f"Accumulator d{epilogue.sums_extents};"
@@ -70,9 +72,10 @@ def gemm_roles(
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
     shared_by = "parts" if schedule.tail > 1 else "PARTS"
-    index = "tile * OWNERS + rank"
+    in_clusters = prod(schedule.cluster) > 1
+    index = "tile * 2 + rank" if in_clusters else "tile * OWNERS + rank"
     if schedule.tail > 1:
-        index = "first_tile % tail_tiles * 2 + rank" if prod(schedule.cluster) > 1 else "blockIdx.x % tail_tiles"
+        index = "first_tile % tail_tiles * 2 + rank" if in_clusters else "blockIdx.x % tail_tiles"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),
@@ -89,9 +92,15 @@ def gemm_roles(
             "store": [stored_at(gemm, epilogue), *stores],
             **_residual_lines(gemm, pipeline, c, epilogue),
         },
-        opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
+        opening={
+            "turn": ["const int t = 2 * turn + instance;", *consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
+            "t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums],
+            "k_tile": [stages, *scale_stages],
+        },
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
+            "wait order": "the other warpgroup has seen all stages of its tile",
+            "arrive order": "its turn",
             "wait_group bulk": "TMA has read the last slice"
             if not gemm.holds_all_slices
             else "TMA has read the last tile",
@@ -123,7 +132,8 @@ def _residual_lines(
     """One copy brings a slice of the residual for all warpgroups, whose parts of it the pipeline tells apart."""
     if not gemm.stages_residual:
         return {}
-    call = f"tma_load(base + C_OFFSET{epilogue.buffer}{{}}, &residual_map, residual_full, {{}});"
+    barrier = "residual_full + 8 * instance" if gemm.schedule.ping_pong else "residual_full"
+    call = f"tma_load(base + C_OFFSET{epilogue.buffer}{{}}, &residual_map, {barrier}, {{}});"
     loads = ["{", f"  {stored_at(gemm, epilogue)}", *(f"  {line}" for line in copy_lines(call, c.copies)), "}"]
     steps = [step for step in role_named(pipeline, "consumer").all_steps() if step.op == "copy"]
     writers = len(steps) // gemm.slices

@@ -30,7 +30,7 @@ _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "commit": "{commit_call}",
     "wait_group": "{name}_wait{suffix}<{pending}>()",
     "fence": "{fence_name}()",
-    "sync": "{meeting}()",
+    "sync": "{meeting}",
     "cluster": "cluster_sync()",
     "griddepcontrol": "griddepcontrol_{name}()",
 }
@@ -169,7 +169,7 @@ class _Printer:
         if isinstance(step, Loop):
             return list(self.loop(step))
         name = index = ""
-        if isinstance(step.target, str) and step.op != "fence":
+        if isinstance(step.target, str) and step.op not in ("fence", "sync"):
             name, index = reference(step.op, step.target)
         if f"{step.op} {step.target}" in self.work.lines:
             return self.work.lines[f"{step.op} {step.target}"]
@@ -189,7 +189,7 @@ class _Printer:
             fence_name=_FENCES.get(str(step.target), ""),
             arrival=_arrival(at, mask, self._arriving(step)),
             suffix="_read" if values.get("read") else "",
-            meeting=f"bar_sync<{step.target}, {threads}>" if threads else "__syncthreads",
+            meeting=_meeting(step.target, threads),
         )
         note = self.work.notes.get(f"{step.op} {name or step.target}", "")
         return [f"{call};  // {note}" if note else f"{call};"]
@@ -201,7 +201,9 @@ class _Printer:
         by_one = self.role.name == "consumer" and step.op in ("copy", "expect")
         when = [] if step.when is None else [str(step.when)]
         if step.op == "store" or step.target == "bulk" or by_one:  # bulk groups belong to the thread that stores
-            if "instance" not in "".join(when):
+            if self.role.instances > 1 and "instance" not in "".join(when):  # each has its own
+                when.append(f"threadIdx.x % {self.role.threads} == 0")
+            elif "instance" not in "".join(when):
                 when.append("threadIdx.x == 0")
             return " && ".join(when).replace("instance == 0", "threadIdx.x == 0")
         if step.op in ("arrive", "release"):
@@ -216,6 +218,17 @@ class _Printer:
     def _arriving(self, step: Step) -> int:
         """Threads of the role of which one arrives."""
         return self.role.threads // int(step.arguments.get("count", 1))
+
+
+def _meeting(bar: object, threads: Written | None) -> str:
+    """The call by which threads meet: all of the block, or those of a barrier, whose number may differ between warpgroups.
+
+    >>> _meeting(1, 128), _meeting("1 + instance", 128), _meeting(0, None)
+    ('bar_sync<1, 128>()', 'bar_sync_at<128>(1 + instance)', '__syncthreads()')
+    """
+    if not threads:
+        return "__syncthreads()"
+    return f"bar_sync<{bar}, {threads}>()" if str(bar).isdigit() else f"bar_sync_at<{threads}>({bar})"
 
 
 def _masked_blocks(mask: Written | None) -> int:
@@ -261,6 +274,5 @@ def _slot(loop: Loop, *, has_opening: bool) -> str:
     if (len(loop.steps) == 1 and not has_opening) or len(steps) < len(loop.steps):
         return ""
     stages = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
-    if not stages or "instance" in stages[0]:  # every consumer has its own
-        return ""
-    return stages[0] if loop.counter in stages[0] else ""
+    its_own = stages and "instance" in stages[0] and "turn" not in stages[0]  # of every consumer
+    return stages[0] if stages and not its_own and loop.counter in stages[0] else ""

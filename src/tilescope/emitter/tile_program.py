@@ -193,6 +193,7 @@ class RolesFacts:
             arrivals={
                 "full": "the producer's arrive.expect_tx",
                 "empty": consumer_arrivals,
+                "order": "the other warpgroup",
                 "residual_full": "the arrive.expect_tx of the thread that stores",
             },
             producer=role_text(pipeline, "producer", producer, 6),

@@ -101,7 +101,7 @@ def _name(staging: Staging) -> str:
 def _loading_pipeline(loading: Loading) -> Step:
     """The pipeline, as Pipeline.from_dict takes it."""
     staging = loading.staging
-    consumer = tmem_consumer_role(loading) if staging.in_tmem else consumer_role(loading)
+    consumer = tmem_consumer_role(loading) if staging.in_tmem else consumer_role(loading.turn_of_consumer)
     roles = [producer_role(loading), consumer]
     if loading.gemm is not None and staging.in_tmem:
         roles.append(tmem_epilogue_role(loading))
@@ -126,7 +126,7 @@ def _loop_counts(loading: Loading) -> dict[str, int]:
         counts["EARLY"] = min(loading.staging.stages, loading.gemm.k_tiles)
     if not loading.gemm.schedule.persistent:
         return counts
-    counts["tiles"] = 2  # for a block, so that parities are seen to count on
+    counts["tiles"] = 4 if loading.staging.takes_turns else 2  # for a block, so that parities are seen to count on
     if loading.gemm.schedule.tail > 1:
         counts |= {"whole": 1, "tail_k_tiles": ceil_div(loading.gemm.k_tiles, loading.gemm.schedule.tail)}
     return counts
@@ -135,7 +135,8 @@ def _loop_counts(loading: Loading) -> dict[str, int]:
 def _barriers(loading: Loading) -> dict[str, Step]:
     """The mbarriers, with the arrivals that end a phase of each."""
     staging = loading.staging
-    releases = 1 if staging.in_tmem else staging.consumers * staging.arrivals
+    releasing = 1 if staging.takes_turns else staging.consumers
+    releases = 1 if staging.in_tmem else releasing * staging.arrivals
     feeding = staging.b_sharers + staging.cluster[1] - 1 if staging.shares else 1
     barriers: dict[str, Step] = {
         "full": {"count": staging.copiers, "stages": staging.stages},
@@ -144,8 +145,10 @@ def _barriers(loading: Loading) -> dict[str, Step]:
     if loading.gemm is not None and staging.in_tmem:
         barriers["acc_full"] = {"count": 1, "stages": staging.accumulators}
         barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": staging.accumulators}
+    if staging.takes_turns:
+        barriers["order"] = {"count": 1, "stages": staging.consumers}
     if loading.gemm is not None and loading.gemm.stages_residual:
-        barriers["residual_full"] = {"count": 1}
+        barriers["residual_full"] = {"count": 1, "stages": loading.gemm.schedule.storing_groups}
     if loading.asks:
         barriers["next_full"] = {"count": 1, "stages": staging.answers}
         barriers["next_empty"] = {"count": answer_readers(staging.blocks, staging.cta_group), "stages": staging.answers}
@@ -172,7 +175,7 @@ def _slots(loading: Loading) -> dict[str, Step]:
         slots["partial"] = {"stages": staging.blocks * staging.consumers, "space": "gmem"}
     if loading.has_epilogue:
         slots["c"] = {
-            "stages": staging.c_buffers * loading.writers,
+            "stages": staging.c_buffers * (staging.consumers if staging.takes_turns else loading.writers),
             "bytes": staging.c_stage_bytes // loading.writers,
         }
     return slots

@@ -27,7 +27,8 @@ def consumer_role(loading: Loading) -> Step:
         is_behind = loading.gemm is not None and staging.stages > 1 and not loading.gemm.product.is_promoted
         read = [{"commit": "wgmma"}, {"wait_group": "wgmma", "pending": int(is_behind)}]
         if is_behind:
-            tile = "t * K_TILES + " if loading.gemm is not None and loading.gemm.schedule.persistent else ""
+            is_persistent = loading.gemm is not None and loading.gemm.schedule.persistent
+            tile = f"{loading.tile} * K_TILES + " if is_persistent else ""
             last = [
                 {"wait_group": "wgmma", "pending": 0},
                 free | {"release": f"empty[({tile}{loading.tile_steps()} - 1) % STAGES]"},
@@ -37,8 +38,12 @@ def consumer_role(loading: Loading) -> Step:
     if loading.is_dependent:
         meet.append({"griddepcontrol": "launch"})
     k_step = [*loading.filled, *_residual_loads(loading), multiply, *read, free]
+    before: Steps = []
+    if staging.takes_turns:  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
+        before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
+        last = [{"arrive": "order[1 - instance]"}, *last]
     after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]
-    loops = loading.loops(k_step, [], after)
+    loops = loading.loops(k_step, before, after)
     return {
         "name": "consumer",
         "threads": staging.threads,
@@ -59,7 +64,7 @@ def _residual_loads(loading: Loading) -> Steps:
     copies: Steps = [
         {
             "copy": f"c[{_c_buffer(loading, str(number))}{part}]",
-            "barrier": "residual_full",
+            "barrier": _residual_barrier(loading),
             "bytes": part_bytes,
             "when": when,
         }
@@ -68,7 +73,7 @@ def _residual_loads(loading: Loading) -> Steps:
     ]
     return [
         {"wait_group": "bulk", "pending": 0, "read": True, "when": when},
-        {"expect": "residual_full", "bytes": gemm.slices * loading.staging.c_stored_bytes, "when": when},
+        {"expect": _residual_barrier(loading), "bytes": gemm.slices * loading.staging.c_stored_bytes, "when": when},
         *copies,
     ]
 
@@ -88,17 +93,28 @@ def _residual_wait(loading: Loading) -> Steps:
     gemm = loading.gemm
     if gemm is None or not gemm.stages_residual:
         return []
-    return [{"wait": "residual_full", "parity": "t % 2" if gemm.schedule.persistent else 0}]
+    turn = "turn" if loading.staging.takes_turns else "t"
+    return [{"wait": _residual_barrier(loading), "parity": f"{turn} % 2" if gemm.schedule.persistent else 0}]
+
+
+def _residual_barrier(loading: Loading) -> str:
+    """Consumers that take tiles in turn have one each."""
+    return "residual_full[instance]" if loading.staging.takes_turns else "residual_full"
 
 
 def _c_buffer(loading: Loading, number: str = "slice") -> str:
     """The first of the buffers that a slice of C takes, one for each writer; by the number of the slice."""
     gemm = loading.gemm
-    if gemm is None or loading.staging.c_buffers == 1:
+    if gemm is None:
         return ""
+    buffers = loading.staging.c_buffers
+    takes_turns = loading.staging.takes_turns
+    own = f"instance * {buffers} + " if takes_turns else ""  # a warpgroup with a tile of its own has its own buffers
+    if buffers == 1:
+        return own
     in_turn = gemm.schedule.persistent and not gemm.holds_all_slices
-    number = f"t * {gemm.slices} + {number}" if in_turn else number
-    return f"({number}) % {loading.staging.c_buffers} * {loading.writers} + "
+    number = f"{'turn' if takes_turns else 't'} * {gemm.slices} + {number}" if in_turn else number
+    return f"{own}({number}) % {buffers} * {loading.writers} + "
 
 
 def _added(loading: Loading) -> Steps:
@@ -208,16 +224,19 @@ def _epilogue(loading: Loading, read: Steps | None = None) -> Steps:
     if loading.gemm is None or loading.gemm.epilogue is None:
         return read or []
     first = _c_buffer(loading)
+    takes_turns = loading.staging.takes_turns
+    own = "0" if takes_turns else "instance"
+    bar: object = f"{_EPILOGUE_BAR} + instance" if takes_turns else _EPILOGUE_BAR
     steps = stored_steps(
-        written=f"c[{first}instance]",
+        written=f"c[{first}{own}]",
         stored=[f"c[{first}{part}]" for part in range(loading.writers)],
         stored_bytes=loading.staging.c_stored_bytes,
-        meet={"sync": _EPILOGUE_BAR, "threads": loading.writers * loading.staging.threads},
+        meet={"sync": bar, "threads": loading.writers * loading.staging.threads},
         pending=loading.staging.c_buffers - 1,
         when="instance == 0" if loading.writers > 1 else None,
     )
     if loading.gemm.stages_residual:  # whose arrival says that the buffers are free
-        steps = [{"read": [f"c[{first}instance]"]}, *steps[2:]]
+        steps = [{"read": [f"c[{first}{own}]"]}, *steps[2:]]
         return [{"loop": "slice", "count": loading.gemm.slices, "steps": steps}]
     if not loading.staging.in_tmem and loading.gemm.holds_all_slices:  # one wait for all buffers, and one meeting
         waited, met, *steps = steps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
@@ -15,7 +16,16 @@ from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import lies_in_one_block
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, PLAIN, Schedule
+from tilescope.planner.gemm_schedule import (
+    COLUMN_GROUP,
+    GROUPED_TILES,
+    LARGEST_PARTS,
+    LARGEST_SHARING,
+    LARGEST_SPLIT,
+    MOST_SUMS,
+    PLAIN,
+    Schedule,
+)
 from tilescope.planner.gemm_tiles import (
     K_TILE_BYTES,
     TILE_M,
@@ -39,10 +49,21 @@ _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round wh
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
+_FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
+_SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
 
-_CHOSEN = ("swapped", "split", "parts", "group", "tail")  # fields of a schedule that a predicted time decides
+_CHOSEN = (
+    "swapped",
+    "split",
+    "parts",
+    "group",
+    "tail",
+    "multicast",
+    "ping_pong",
+)  # fields of a schedule that a predicted time decides
 
 IsReadable = Callable[[Operand, tuple[int, int]], bool]
 
@@ -61,12 +82,14 @@ class Wanted(NamedTuple):
     cta_group: int | None
     dynamic: bool
     multicast: tuple[int, int] | None
+    ping_pong: bool | None
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
-        asked = (self.swapped, self.split, self.parts, self.group, self.tail)
-        found = (schedule.swapped, schedule.split, schedule.parts, schedule.group, schedule.tail)
-        return all(one is None or one == other for one, other in zip(asked, found, strict=True))
+        if self.dependent and schedule.multicast != PLAIN.multicast:
+            return False
+        asked = ((name, getattr(self, name)) for name in _CHOSEN)
+        return all(value is None or value == getattr(schedule, name) for name, value in asked)
 
     @property
     def plain(self) -> Schedule:
@@ -81,6 +104,7 @@ class Wanted(NamedTuple):
             cta_group=self.cta_group or 1,
             dynamic=self.dynamic,
             multicast=self.multicast or PLAIN.multicast,
+            ping_pong=bool(self.ping_pong),
         )
 
 
@@ -254,21 +278,24 @@ def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator
 
 def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
     """How blocks can share a tile: one tile after another, the last round shared, or k split while SMs would be idle."""
-    sms = product.sms or 1
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    tiles = tiles_m * tiles_n * product.batch.count
     k_tiles = ceil_div(product.shape[2], tile[2])
     group = 0 if product.batch.rows == "masked" else _group(product, tile)
-    yield Schedule(swapped=swapped, group=group)
+    plain = Schedule(swapped=swapped, group=group)
+    yield plain
     if product.batch.is_of_experts:  # how many tiles there are is known at the launch
         if k_tiles >= _FEWEST_K_TILES * _EXPERT_TAIL:
-            yield Schedule(swapped=swapped, group=group, tail=_EXPERT_TAIL)
+            yield replace(plain, tail=_EXPERT_TAIL)
         return
-    rest = tiles % sms
-    if tiles > sms and rest:
-        for tail in {2, min(sms // rest, k_tiles // 4)}:
-            if 1 < tail <= sms // rest and k_tiles >= _FEWEST_K_TILES * tail:
-                yield Schedule(swapped=swapped, group=group, tail=tail)
+    yield from _last_rounds(product, tile, plain)
+    yield from _turns(product, tile, plain)
+    for multicast in _shared_by_two(product, tile):
+        shared = replace(plain, multicast=multicast)
+        yield shared
+        yield from _last_rounds(product, tile, shared)
+        yield from _turns(product, tile, shared)
+        yield from _parts(product, tile, shared)
+    tiles = prod(tile_grid(product.shape, tile)) * product.batch.count
+    sms = product.sms or 1
     if tiles > sms:
         return
     for split in (1, 2, 4, LARGEST_SPLIT):
@@ -276,7 +303,66 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
         for parts in sorted({1, 2, 3, (most + 1) // 2, most}):
             shared_by = split * parts
             if 1 <= parts <= most and shared_by > 1 and k_tiles >= _FEWEST_K_TILES * shared_by:
-                yield Schedule(swapped=swapped, split=split, parts=parts, group=group)
+                yield replace(plain, split=split, parts=parts)
+
+
+class _Rounds(NamedTuple):
+    """How often the card's blocks, or clusters, take their tiles."""
+
+    taken: int  # by blocks, or clusters
+    at_once: int
+
+    @classmethod
+    def of(cls, product: Product, tile: Tile, schedule: Schedule) -> _Rounds:
+        """Those of a schedule."""
+        grid = schedule.cluster_grid(tile_grid(product.shape, tile))
+        return cls(prod(grid) * product.batch.count, max(1, (product.sms or 1) // prod(schedule.cluster)))
+
+
+def _last_rounds(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
+    """The tiles of a last round that would leave SMs idle are shared by 2 blocks, or by as many as there are."""
+    k_tiles = ceil_div(product.shape[2], tile[2])
+    rounds = _Rounds.of(product, tile, schedule)
+    rest = rounds.taken % rounds.at_once
+    if rounds.taken <= rounds.at_once or not rest:
+        return
+    for tail in {2, min(rounds.at_once // rest, k_tiles // 4)}:
+        if 1 < tail <= rounds.at_once // rest and k_tiles >= _FEWEST_K_TILES * tail:
+            yield replace(schedule, tail=tail)
+
+
+def _parts(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
+    """Clusters that share an operand, and k."""
+    k_tiles = ceil_div(product.shape[2], tile[2])
+    rounds = _Rounds.of(product, tile, schedule)
+    most = min(rounds.at_once // rounds.taken, k_tiles // _FEWEST_K_TILES, _MOST_SHARED_PARTS)
+    for parts in range(2, most + 1):
+        yield replace(schedule, parts=parts)
+
+
+def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
+    """Warpgroups that take tiles in turn, where a block has several and one warpgroup has registers for a tile."""
+    rows, columns, _ = schedule.sums(tile)
+    most = MOST_SUMS // 2 if product.is_promoted else MOST_SUMS
+    rounds = _Rounds.of(product, tile, schedule)
+    if rounds.taken > rounds.at_once and _FEWEST_TURNED <= rows * columns <= most:
+        yield replace(schedule, ping_pong=True)
+
+
+def _shared_by_two(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
+    """Clusters of two blocks that fetch B, or A, for each other: of one product, in parts that start where the swizzle does."""
+    if product.batch.count > 1 or product.batch.is_of_experts or product.fused.gate == "side by side":
+        return
+    if (product.sms or 1) < LARGEST_SHARING:
+        return
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    sharings = (
+        ((2, 1), tiles_m, tile[1], product.b_major),
+        ((1, 2), tiles_n, tile[0], product.a_major),
+    )
+    for multicast, tiles, shared_rows, major in sharings:
+        if tiles > 1 and (major == "MN" or shared_rows % _SHARED_ROWS == 0):
+            yield multicast
 
 
 def _group(product: Product, tile: Tile) -> int:

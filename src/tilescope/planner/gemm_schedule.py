@@ -11,6 +11,7 @@ cta_group     2: two blocks multiply one tile by one instruction of tcgen05. The
 dynamic       blocks ask for their next tile (cluster launch control) in place of taking every n-th: a block that is late takes fewer
 multicast     the blocks of this many tiles along m, and along n, are one cluster: tiles along m share B, and those along n share A.
               Each block fetches a part of what is shared, for all of them
+ping_pong     two warpgroups take tiles in turn: one stores its tile while the other multiplies the next
 
                     k ─────────────────────────────▶
 split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
@@ -35,6 +36,7 @@ from tilescope.value import Value
 COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thread
 LARGEST_SPLIT = 8  # blocks of a portable cluster
 LARGEST_PARTS = 128
+MOST_SUMS = 128 * 128  # of a tile that one warpgroup multiplies: 128 registers of every thread
 LARGEST_SHARING = 2  # blocks of wgmma that fetch for each other
 GROUPED_TILES = 16  # of m that are taken together where the matrices exceed the L2
 _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
@@ -47,6 +49,7 @@ _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "cta_group": ("tcgen05",),
     "dynamic": ("tcgen05",),
     "multicast": ("wgmma", "tcgen05"),
+    "ping_pong": ("wgmma",),
 }
 GEMM_SCHEDULE = rule(
     "gemm-schedule",
@@ -83,6 +86,18 @@ MULTICAST_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
     limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of one product with plain columns",
     fix="Use {multicast:=(1, 1)}, or leave {others:, } out.",
 )
+PING_PONG_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
+    argument="ping_pong",
+    found="ping_pong with {others:, }",
+    limit="warpgroups that take tiles in turn have whole tiles, of which no block shares k",
+    fix="Use {ping_pong:=False}, or leave {others:, } out.",
+)
+PING_PONG_TILE = GEMM_SCHEDULE.worded(
+    argument="tile",
+    found="a tile of {tile: x } with {sums} sums for one warpgroup",
+    limit="its registers hold {most}",
+    fix="Use {tile:=(128, 128, 64)}, or {ping_pong:=False}.",
+)
 MULTICAST_OF_TWO = GEMM_SCHEDULE.worded(
     argument="multicast",
     found="multicast = {multicast} with wgmma",
@@ -108,6 +123,7 @@ class Schedule(Value):
     cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
     dynamic: bool = False  # a block asks for its next tile: it takes over that of a cluster that has not begun
     multicast: tuple[int, int] = (1, 1)  # tiles along m, which share B, and along n, which share A, of one cluster
+    ping_pong: bool = False  # each warpgroup has a tile of its own
 
     @property
     def blocks_of_a_tile(self) -> int:
@@ -118,6 +134,11 @@ class Schedule(Value):
     def persistent(self) -> bool:
         """Whether a block takes one tile after another; blocks that share k take one."""
         return self.blocks_of_a_tile == 1
+
+    @property
+    def storing_groups(self) -> int:
+        """Groups of warps that each store a whole tile: two warpgroups that take tiles in turn."""
+        return 2 if self.ping_pong else 1
 
     @property
     def cluster(self) -> tuple[int, int]:
@@ -194,6 +215,8 @@ def schedule_words(schedule: Schedule) -> str:
         words.append("pairs of blocks")
     if schedule.multicast != PLAIN.multicast:
         words.append(f"multicast to {by(schedule.multicast)} tiles")
+    if schedule.ping_pong:
+        words.append("ping-pong")
     if schedule.dynamic:
         words.append("cluster launch control")
     return ", ".join(words)
@@ -207,6 +230,8 @@ def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_b
         return []
     if schedule.multicast != PLAIN.multicast and (unshared := list(_unshared_options(product, schedule))):
         return unshared
+    if schedule.ping_pong and (unpaired := list(_unpaired_warpgroups(product, tile, schedule))):
+        return unpaired
     if schedule.tail > 1:
         return list(_tail_problems(product, tile, schedule))
     rows, columns = (tile[1], tile[0]) if schedule.swapped else tile[:2]
@@ -247,7 +272,6 @@ def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
         yield broken(MULTICAST_OF_TWO, multicast=schedule.multicast)
     beside = {
         f"split = {schedule.split}": schedule.split > 1,
-        f"parts = {schedule.parts}": schedule.parts > 1,
         "a dependent launch": schedule.dependent,
         "experts": product.batch.is_of_experts,
         "a batch": product.batch.count > 1 and not product.batch.is_of_experts,
@@ -255,6 +279,17 @@ def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
     }
     if others := tuple(words for words, is_asked in beside.items() if is_asked):
         yield broken(MULTICAST_BESIDE_SHARED_K, multicast=schedule.multicast, others=others)
+
+
+def _unpaired_warpgroups(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
+    """Why warpgroups cannot take tiles in turn: blocks share k, or one warpgroup has no registers for a tile."""
+    beside = {"split": schedule.split, "parts": schedule.parts, "tail": schedule.tail}
+    if others := tuple(f"{name} = {count}" for name, count in beside.items() if count > 1):
+        yield broken(PING_PONG_BESIDE_SHARED_K, others=others)
+    rows, columns, _ = schedule.sums(tile)
+    most = MOST_SUMS // 2 if product.is_promoted else MOST_SUMS
+    if rows * columns > most:
+        yield broken(PING_PONG_TILE, tile=tile, sums=rows * columns, most=most)
 
 
 def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:

@@ -289,6 +289,8 @@ def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
     """
     near = _NEAR_TIME_RATIO if _is_timed(tile) else _NEAR_FLOOR_RATIO
     counted_bytes = tile.busiest_bytes * (1 + _SHARING_COST * (tile.schedule.blocks_of_a_tile - 1))
+    if _is_timed(tile):  # of equal times, one without clusters
+        counted_bytes *= prod(tile.schedule.cluster)
     return max(time_us(tile), near * lowest_us), counted_bytes, tile.instructions
 
 

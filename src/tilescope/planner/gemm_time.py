@@ -11,7 +11,7 @@
     L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
     power       long products run slower: the clock falls
     main loop   the longest of steps, memory, L2 and power, a little more where they are close
-    epilogue    the sums of a round converted and stored
+    epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
     adding      what blocks that share k send each other
 
 Of tcgen05 no kernel was measured: its time comes from the documented rates of arithmetic and memory alone, and is labelled so.
@@ -29,7 +29,7 @@ from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import Schedule
+from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.planned_gemm import FloorTerm, Prediction
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 
@@ -38,7 +38,6 @@ _WGMMA_ROWS = 64
 _WGMMA_K_BYTES = 32  # of k that one wgmma takes
 _SPAN_BYTES = 128  # of k that one copy brings at most
 _MEASURED_SMS = 132
-_NEIGHBOURS = 2  # SMs that fetch what they share once
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
 _MEASURED_SMS_OF_CLUSTERS = 120  # of its SMs, those on which clusters of 4 and 8 run
@@ -69,6 +68,7 @@ class GemmRates:
     sector_share: float  # and of 32
     epilogue_us: float  # of a round, before its bytes
     epilogue_gb_per_s: float  # of one SM
+    turn_us: float  # from the last K step of a tile to the next tile of the other warpgroup
     cluster_us: float  # two meetings of a cluster
     cluster_block_us: float  # and more for every block of it
     cluster_gb_per_s: float  # of one SM's parts
@@ -76,6 +76,11 @@ class GemmRates:
     workspace_part_us: float  # and more for every part that the last block adds
     workspace_write_gb_per_s: float  # of one SM
     workspace_read_gb_per_s: float
+    multicast_us: float  # a cluster that starts together, and ends together
+    multicast_step_us: float  # of a K step: a stage is free when both blocks have read it
+    neighbour_share: (
+        float  # of what two neighbours share by chance: what is fetched of it, where a cluster fetches half
+    )
     read_twice_share: float  # of B: what comes from memory again where a cluster splits k and several tiles need it
     sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
     sustained_l2_gb_per_s: float  # of the same: what SMs fetch takes power too
@@ -86,32 +91,36 @@ class GemmRates:
 H200_RATES = GemmRates(
     launch_us=2.156,
     dependent_us=0.65,
-    block_us=0.00575,
-    cycle_ns=0.6012,
-    smem_cycles=1.333,
-    issue_us=0.1194,
-    issue_span_us=0.0597,
-    slot_us=0.8,
+    block_us=0.006403,
+    cycle_ns=0.5832,
+    smem_cycles=0.8569,
+    issue_us=0.1492,
+    issue_span_us=0.05067,
+    slot_us=0.776,
     promoted_ratio=1.1,
-    memory_gb_per_s=4358,
-    l2_gb_per_s=14690,
-    uneven_l2_gb_per_s=12100,
-    sm_gb_per_s=400,
-    uneven_sm_gb_per_s=137.8,
-    half_line_share=0.2173,
-    sector_share=0.3463,
-    epilogue_us=0.0718,
-    epilogue_gb_per_s=81.5,
-    cluster_us=0.579,
+    memory_gb_per_s=4227.0,
+    l2_gb_per_s=14690.0,
+    uneven_l2_gb_per_s=13080.0,
+    sm_gb_per_s=458.3,
+    uneven_sm_gb_per_s=119.2,
+    half_line_share=0.2716,
+    sector_share=0.4039,
+    epilogue_us=0.002526,
+    epilogue_gb_per_s=97.59,
+    turn_us=0.1,
+    cluster_us=0.5066,
     cluster_block_us=0.0706,
-    cluster_gb_per_s=23.3,
-    workspace_us=0.695,
-    workspace_part_us=0.2208,
-    workspace_write_gb_per_s=29.5,
-    workspace_read_gb_per_s=278,
-    read_twice_share=0.547,
-    sustained_tflops=2236,
-    sustained_l2_gb_per_s=17090,
+    cluster_gb_per_s=21.09,
+    workspace_us=0.3558,
+    workspace_part_us=0.2053,
+    workspace_write_gb_per_s=27.53,
+    workspace_read_gb_per_s=278.0,
+    multicast_us=0.6007,
+    multicast_step_us=0.0108,
+    neighbour_share=0.6438,
+    read_twice_share=0.7385,
+    sustained_tflops=1669.0,
+    sustained_l2_gb_per_s=15420.0,
     sharpness=3.168,
 )
 
@@ -142,6 +151,7 @@ class _Work(NamedTuple):
     full_rounds: float  # rounds, the last of them by its share of the K steps
     k_bytes: int  # of a row of a K step
     step_bytes: float  # of operands, without rows beyond the matrices
+    asked_bytes: float  # of these, what the block itself asks for: a cluster's blocks ask for parts
 
     @property
     def tiles(self) -> int:
@@ -182,23 +192,31 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
         step_us *= rates.promoted_ratio
     if stages:
         step_us = max(step_us, (rates.slot_us + step_us) / max(1, stages - 1))
-    l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
-    l2_us += transfer_us(straddling * fetched_bytes, rates.uneven_l2_gb_per_s)
+    shares = schedule.multicast != PLAIN.multicast
+    if shares:
+        step_us += rates.multicast_step_us
+    l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule, rates), rates.l2_gb_per_s)
+    asked_bytes = fetched_bytes * work.asked_bytes / work.step_bytes
+    l2_us += transfer_us(straddling * asked_bytes, rates.uneven_l2_gb_per_s)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
+    share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
+    stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s)
+    tile_us = work.k_tiles * step_us
+    if schedule.ping_pong:  # one tile is stored while another is multiplied
+        tile_us = max(tile_us + rates.turn_us, (tile_us + stored_us) / 2)
     bounds = {
-        "steps": work.full_rounds * work.k_tiles * step_us,
+        "steps": work.full_rounds * tile_us,
         "memory": transfer_us(memory_bytes, _memory_gb_per_s(product, rates)),
         "L2": l2_us,
         "power": _power_us(product, tile, work, fetched_bytes, rates),
     }
-    share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
     launch_us = rates.dependent_us if schedule.dependent else rates.launch_us
     return Prediction(
-        launch_us=launch_us + rates.block_us * work.blocks,
+        launch_us=launch_us + rates.block_us * work.blocks + (rates.multicast_us if shares else 0.0),
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),
-        epilogue_us=work.rounds * (rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s)),
+        epilogue_us=stored_us * (1 if schedule.ping_pong else work.rounds),
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )
@@ -268,18 +286,27 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     sms = product.sms or 1
     k_tiles = schedule.k_tiles(k, tile_k)
     blocks = min(tiles * schedule.blocks_of_a_tile, sms)
+    b_sharers, a_sharers = schedule.multicast
     rounds = ceil_div(tiles * schedule.parts, max(1, clusters(sms, schedule.split)))
+    if a_sharers * b_sharers > 1:
+        taken = prod(schedule.cluster_grid((tiles_m, tiles_n)))
+        rounds = ceil_div(taken * schedule.parts, max(1, clusters(sms, a_sharers * b_sharers)))
+        blocks = min(taken * a_sharers * b_sharers * schedule.parts, sms)
     full_rounds = float(rounds)
     if schedule.tail > 1:
         shared_by = schedule.tail
         if product.batch.is_of_experts and tiles % sms:
             shared_by = max(1, min(schedule.tail, sms // (tiles % sms)))
         full_rounds = rounds - 1 + ceil_div(k_tiles, shared_by) / k_tiles
-    step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
+    row_bytes = tile_k * product.data_type.bits / 8
+    step_bytes = (m / tiles_m + n / tiles_n) * row_bytes
+    asked_bytes = (m / tiles_m / a_sharers + n / tiles_n / b_sharers) * row_bytes
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
     k_bytes = tile_k * product.data_type.smem_bits // 8
     count = product.batch.count
-    return _Work(rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes)
+    return _Work(
+        rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes, asked_bytes
+    )
 
 
 def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
@@ -291,7 +318,7 @@ def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
     products_us = max(sums_cycles, read_cycles) * instructions * rates.cycle_ns / 1e3
     issue_us = rates.issue_us + rates.issue_span_us * (ceil_div(work.k_bytes, _SPAN_BYTES) - 1)
     loads_us = transfer_us(work.step_bytes, rates.sm_gb_per_s)
-    loads_us += transfer_us(straddling * work.step_bytes, rates.uneven_sm_gb_per_s)
+    loads_us += transfer_us(straddling * work.asked_bytes, rates.uneven_sm_gb_per_s)
     return _longest((products_us, issue_us, loads_us), rates.sharpness)
 
 
@@ -359,22 +386,26 @@ def order_bytes(product: Product, tile: Tile, group: int) -> float:
     return a_bytes * a_times + b_bytes * b_times
 
 
-def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> float:
-    """Operand bytes that SMs fetch, what two neighbours share counted once: B down m, A where tiles go along n first.
+def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates: GemmRates) -> float:
+    """Operand bytes that SMs fetch: what a cluster shares counts half, and what two neighbours share by chance little more.
 
-    The blocks of a cluster that splits k are neighbours, and share nothing.
+    Neighbours share B down m, A where tiles go along n first. The blocks of a cluster that splits k are neighbours, and share
+    nothing; nor do tiles of two experts.
     """
     m, n, k = product.shape
     tiles_m, tiles_n = tile_grid(product.shape, tile)
     count = product.batch.count
     a_bytes = count * m * k * product.data_type.bits / 8 * tiles_n
     b_bytes = count * n * k * product.data_type.bits / 8 * tiles_m
-    if schedule.split > 1:
+    b_sharers, a_sharers = schedule.multicast
+    if a_sharers * b_sharers > 1:
+        return a_bytes / a_sharers + b_bytes / b_sharers
+    if schedule.split > 1 or product.batch.is_of_experts:
         return a_bytes + b_bytes
     run = min(schedule.group or tiles_m, tiles_m)
     if run == 1 and tiles_m > 1:
-        return a_bytes / min(tiles_n, _NEIGHBOURS) + b_bytes
-    return a_bytes + b_bytes / min(run, _NEIGHBOURS)
+        return a_bytes * (rates.neighbour_share if tiles_n > 1 else 1) + b_bytes
+    return a_bytes + b_bytes * (rates.neighbour_share if run > 1 else 1)
 
 
 def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:

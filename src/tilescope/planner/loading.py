@@ -11,6 +11,7 @@ from tilescope.planner.staging import Staging
 Step = dict[str, object]  # by the names of pipeline.parts
 Steps = list[Step]
 SLOTS = "abcdefgh"  # of a stage
+TILE_OF_TURN = "(2 * turn + instance)"  # the tile of one of two consumers that take turns
 
 
 class Registers(NamedTuple):
@@ -27,8 +28,9 @@ _REGISTERS = {2: Registers(168, 40, 232), 3: Registers(128, 32, 160)}  # by cons
 class Loading:
     """What one pipeline loads, and the expressions that its roles share; a GEMM's has an epilogue too."""
 
-    def __init__(self, staging: Staging, plans: tuple[Plan, ...]) -> None:
+    def __init__(self, staging: Staging, plans: tuple[Plan, ...], tile: str = "t") -> None:
         self.staging = staging
+        self.tile = tile  # the number of a block's tile, as an expression
         self.plans = plans  # of what one block brings of every tile
         self.gemm = staging.gemm
         self.step = self._step_number()  # an expression of the kernel's counters, as the two below
@@ -40,13 +42,19 @@ class Loading:
             zip(names, (*plans, *scales), strict=True)
         )  # in a stage, by slot
         self.slots = [f"{name}[{self.stage}]" for name in names]
-        self.writers = 1 if staging.in_tmem else staging.consumers  # of a slice of C, each into its part of the buffer
+        alone = staging.in_tmem or staging.takes_turns
+        self.writers = 1 if alone else staging.consumers  # of a slice of C, each into its part of the buffer
 
     def _step_number(self) -> str:
         """Stages used before, over the whole kernel; blocks that share k take one tile."""
         if self.gemm is None:
             return "i"
-        return "(t * K_TILES + k_tile)" if self.gemm.schedule.persistent else "k_tile"
+        return f"({self.tile} * K_TILES + k_tile)" if self.gemm.schedule.persistent else "k_tile"
+
+    @property
+    def turn_of_consumer(self) -> Loading:
+        """The same for consumers that take tiles in turn: consumer `instance` has every second one."""
+        return Loading(self.staging, self.plans, TILE_OF_TURN) if self.staging.takes_turns else self
 
     @property
     def has_epilogue(self) -> bool:
@@ -96,7 +104,10 @@ class Loading:
         inner: Step = {"loop": "k_tile", "count": self.tile_steps(), "steps": steps}
         if not self.gemm.schedule.persistent:
             return [*before, inner, *after]
-        return [{"loop": "t", "count": "tiles", "steps": [*before, inner, *after, *self.next_tile()]}]
+        steps = [*before, inner, *after, *self.next_tile()]
+        if self.tile == TILE_OF_TURN:
+            return [{"loop": "turn", "count": "(tiles + 1 - instance) / 2", "steps": steps}]
+        return [{"loop": "t", "count": "tiles", "steps": steps}]
 
     def tile_steps(self) -> str:
         """K steps of a tile; blocks that share a tile of the last round have fewer."""

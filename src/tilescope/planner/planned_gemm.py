@@ -138,7 +138,7 @@ class RefusedTile(Value):
 class SmemRegion(NamedTuple):
     """A part of a block's shared memory: where its pieces start, and how large a piece is."""
 
-    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers or residual_barrier
+    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers, residual_barrier or order_barriers
     starts: tuple[int, ...]
     piece_bytes: int
     alignment_bytes: int
@@ -212,8 +212,13 @@ class PlannedGemm(Value):
 
     @property
     def producers(self) -> int:
-        """Warps that issue copies: two for warpgroups, since the copies of a small tile are too many for one thread."""
-        return 2 if self.a.problem.consumer_name == "wgmma" and self.stages > 1 else 1
+        """Warps that issue copies: two for warpgroups, since the copies of a small tile are too many for one thread.
+
+        Warpgroups that take tiles in turn may release stages out of order. A parity then tells phases apart for the producer
+        that waits for all of them, not for one of two.
+        """
+        is_wgmma = self.a.problem.consumer_name == "wgmma"
+        return 2 if is_wgmma and self.stages > 1 and not self.schedule.ping_pong else 1
 
     @property
     def in_flight_bytes(self) -> int:
@@ -304,7 +309,7 @@ class PlannedGemm(Value):
     def workspace_bytes(self) -> int:
         """Global memory through which clusters add their parts of k, without the counters."""
         m, n, _ = self.tile
-        shared = self.tiles * self.schedule.parts if self.schedule.parts > 1 else 0
+        shared = self._cluster_tiles * self.schedule.parts if self.schedule.parts > 1 else 0
         if self.schedule.tail > 1:  # with another number of rows, up to one part for every block
             shared = self.sms or 1
         return shared * m * n * ACCUMULATOR_BYTES
@@ -314,7 +319,13 @@ class PlannedGemm(Value):
         """Counters in global memory by which blocks learn which of them comes last; all are 0 before and after."""
         if self.schedule.tail > 1:
             return self.sms or 1
-        return self.tiles * self.schedule.split if self.schedule.parts > 1 else 0
+        return self._cluster_tiles * self.schedule.split if self.schedule.parts > 1 else 0
+
+    @property
+    def _cluster_tiles(self) -> int:
+        """Tiles of C, with those beyond its edge that a cluster has."""
+        blocks = prod(self.schedule.cluster)
+        return self.tiles if blocks == 1 else self.clusters * blocks
 
     @property
     def tail_tiles(self) -> int:
@@ -326,7 +337,7 @@ class PlannedGemm(Value):
     def blocks(self) -> int | None:
         """Blocks of the grid; None: as many as the card has SMs, at most one for every tile."""
         if not self.schedule.persistent:
-            return self.tiles * self.schedule.blocks_of_a_tile
+            return self._cluster_tiles * self.schedule.blocks_of_a_tile
         if (
             self.schedule.dynamic
         ):  # a block, pair or cluster for every tile of its own; those that have not begun are taken over
@@ -414,11 +425,12 @@ class PlannedGemm(Value):
             self.b,
             self.epilogue,
             self.stages,
-            c_buffers=c_buffers,
+            c_buffers=c_buffers * self.schedule.storing_groups,
             accumulators=self.accumulators,
             answers=self.schedule.answers,
             scales=self.scale_plans,
             has_residual=self.fused.residual,
+            turns=self.schedule.storing_groups,
         )
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
@@ -454,6 +466,7 @@ def regions_of(
     answers: int = 0,
     scales: tuple[ScalePlan, ...] = (),
     has_residual: bool = False,
+    turns: int = 1,
 ) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
 
@@ -477,7 +490,9 @@ def regions_of(
         wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
         wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
     if has_residual:
-        wanted.append(_Wanted("residual_barrier", 1, MBARRIER_BYTES, MBARRIER_BYTES))
+        wanted.append(_Wanted("residual_barrier", turns, MBARRIER_BYTES, MBARRIER_BYTES))
+    if turns > 1:
+        wanted.append(_Wanted("order_barriers", turns, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []
     end = 0
     for name, pieces, piece_bytes, alignment_bytes in wanted:

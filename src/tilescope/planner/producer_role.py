@@ -24,6 +24,8 @@ def producer_role(loading: Loading) -> Step:
         barriers += ["acc_full", "acc_empty"]
     if loading.asks:
         barriers += ["next_full", "next_empty"]
+    if loading.staging.takes_turns:
+        barriers.append("order")
     if loading.gemm is not None and loading.gemm.stages_residual:
         barriers.append("residual_full")
     several = loading.staging.producers > 1

@@ -117,6 +117,11 @@ class Staging:
         return self.tiles[0].problem
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether every consumer has a tile of its own."""
+        return self.gemm is not None and self.gemm.schedule.ping_pong
+
+    @property
     def by_descriptor(self) -> bool:
         """Whether the tensor core itself reads shared memory."""
         return _core(self.first).reads_by_descriptor
@@ -237,6 +242,7 @@ def read_staging(
 
     sums_in_warpgroups = core.reads_by_descriptor and core.accumulators == "registers"
     is_tall = gemm is not None and sums_in_warpgroups and gemm.sums[0] >= WARPGROUP_THREADS
+    is_tall |= gemm is not None and gemm.schedule.ping_pong
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
         raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
@@ -317,7 +323,8 @@ def _beyond_shared_memory(staging: Staging, plans: tuple[Plan, ...]) -> Iterator
     scales = () if staging.gemm is None else staging.gemm.scale_plans
     stage_bytes = sum(plan.stage_bytes for plan in plans) + barrier_bytes(staging.first)
     stage_bytes += sum(scale.stage_bytes for scale in scales)
-    limit = arch.smem_per_block_bytes - staging.c_buffers * staging.c_stage_bytes
+    storing_groups = staging.consumers if staging.takes_turns else 1
+    limit = arch.smem_per_block_bytes - storing_groups * staging.c_buffers * staging.c_stage_bytes
     if staging.stages * stage_bytes > limit:
         yield STAGES_EXCEED_SMEM.violation(
             stages=staging.stages,
