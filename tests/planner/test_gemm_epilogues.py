@@ -79,3 +79,18 @@ def test_what_a_gemm_is_not_written_as_is_refused():
         in header
     )
     assert "float beta, cudaStream_t stream)" in header
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, ""),
+        ({"epilogue": "bias"}, "as python: epilogues, batches and experts are written as CUDA C++"),
+        ({"arch": "sm_100"}, "as header: a header launches kernels of wgmma"),
+        ({"output_type": "u8"}, "as cuda, python and header: f32 sums become bf16"),
+    ],
+)
+def test_what_a_plan_is_not_written_as_is_said_with_it(options, sentence):
+    drawn = " ".join(ts.plan_gemm(128, 256, 256, "bf16", **options).text().split())
+    assert ("not emitted" in drawn) == bool(sentence)
+    assert sentence in drawn

@@ -19,13 +19,14 @@ from typing import Literal, get_args
 
 from tilescope.emitter.attention_program import attention_facts, describe_attention
 from tilescope.emitter.cute_facts import cute_facts
+from tilescope.emitter.gemm_facts import GemmProgram
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.gluon_facts import gluon_facts
 from tilescope.emitter.kernel_program import kernel_source, kernel_target
 from tilescope.emitter.ptx_facts import ptx_facts
 from tilescope.emitter.source_template import EMIT, Facts, SourceText, rendered
 from tilescope.emitter.tile_program import TileProgram, tile_program
-from tilescope.errors import RuleError, argument_type
+from tilescope.errors import RuleError, Violation, argument_type
 from tilescope.kernel_plan.planned_kernel import KernelPlan
 from tilescope.planner.gemm_batch import ONE
 from tilescope.planner.gemm_plan import GemmPlan
@@ -162,14 +163,35 @@ def _gemm_program(gemm: GemmPlan, target: Target) -> _Program:
     return _Program("gemm", "gemm", program.work.target, "h", program.facts(), _family_target(gemm))
 
 
-def _gemm_header(gemm: GemmPlan) -> str:
-    """The kernel and its launch for other programs; alpha and beta are arguments, whatever else is fused."""
+def unemitted_targets(gemm: GemmPlan) -> dict[Target, Violation]:
+    """The targets that a GEMM is written as in general, and this one is not, with the reason.
+
+    >>> from tilescope.planner import plan_gemm
+    >>> print(unemitted_targets(plan_gemm(256, 256, 256, "bf16", arch="sm_100"))["header"].limit)
+    a header launches kernels of wgmma
+    """
+    refused: dict[Target, Violation] = {}
+    for target in GEMM_TARGETS:
+        try:
+            _header_program(gemm) if target == "header" else _gemm_program(gemm, target)
+        except RuleError as error:
+            refused[target] = error.violations[0]
+    return refused
+
+
+def _header_program(gemm: GemmPlan) -> GemmProgram:
+    """What a header is told: alpha and beta are arguments, whatever else is fused."""
     if gemm.product.consumer != "wgmma":
         raise HEADER_WITHOUT_TMA.error(consumer=gemm.product.consumer)
     callable_plan = gemm
     if gemm.product.has_float_sums:
         callable_plan = replace(gemm, fused=replace(gemm.fused, scale=True, residual=True))
-    program = gemm_program(callable_plan)
+    return gemm_program(callable_plan)
+
+
+def _gemm_header(gemm: GemmPlan) -> str:
+    """The kernel and its launch for other programs."""
+    program = _header_program(gemm)
     name = f"gemm_{gemm.shape[1]}x{gemm.shape[2]}_{gemm.data_type.ptx}"
     architecture = program.work.target.removeprefix("sm_")
     built = f"-gencode=arch=compute_{architecture},code={program.work.target}"

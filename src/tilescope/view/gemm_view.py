@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tilescope.emitter.emission import Target, unemitted_targets
+from tilescope.errors import Violation
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_batch import ONE
 from tilescope.planner.gemm_maps import gemm_map
@@ -10,7 +14,7 @@ from tilescope.planner.gemm_schedule import schedule_words
 from tilescope.planner.planned_gemm import RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import with_article
-from tilescope.sentence import by, counted, in_mb, in_us
+from tilescope.sentence import by, counted, in_mb, in_us, listed
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier
 from tilescope.view.plan_view import copies_grid, smem_grid
@@ -146,7 +150,17 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
         )
     room = f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"
     facts["shared memory"] = f"{room}, aligned to {gemm.smem_alignment_bytes}"
+    if unemitted := unemitted_targets(gemm):
+        facts["not emitted"] = _not_emitted(unemitted)
     return Table(facts, title="The plan")
+
+
+def _not_emitted(unemitted: Mapping[Target, Violation]) -> str:
+    """The targets that the plan cannot be written as, those with the same reason together."""
+    targets_of: dict[str, list[str]] = {}
+    for target, violation in unemitted.items():
+        targets_of.setdefault(violation.limit, []).append(target)
+    return "; ".join(f"as {listed(targets)}: {limit}" for limit, targets in targets_of.items())
 
 
 def _predicted_time(gemm: GemmPlan) -> str | None:
