@@ -12,12 +12,11 @@ that one role alone uses needs none: the warps of the role meet at a named barri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilescope.kernel_plan.kernel_description import KernelStep
 from tilescope.kernel_plan.kernel_file import KernelDescription
-from tilescope.kernel_plan.lifetimes import Lifetime, home_path
+from tilescope.kernel_plan.lifetimes import home_path
 from tilescope.value import Value
 
 MBARRIER_BYTES = 8
@@ -53,6 +52,11 @@ class Ring:
     def is_passed_on(self) -> bool:
         """Whether more than one role uses it, so that it has barriers."""
         return len(self.turns[0]) > 1
+
+    @property
+    def barriers_per_stage(self) -> int:
+        """One for each turn, if it is passed on."""
+        return len(self.turns[0]) if self.is_passed_on else 0
 
     def barrier_name(self, turn: int) -> str:
         """The barrier that a turn waits for."""
@@ -195,26 +199,21 @@ def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[K
     return tuple(rows)
 
 
-def overlay_barriers(
-    kernel: KernelDescription, pairs: Mapping[str, tuple[str, ...]], lifetimes: Mapping[str, Lifetime]
-) -> tuple[OverlayBarrier, ...]:
-    """The barriers that order tiles which lie over each other; `pairs` has for each tile those over which it lies.
+def overlay_barriers(kernel: KernelDescription, first: str, second: str) -> tuple[OverlayBarrier, ...]:
+    """The barriers that order two tiles which lie over each other, the first of which dies first.
 
-    Of two tiles, the one that dies first is followed by the other in the same round, and follows it in the next one.
-    Where one role does both the last access and the first write, its own order serves.
+    It is followed by the other in the same round, and follows it in the next one. Where one role does both the last access
+    and the first write, its own order serves.
     """
-    found = []
-    for name, others in pairs.items():
-        for other in others:
-            first, second = sorted((name, other), key=lambda tile: min(lifetimes[tile]))
-            around = _common_loop(kernel, first, second)
-            orders = [(first, second, False)]
-            if around:
-                orders.append((second, first, True))
-            for before, after, is_next_round in orders:
-                if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after)):
-                    found.append(OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around))
-    return tuple(found)
+    around = _common_loop(kernel, first, second)
+    orders = [(first, second, False)]
+    if around:
+        orders.append((second, first, True))
+    return tuple(
+        OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around)
+        for before, after, is_next_round in orders
+        if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after))
+    )
 
 
 def _common_loop(kernel: KernelDescription, one: str, other: str) -> str:
@@ -242,3 +241,8 @@ def last_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
 def first_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
     """The role that writes a tile first."""
     return frozenset([kernel.steps[min(place for place, _ in kernel.writes_of(tile))].role])
+
+
+def last_use(kernel: KernelDescription, tile: str, role: str) -> int:
+    """The place of the last step of a role that accesses a tile."""
+    return max(place for place, step in (*kernel.reads_of(tile), *kernel.writes_of(tile)) if step.role == role)

@@ -9,9 +9,11 @@ pieces of memory that they share, so that the proof covers the overlays:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from tilescope.errors import Violation
 from tilescope.kernel_plan.handovers import (
@@ -22,17 +24,19 @@ from tilescope.kernel_plan.handovers import (
     arrivals,
     first_roles,
     last_roles,
+    last_use,
 )
 from tilescope.kernel_plan.kernel_description import ASYNC_PROXY, KernelRole, KernelStep, KernelTile
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
-from tilescope.kernel_plan.placement import Block, Placement
+from tilescope.kernel_plan.placement import Placement
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import BARS
 
 STEP_MARK = "step "  # before the place of the kernel's step that a step of the pipeline belongs to
 _FIRST_BAR = 1  # 0 is __syncthreads
+_AtStep = dict[tuple[str, tuple[str, ...], int], list[OverlayBarrier]]  # by role, loops around, place of the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,18 @@ class _Piece:
     slot: str
     bytes: int
     when: str = ""
+
+
+class _Cut(NamedTuple):
+    """A part of a memory between two ends of tiles, and the half of the lanes."""
+
+    low: int
+    high: int
+    half: int
+
+
+def _start_of(cut: _Cut) -> int:
+    return cut.low
 
 
 def check_bars(kernel: KernelDescription) -> list[Violation]:
@@ -62,6 +78,27 @@ class KernelPipeline:
     shared: Placement
     tensor: Placement
     entry_registers: int
+    _cuts: Mapping[str, tuple[_Cut, ...]] = field(init=False)
+    _cut_tiles: frozenset[str] = field(init=False)
+    _overlay_waits: _AtStep = field(init=False)
+    _overlay_arrivals: _AtStep = field(init=False)
+
+    def __post_init__(self) -> None:
+        overlaid = [block for pair in (*self.shared.overlays, *self.tensor.overlays) for block in pair]
+        object.__setattr__(self, "_cut_tiles", frozenset(name for block in overlaid for name in block.tiles))
+        object.__setattr__(self, "_cuts", {memory: tuple(self._cut_memory(memory)) for memory in ("shared", "tensor")})
+        waits: _AtStep = {}
+        arriving: _AtStep = {}
+        for row in self.overlay_barriers:
+            path = self.kernel.path(row.loop)
+            for role in first_roles(self.kernel, row.after):
+                place = min(place for place, _ in self.kernel.writes_of(row.after))
+                waits.setdefault((role, path, place), []).append(row)
+            for role in last_roles(self.kernel, row.before):
+                place = last_use(self.kernel, row.before, role)
+                arriving.setdefault((role, path, place), []).append(row)
+        object.__setattr__(self, "_overlay_waits", waits)
+        object.__setattr__(self, "_overlay_arrivals", arriving)
 
     def build(self) -> Pipeline:
         """The pipeline, as data."""
@@ -146,12 +183,12 @@ class KernelPipeline:
                 parity = self._parity(ring, fill)
                 barrier = self._reference(ring.barrier_name(number), ring, fill)
                 steps.append({"wait": barrier, "parity": f"{parity} ^ 1" if number == 0 else parity})
-        for row in self.overlay_barriers:
-            if self.kernel.path(row.loop) != path or role.name not in first_roles(self.kernel, row.after):
-                continue
-            if min(place for place, _ in self.kernel.writes_of(row.after)) in part:
-                parity = f"{round_number(self.kernel, path)} % 2"
-                steps.append({"wait": row.name, "parity": f"{parity} ^ 1" if row.is_next_round else parity})
+        parity = f"{round_number(self.kernel, path)} % 2"
+        for place in part:
+            steps += [
+                {"wait": row.name, "parity": f"{parity} ^ 1" if row.is_next_round else parity}
+                for row in self._overlay_waits.get((role.name, path, place), ())
+            ]
         if steps and self._uses_tensor_memory(part):
             steps.append({"fence": "tcgen05.after"})
         return steps
@@ -164,16 +201,10 @@ class KernelPipeline:
                 continue
             barrier = self._reference(ring.barrier_name((number + 1) % len(ring.turns[fill])), ring, fill)
             steps.append(self._arrival(role, turn, barrier))
-        for row in self.overlay_barriers:
-            if self.kernel.path(row.loop) != path or role.name not in last_roles(self.kernel, row.before):
-                continue
-            uses = [
-                place
-                for place, step in (*self.kernel.reads_of(row.before), *self.kernel.writes_of(row.before))
-                if step.role == role.name
-            ]
-            if max(uses) in part:
-                steps.append(self._arrival(role, Turn((max(uses),), (role.name,)), row.name))
+        for place in part:
+            turn = Turn((place,), (role.name,))
+            rows = self._overlay_arrivals.get((role.name, path, place), ())
+            steps += [self._arrival(role, turn, row.name) for row in rows]
         threads_arrive = any("arrive" in step for step in steps)
         if threads_arrive and self._uses_tensor_memory(part):
             steps.insert(0, {"fence": "tcgen05.before"})
@@ -290,7 +321,7 @@ class KernelPipeline:
         )
 
     def _overlaid(self) -> list[set[str]]:
-        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays()]
+        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays]
 
     def _meets_async_proxy(self, name: str) -> bool:
         """Whether copies or products use the bytes of a tile, its own or those that it lies over."""
@@ -324,7 +355,7 @@ class KernelPipeline:
         writers = {each.role for _, each in self.kernel.writes_of(name)}
         fill = next(number for number, names in enumerate(ring.fills) if name in names)
         stage = self._stage(ring, fill)
-        if self._is_cut(name):
+        if name in self._cut_tiles:
             own = "instance" if step.role in writers and copies > 1 else ""
             return self._cut_pieces(ring, tile, stage, own)
         slot = ring.name if len(ring.fills) > 1 else name
@@ -334,12 +365,6 @@ class KernelPipeline:
         if step.role in writers:
             return [_Piece(f"{slot}[{stage} * {copies} + instance]", size)]
         return [_Piece(f"{slot}[{stage} * {copies} + {number}]", size) for number in range(copies)]
-
-    def _is_cut(self, name: str) -> bool:
-        return any(name in block.tiles for pair in self._all_overlays() for block in pair)
-
-    def _all_overlays(self) -> tuple[tuple[Block, Block], ...]:
-        return (*self.shared.overlays(), *self.tensor.overlays())
 
     def _cut_pieces(self, ring: Ring, tile: KernelTile, stage: str, own: str) -> list[_Piece]:
         """The pieces of each stage and instance of a tile that shares memory, each with its condition."""
@@ -355,8 +380,11 @@ class KernelPipeline:
                 if own:
                     conditions.append(f"{own} == {copy}")
                 start, end, half = self._extent(placement, ring, tile, number * copies + copy)
-                for low, high, lanes in self._cuts(placement, tile.memory):
-                    if start <= low and high <= end and half & lanes:
+                cuts = self._cuts[tile.memory]
+                for low, high, lanes in cuts[bisect_left(cuts, start, key=_start_of) :]:
+                    if high > end:
+                        break
+                    if half & lanes:
                         slot = f"{tile.memory}_{low}_{lanes}"
                         size = min(high - low, max(0, start + tile.stage_bytes - low))
                         pieces.append(_Piece(slot, size if tile.memory == "shared" else 0, " and ".join(conditions)))
@@ -376,30 +404,30 @@ class KernelPipeline:
         start = spot.offset + number * block.stride
         return start, start + block.stride, spot.half
 
-    def _cuts(self, placement: Placement, memory: str) -> list[tuple[int, int, int]]:
-        """The pieces that the ends of all overlaid stages cut a memory into."""
+    def _cut_memory(self, memory: str) -> Iterable[_Cut]:
+        """The parts that the ends of all overlaid stages cut a memory into."""
+        placement = self.shared if memory == "shared" else self.tensor
         ends: set[int] = set()
         for ring in self.rings:
             for name in ring.tiles:
                 tile = self.kernel.tile(name)
-                if tile.memory == memory and self._is_cut(name):
+                if tile.memory == memory and name in self._cut_tiles:
                     for number in range(self.stages[name] * self.kernel.copies_of(tile)):
                         start, end, _ = self._extent(placement, ring, tile, number)
                         ends |= {start, end}
-        ordered = sorted(ends)
         halves = (1, 2) if memory == "tensor" else (3,)
-        return [(low, high, half) for low, high in pairwise(ordered) for half in halves]
+        return (_Cut(low, high, half) for low, high in pairwise(sorted(ends)) for half in halves)
 
     def _all_pieces(self, ring: Ring, name: str) -> list[_Piece]:
         """All pieces of a tile, whatever the stage."""
-        if self._is_cut(name):
+        if name in self._cut_tiles:
             return self._cut_pieces(ring, self.kernel.tile(name), "0", "")
         return [_Piece(ring.name if len(ring.fills) > 1 else name, self.kernel.tile(name).stage_bytes)]
 
     def _enter_slot(self, slots: Plain, ring: Ring, name: str, piece: _Piece) -> None:
         tile = self.kernel.tile(name)
         row: Plain = {} if tile.memory == "shared" else {"space": "tmem"}
-        if not self._is_cut(name):
+        if name not in self._cut_tiles:
             row["stages"] = self.stages[name] * self.kernel.copies_of(tile)
         slots[piece.slot] = row
 
