@@ -6,12 +6,16 @@ roles of the turn before have arrived; the first turn waits for the last one of 
     turn 0    producer loads K          waits for K_empty      its bytes arrive at K_full
     turn 1    consumers multiply K      wait for K_full        arrive at K_empty
 
+An accumulator that one role rescales and another adds to, in every round of an inner loop, passes between them there. Behind
+that loop, the role of the first turn waits once more for the last one.
+
 Tiles that one step loads share their barriers. Tiles of one ring take turns in its slots and share barriers too. A tile
 that one role alone uses needs none: the warps of the role meet at a named barrier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilescope.kernel_plan.kernel_description import KernelStep
@@ -42,6 +46,7 @@ class Ring:
     fills: tuple[tuple[str, ...], ...]
     home: tuple[str, ...]  # the loops of its rounds
     turns: tuple[tuple[Turn, ...], ...]  # of each fill
+    behind: tuple[int, ...] = ()  # places behind its loop, where the role of the first turn has it once more
 
     @property
     def tiles(self) -> tuple[str, ...]:
@@ -107,9 +112,26 @@ def derive_rings(kernel: KernelDescription) -> tuple[Ring, ...]:
                 fills = (together,)
                 title = "_".join(together)
             done |= {each for fill in fills for each in fill}
-            turns = tuple(_turns(kernel, fill) for fill in fills)
-            rings.append(Ring(title, fills, home_path(kernel, fills[0][0]), turns))
+            rings.append(_alternating_ring(kernel, name) or _make_ring(kernel, title, fills))
     return tuple(rings)
+
+
+def _make_ring(kernel: KernelDescription, title: str, fills: tuple[tuple[str, ...], ...]) -> Ring:
+    places = range(len(kernel.steps))
+    return Ring(title, fills, home_path(kernel, fills[0][0]), tuple(_turns(kernel, fill, places) for fill in fills))
+
+
+def _alternating_ring(kernel: KernelDescription, name: str) -> Ring | None:
+    """The ring of a tile that roles pass to and fro in an inner loop, and that one of them has behind it; else None."""
+    places = sorted({place for place, _ in (*kernel.writes_of(name), *kernel.reads_of(name))})
+    deepest = max((kernel.path(kernel.steps[place].loop) for place in places), key=len)
+    inner = [place for place in places if kernel.path(kernel.steps[place].loop) == deepest]
+    behind = tuple(place for place in places if place not in inner)
+    turns = _turns(kernel, (name,), inner)
+    if not behind or len(turns) < 2 or behind[0] < inner[-1] or kernel.tile(name).ring:
+        return None
+    is_own = all((kernel.steps[place].role,) == turns[0].roles for place in behind)
+    return Ring(name, ((name,),), deepest, (turns,), behind) if is_own else None
 
 
 def _written_in_order(kernel: KernelDescription) -> tuple[str, ...]:
@@ -135,11 +157,12 @@ def _readers(kernel: KernelDescription, name: str) -> frozenset[str]:
     return frozenset(step.role for _, step in kernel.reads_of(name))
 
 
-def _turns(kernel: KernelDescription, fill: tuple[str, ...]) -> tuple[Turn, ...]:
+def _turns(kernel: KernelDescription, fill: tuple[str, ...], places: Iterable[int]) -> tuple[Turn, ...]:
     """The turns of a fill: readers share one; a role keeps its turn for as long as it works in the same way."""
     turns: list[Turn] = []
     writes = False
-    for place, step in enumerate(kernel.steps):
+    for place in places:
+        step = kernel.steps[place]
         if not set(fill) & set(step.tiles):
             continue
         is_write = bool(set(fill) & set(step.writes))

@@ -74,6 +74,7 @@ class KernelTile(Value):
     overlay: tuple[str, ...] = ()  # tiles that it lies over; "*": any, if there is no room otherwise
     share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
     per_instance: bool = False  # every instance of the role that writes it has one
+    exchanged: bool = False  # the instances of that role read those of all
     ring: str = ""  # tiles of one ring take turns in its slots
     swizzle: str | None = None
     tensor: TensorOfTile | None = None  # what it is a tile of; null: only the tile is known
