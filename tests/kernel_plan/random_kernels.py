@@ -1,4 +1,4 @@
-"""Random kernels: a producer, consumers and sometimes an epilogue warp pass tiles through two loops."""
+"""Random kernels: a producer, consumers and sometimes an epilogue warp pass tiles through two loops, or rings through many."""
 
 import random
 
@@ -55,5 +55,23 @@ def random_kernel(seed):
         "roles": roles,
         "tiles": tiles,
         "loops": {"outer": {"count": 2}, "inner": {"inside": "outer", "count": 4}},
+        "steps": steps,
+    }
+
+
+def ring_kernel(seed, rings, stages, *, loops):
+    """Rings of random sizes that may all lie over each other, spread over some loops one after another."""
+    draw = random.Random(seed)
+    tiles, steps = {}, []
+    for number in range(rings):
+        shape = [64 * draw.choice((1, 2, 3)), 64 * draw.choice((1, 2))]
+        tiles[f"r{number}"] = {"shape": shape, "data_type": "bf16", "stages": list(stages), "overlay": True}
+        loop = f"loop{number * loops // rings}"
+        steps.append({"role": "producer", "operation": "load", "writes": [f"r{number}"], "loop": loop})
+        steps.append({"role": "consumer", "operation": "threads", "reads": [f"r{number}"], "loop": loop})
+    return {
+        "roles": {"producer": {"warps": 1}, "consumer": {"warps": 4}},
+        "tiles": tiles,
+        "loops": {f"loop{number}": {} for number in range(loops)},
         "steps": steps,
     }

@@ -180,3 +180,34 @@ def test_planning_takes_at_most_300_ms():
         start = time.process_time()
         ts.plan_kernel(name)
         assert time.process_time() - start <= 0.3, name
+
+
+def without(steps, is_dropped):
+    """Steps, and those of loops inside, without some of them."""
+    return [
+        step | {"steps": without(step["steps"], is_dropped)} if "loop" in step else step
+        for step in steps
+        if not is_dropped(step)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_dropped"),
+    [
+        # the correction warps have O before each product with V, and behind the loop once more
+        ("flash-attention-4-forward-128", lambda step: step.get("wait") == "acc0_full"),
+        ("flash-attention-4-forward-128", lambda step: "_rounds - 1" in str(step.get("parity"))),
+        # both warpgroups read both halves of dS
+        ("flash-attention-3-backward-128", lambda step: step.get("threads") == 256),
+    ],
+)
+def test_what_rescaling_and_exchange_wait_for_is_needed(name, is_dropped):
+    pipeline = ts.plan_kernel(name).pipeline.to_dict()
+    roles = [role | {"steps": without(role["steps"], is_dropped)} for role in pipeline["roles"]]
+    assert roles != pipeline["roles"]
+    assert ts.simulate(pipeline | {"roles": roles}).verdict == "mistake"
+
+
+def test_one_stage_of_an_exchanged_tile_is_proven_too():
+    text = known_kernel_text("flash-attention-3-backward-128").replace("stages = 2, per_instance", "per_instance")
+    assert ts.simulate(ts.plan_kernel(text).pipeline).verdict == "proven"

@@ -1,15 +1,20 @@
 """Whole kernels: what fits is laid out without overlap in use and proven; what is refused does not fit."""
 
+import contextlib
 import itertools
 import random
+import time
 
 import pytest
 from exhaustive_placement import fits_side_by_side, fits_somehow, has_pair_to_share, shared_tiles
-from random_kernels import random_kernel
+from random_kernels import random_kernel, ring_kernel
 from refused_kernels import MAMBA3_BACKWARD, SIDE_BY_SIDE, flashinfer_prefill
 
 import tilescope as ts
+from tilescope.arch import ARCH
 from tilescope.kernel_plan.interval_packing import Item, pack
+from tilescope.kernel_plan.kernel_file import read_kernel
+from tilescope.kernel_plan.stage_search import Limits, StageSearch
 
 
 def conflicting_bytes(plan):
@@ -58,6 +63,37 @@ def test_random_kernels_are_laid_out_without_overlap_in_use_and_proven(seed):
         assert tile.end_bytes <= plan.smem_bytes <= plan.smem_limit_bytes
         assert not range(max(tile.offset_bytes, barriers.start), min(tile.end_bytes, barriers.stop))
     assert ts.simulate(plan.pipeline).verdict == "proven"
+
+
+def seconds_to_plan(kernel):
+    start = time.process_time()
+    with contextlib.suppress(ts.PlanError):
+        ts.plan_kernel(kernel)
+    return time.process_time() - start
+
+
+def test_planning_takes_at_most_300_ms_of_random_kernels_and_of_many_rings():
+    kernels = [random_kernel(seed) for seed in range(200)]
+    for seed, (rings, most, loops) in enumerate(itertools.product((4, 8, 12), (4, 8, 32), (1, 4))):
+        kernels.append(ring_kernel(seed, rings, (1, most), loops=loops))
+    seconds_to_plan(kernels[0])  # imports
+    assert max(min(seconds_to_plan(kernel) for _ in range(2)) for kernel in kernels) <= 0.3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_stages_are_those_that_raising_one_ring_at_a_time_gives(seed):
+    search = StageSearch(
+        read_kernel(ring_kernel(seed, 3 + seed % 3, (1, 6), loops=1 + seed % 3)), ARCH["sm_90"], Limits(232448, 0)
+    )
+    counts, full = search.least, set()
+    while len(full) < len(counts):
+        ring = min((number for number in range(len(counts)) if number not in full), key=lambda each: counts[each])
+        raised = tuple(count + (number == ring) for number, count in enumerate(counts))
+        if counts[ring] < search.most[ring] and search.fits(raised):
+            counts = raised
+        else:
+            full.add(ring)
+    assert next(search.ranked()) == counts
 
 
 def has_lower_layout(items, conflicts, height):

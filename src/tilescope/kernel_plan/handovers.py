@@ -6,18 +6,21 @@ roles of the turn before have arrived; the first turn waits for the last one of 
     turn 0    producer loads K          waits for K_empty      its bytes arrive at K_full
     turn 1    consumers multiply K      wait for K_full        arrive at K_empty
 
+An accumulator that one role rescales and another adds to, in every round of an inner loop, passes between them there. Behind
+that loop, the role of the first turn waits once more for the last one.
+
 Tiles that one step loads share their barriers. Tiles of one ring take turns in its slots and share barriers too. A tile
 that one role alone uses needs none: the warps of the role meet at a named barrier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilescope.kernel_plan.kernel_description import KernelStep
 from tilescope.kernel_plan.kernel_file import KernelDescription
-from tilescope.kernel_plan.lifetimes import Lifetime, home_path
+from tilescope.kernel_plan.lifetimes import home_path
 from tilescope.value import Value
 
 MBARRIER_BYTES = 8
@@ -43,6 +46,7 @@ class Ring:
     fills: tuple[tuple[str, ...], ...]
     home: tuple[str, ...]  # the loops of its rounds
     turns: tuple[tuple[Turn, ...], ...]  # of each fill
+    behind: tuple[int, ...] = ()  # places behind its loop, where the role of the first turn has it once more
 
     @property
     def tiles(self) -> tuple[str, ...]:
@@ -53,6 +57,11 @@ class Ring:
     def is_passed_on(self) -> bool:
         """Whether more than one role uses it, so that it has barriers."""
         return len(self.turns[0]) > 1
+
+    @property
+    def barriers_per_stage(self) -> int:
+        """One for each turn, if it is passed on."""
+        return len(self.turns[0]) if self.is_passed_on else 0
 
     def barrier_name(self, turn: int) -> str:
         """The barrier that a turn waits for."""
@@ -103,9 +112,26 @@ def derive_rings(kernel: KernelDescription) -> tuple[Ring, ...]:
                 fills = (together,)
                 title = "_".join(together)
             done |= {each for fill in fills for each in fill}
-            turns = tuple(_turns(kernel, fill) for fill in fills)
-            rings.append(Ring(title, fills, home_path(kernel, fills[0][0]), turns))
+            rings.append(_alternating_ring(kernel, name) or _make_ring(kernel, title, fills))
     return tuple(rings)
+
+
+def _make_ring(kernel: KernelDescription, title: str, fills: tuple[tuple[str, ...], ...]) -> Ring:
+    places = range(len(kernel.steps))
+    return Ring(title, fills, home_path(kernel, fills[0][0]), tuple(_turns(kernel, fill, places) for fill in fills))
+
+
+def _alternating_ring(kernel: KernelDescription, name: str) -> Ring | None:
+    """The ring of a tile that roles pass to and fro in an inner loop, and that one of them has behind it; else None."""
+    places = sorted({place for place, _ in (*kernel.writes_of(name), *kernel.reads_of(name))})
+    deepest = max((kernel.path(kernel.steps[place].loop) for place in places), key=len)
+    inner = [place for place in places if kernel.path(kernel.steps[place].loop) == deepest]
+    behind = tuple(place for place in places if place not in inner)
+    turns = _turns(kernel, (name,), inner)
+    if not behind or len(turns) < 2 or behind[0] < inner[-1] or kernel.tile(name).ring:
+        return None
+    is_own = all((kernel.steps[place].role,) == turns[0].roles for place in behind)
+    return Ring(name, ((name,),), deepest, (turns,), behind) if is_own else None
 
 
 def _written_in_order(kernel: KernelDescription) -> tuple[str, ...]:
@@ -131,11 +157,12 @@ def _readers(kernel: KernelDescription, name: str) -> frozenset[str]:
     return frozenset(step.role for _, step in kernel.reads_of(name))
 
 
-def _turns(kernel: KernelDescription, fill: tuple[str, ...]) -> tuple[Turn, ...]:
+def _turns(kernel: KernelDescription, fill: tuple[str, ...], places: Iterable[int]) -> tuple[Turn, ...]:
     """The turns of a fill: readers share one; a role keeps its turn for as long as it works in the same way."""
     turns: list[Turn] = []
     writes = False
-    for place, step in enumerate(kernel.steps):
+    for place in places:
+        step = kernel.steps[place]
         if not set(fill) & set(step.tiles):
             continue
         is_write = bool(set(fill) & set(step.writes))
@@ -195,26 +222,21 @@ def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[K
     return tuple(rows)
 
 
-def overlay_barriers(
-    kernel: KernelDescription, pairs: Mapping[str, tuple[str, ...]], lifetimes: Mapping[str, Lifetime]
-) -> tuple[OverlayBarrier, ...]:
-    """The barriers that order tiles which lie over each other; `pairs` has for each tile those over which it lies.
+def overlay_barriers(kernel: KernelDescription, first: str, second: str) -> tuple[OverlayBarrier, ...]:
+    """The barriers that order two tiles which lie over each other, the first of which dies first.
 
-    Of two tiles, the one that dies first is followed by the other in the same round, and follows it in the next one.
-    Where one role does both the last access and the first write, its own order serves.
+    It is followed by the other in the same round, and follows it in the next one. Where one role does both the last access
+    and the first write, its own order serves.
     """
-    found = []
-    for name, others in pairs.items():
-        for other in others:
-            first, second = sorted((name, other), key=lambda tile: min(lifetimes[tile]))
-            around = _common_loop(kernel, first, second)
-            orders = [(first, second, False)]
-            if around:
-                orders.append((second, first, True))
-            for before, after, is_next_round in orders:
-                if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after)):
-                    found.append(OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around))
-    return tuple(found)
+    around = _common_loop(kernel, first, second)
+    orders = [(first, second, False)]
+    if around:
+        orders.append((second, first, True))
+    return tuple(
+        OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around)
+        for before, after, is_next_round in orders
+        if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after))
+    )
 
 
 def _common_loop(kernel: KernelDescription, one: str, other: str) -> str:
@@ -242,3 +264,8 @@ def last_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
 def first_roles(kernel: KernelDescription, tile: str) -> frozenset[str]:
     """The role that writes a tile first."""
     return frozenset([kernel.steps[min(place for place, _ in kernel.writes_of(tile))].role])
+
+
+def last_use(kernel: KernelDescription, tile: str, role: str) -> int:
+    """The place of the last step of a role that accesses a tile."""
+    return max(place for place, step in (*kernel.reads_of(tile), *kernel.writes_of(tile)) if step.role == role)

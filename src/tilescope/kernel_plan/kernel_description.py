@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tilescope.arithmetic import ceil_div
@@ -74,6 +74,7 @@ class KernelTile(Value):
     overlay: tuple[str, ...] = ()  # tiles that it overlaps; "*": any, if there is no room otherwise
     share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
     per_instance: bool = False  # every instance of the role that writes it has one
+    exchanged: bool = False  # the instances of that role read those of all
     ring: str = ""  # tiles of one ring take turns in its slots
     swizzle: str | None = None
     tensor: TensorOfTile | None = None  # what it is a tile of; null: only the tile is known
@@ -136,6 +137,23 @@ class KernelStep(Value):
         return f"{self.operation} {written or read}"
 
 
+class _Index:
+    """The rows of a kernel by name, and the places of the steps that write and read each tile."""
+
+    __slots__ = ("loops", "reads", "roles", "tiles", "writes")
+
+    def __init__(self, kernel: KernelParts) -> None:
+        self.roles = {role.name: role for role in kernel.roles}
+        self.tiles = {tile.name: tile for tile in kernel.tiles}
+        self.loops = {loop.name: loop for loop in kernel.loops}
+        self.writes: dict[str, list[int]] = {}
+        self.reads: dict[str, list[int]] = {}
+        for place, step in enumerate(kernel.steps):
+            for accesses, names in ((self.writes, set(step.writes)), (self.reads, step.inputs)):
+                for name in names:
+                    accesses.setdefault(name, []).append(place)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelParts:
     """The parts of a kernel: roles, tiles, loops, and all steps in the order in which data passes through them."""
@@ -150,18 +168,22 @@ class KernelParts:
     blocks_per_sm: int = 1
     cluster: int = 1
     program: Program | None = None  # that `emit` writes whole, without gaps
+    _index: _Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_index", _Index(self))
 
     def tile(self, name: str) -> KernelTile:
         """The tile of this name."""
-        return next(tile for tile in self.tiles if tile.name == name)
+        return self._index.tiles[name]
 
     def role(self, name: str) -> KernelRole:
         """The role of this name."""
-        return next(role for role in self.roles if role.name == name)
+        return self._index.roles[name]
 
     def loop(self, name: str) -> KernelLoop:
         """The loop of this name."""
-        return next(loop for loop in self.loops if loop.name == name)
+        return self._index.loops[name]
 
     @property
     def threads(self) -> int:
@@ -182,11 +204,11 @@ class KernelParts:
 
     def writes_of(self, tile: str) -> Iterator[tuple[int, KernelStep]]:
         """The steps that write a tile, with their places."""
-        return ((place, step) for place, step in enumerate(self.steps) if tile in step.writes)
+        return ((place, self.steps[place]) for place in self._index.writes.get(tile, ()))
 
     def reads_of(self, tile: str) -> Iterator[tuple[int, KernelStep]]:
         """The steps that read a tile, with their places."""
-        return ((place, step) for place, step in enumerate(self.steps) if tile in step.inputs)
+        return ((place, self.steps[place]) for place in self._index.reads.get(tile, ()))
 
     def copies_of(self, tile: KernelTile) -> int:
         """How many of a tile there are beside its stages: one for each instance of the role that writes it."""

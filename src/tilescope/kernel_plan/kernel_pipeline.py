@@ -9,9 +9,11 @@ pieces of memory that they share, so that the proof covers the overlays:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from tilescope.errors import Violation
 from tilescope.kernel_plan.handovers import (
@@ -22,17 +24,19 @@ from tilescope.kernel_plan.handovers import (
     arrivals,
     first_roles,
     last_roles,
+    last_use,
 )
 from tilescope.kernel_plan.kernel_description import ASYNC_PROXY, KernelRole, KernelStep, KernelTile
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
-from tilescope.kernel_plan.placement import Block, Placement
+from tilescope.kernel_plan.placement import Placement
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import BARS
 
 STEP_MARK = "step "  # before the place of the kernel's step that a step of the pipeline belongs to
 _FIRST_BAR = 1  # 0 is __syncthreads
+_AtStep = dict[tuple[str, tuple[str, ...], int], list[OverlayBarrier]]  # by role, loops around, place of the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,33 @@ class _Piece:
     bytes: int
     when: str = ""
 
+    def if_also(self, condition: str) -> _Piece:
+        """The piece with one condition more."""
+        return _Piece(self.slot, self.bytes, f"{self.when} and {condition}" if self.when else condition)
+
+
+class _Cut(NamedTuple):
+    """A part of a memory between two ends of tiles, and the half of the lanes."""
+
+    low: int
+    high: int
+    half: int
+
+
+def _start_of(cut: _Cut) -> int:
+    return cut.low
+
 
 def check_bars(kernel: KernelDescription) -> list[Violation]:
     """Refuse roles that need more named barriers than a block has."""
     needed = _FIRST_BAR + sum(role.instances for role in kernel.roles if role.warps > 1)
+    needed += sum(_exchanges(kernel, role) for role in kernel.roles)
     return [KERNEL_BARS.violation(needed=needed, most=BARS)] if needed > BARS else []
+
+
+def _exchanges(kernel: KernelDescription, role: KernelRole) -> bool:
+    """Whether the instances of a role read each other's tiles."""
+    return any(kernel.tile(name).exchanged for step in kernel.steps if step.role == role.name for name in step.writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +88,27 @@ class KernelPipeline:
     shared: Placement
     tensor: Placement
     entry_registers: int
+    _cuts: Mapping[str, tuple[_Cut, ...]] = field(init=False)
+    _cut_tiles: frozenset[str] = field(init=False)
+    _overlay_waits: _AtStep = field(init=False)
+    _overlay_arrivals: _AtStep = field(init=False)
+
+    def __post_init__(self) -> None:
+        overlaid = [block for pair in (*self.shared.overlays, *self.tensor.overlays) for block in pair]
+        object.__setattr__(self, "_cut_tiles", frozenset(name for block in overlaid for name in block.tiles))
+        object.__setattr__(self, "_cuts", {memory: tuple(self._cut_memory(memory)) for memory in ("shared", "tensor")})
+        waits: _AtStep = {}
+        arriving: _AtStep = {}
+        for row in self.overlay_barriers:
+            path = self.kernel.path(row.loop)
+            for role in first_roles(self.kernel, row.after):
+                place = min(place for place, _ in self.kernel.writes_of(row.after))
+                waits.setdefault((role, path, place), []).append(row)
+            for role in last_roles(self.kernel, row.before):
+                place = last_use(self.kernel, row.before, role)
+                arriving.setdefault((role, path, place), []).append(row)
+        object.__setattr__(self, "_overlay_waits", waits)
+        object.__setattr__(self, "_overlay_arrivals", arriving)
 
     def build(self) -> Pipeline:
         """The pipeline, as data."""
@@ -146,14 +193,30 @@ class KernelPipeline:
                 parity = self._parity(ring, fill)
                 barrier = self._reference(ring.barrier_name(number), ring, fill)
                 steps.append({"wait": barrier, "parity": f"{parity} ^ 1" if number == 0 else parity})
-        for row in self.overlay_barriers:
-            if self.kernel.path(row.loop) != path or role.name not in first_roles(self.kernel, row.after):
-                continue
-            if min(place for place, _ in self.kernel.writes_of(row.after)) in part:
-                parity = f"{round_number(self.kernel, path)} % 2"
-                steps.append({"wait": row.name, "parity": f"{parity} ^ 1" if row.is_next_round else parity})
+        steps += self._last_turns(part, path)
+        parity = f"{round_number(self.kernel, path)} % 2"
+        for place in part:
+            steps += [
+                {"wait": row.name, "parity": f"{parity} ^ 1" if row.is_next_round else parity}
+                for row in self._overlay_waits.get((role.name, path, place), ())
+            ]
         if steps and self._uses_tensor_memory(part):
             steps.append({"fence": "tcgen05.after"})
+        return steps
+
+    def _last_turns(self, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
+        """Behind the loop of a ring, waits for the last turn of its last round."""
+        steps: list[Plain] = []
+        for ring in self.rings:
+            if (
+                ring.behind
+                and ring.behind[0] in part
+                and self.kernel.path(self.kernel.steps[ring.behind[0]].loop) == path
+            ):
+                last = round_number(self.kernel, ring.home, last_from=len(path))
+                stages = self.stages[ring.name]
+                stage = "" if stages == 1 else f"[{last} % {stages}]"
+                steps.append({"wait": f"{ring.barrier_name(0)}{stage}", "parity": f"{last} / {stages} % 2"})
         return steps
 
     def _arrivals(self, role: KernelRole, part: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
@@ -164,16 +227,10 @@ class KernelPipeline:
                 continue
             barrier = self._reference(ring.barrier_name((number + 1) % len(ring.turns[fill])), ring, fill)
             steps.append(self._arrival(role, turn, barrier))
-        for row in self.overlay_barriers:
-            if self.kernel.path(row.loop) != path or role.name not in last_roles(self.kernel, row.before):
-                continue
-            uses = [
-                place
-                for place, step in (*self.kernel.reads_of(row.before), *self.kernel.writes_of(row.before))
-                if step.role == role.name
-            ]
-            if max(uses) in part:
-                steps.append(self._arrival(role, Turn((max(uses),), (role.name,)), row.name))
+        for place in part:
+            turn = Turn((place,), (role.name,))
+            rows = self._overlay_arrivals.get((role.name, path, place), ())
+            steps += [self._arrival(role, turn, row.name) for row in rows]
         threads_arrive = any("arrive" in step for step in steps)
         if threads_arrive and self._uses_tensor_memory(part):
             steps.insert(0, {"fence": "tcgen05.before"})
@@ -204,17 +261,17 @@ class KernelPipeline:
             case "load":
                 return self._load(place, step)
             case "store":
-                stored = self._named("store", self._pieces_of(step.inputs, step))
+                stored = self._named("store", self._pieces_of(step.inputs, place))
                 done: list[Plain] = [{"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
                 return [*stored, *done, *self._meeting(role, place, "threads")]
             case "wgmma":
-                pieces = self._pieces_of(step.inputs, step)
+                pieces = self._pieces_of(step.inputs, place)
                 multiplied = self._named("multiply", pieces)
                 if not multiplied:
                     return []
                 return [*multiplied, {"commit": "wgmma"}, {"wait_group": "wgmma"}]
             case "tcgen05.mma":
-                return self._tensor_product(step)
+                return self._tensor_product(place, step)
         return self._thread_code(role, place, step)
 
     def _load(self, place: int, step: KernelStep) -> list[Plain]:
@@ -224,7 +281,7 @@ class KernelPipeline:
                 if not set(names) & set(step.writes):
                     continue
                 full = self._reference(ring.barrier_name(1), ring, fill)
-                pieces = [piece for name in names if name in step.writes for piece in self._pieces(ring, name, step)]
+                pieces = [piece for name in names if name in step.writes for piece in self._pieces(ring, name, place)]
                 total = sum(self.kernel.tile(name).stage_bytes for name in names if name in step.writes)
                 expects: Plain = {"expect": full, "bytes": total}
                 own = [each for each in ring.turns[fill][0].places if self.kernel.steps[each].role == step.role]
@@ -236,9 +293,9 @@ class KernelPipeline:
                     steps.append(copy | ({"when": piece.when} if piece.when else {}))
         return steps
 
-    def _tensor_product(self, step: KernelStep) -> list[Plain]:
-        operands = self._pieces_of(step.inputs, step)
-        into = self._pieces_of(step.writes, step)
+    def _tensor_product(self, place: int, step: KernelStep) -> list[Plain]:
+        operands = self._pieces_of(step.inputs, place)
+        into = self._pieces_of(step.writes, place)
         always = [piece.slot for piece in operands if not piece.when]
         steps: list[Plain] = []
         for number, target in enumerate(into):
@@ -249,17 +306,30 @@ class KernelPipeline:
         return steps
 
     def _thread_code(self, role: KernelRole, place: int, step: KernelStep) -> list[Plain]:
-        read = self._pieces_of(step.inputs, step)
-        written = self._pieces_of(step.writes, step)
+        read = self._pieces_of(step.inputs, place)
+        written = self._pieces_of(step.writes, place)
         steps = self._named("read", read)
         if not written:
             loaded = any(self._is_loaded(name) for name in step.inputs)
             return [*steps, {"fence": "proxy.async"}] if loaded else steps
+        exchanged = [name for name in step.writes if self.kernel.tile(name).exchanged]
+        all_meet = self._all_instances_meet(role) if exchanged else []
+        if any(self.stages[name] == 1 for name in exchanged):
+            steps += all_meet
         steps += self._meeting(role, place, "before")
         steps += self._named("write", written)
         if any(self._meets_async_proxy(name) for name in step.tiles):
             steps.append({"fence": "proxy.async"})
-        return steps + self._meeting(role, place, "after")
+        return steps + (all_meet or self._meeting(role, place, "after"))
+
+    def _all_instances_meet(self, role: KernelRole) -> list[Plain]:
+        """All instances of a role wait for each other, at a named barrier behind those of the roles' instances."""
+        number = _FIRST_BAR + sum(other.instances for other in self.kernel.roles if other.warps > 1)
+        for other in self.kernel.roles:
+            if other.name == role.name:
+                break
+            number += _exchanges(self.kernel, other)
+        return [{"sync": number, "threads": role.threads * role.instances}]
 
     def _meeting(self, role: KernelRole, place: int, when: str) -> list[Plain]:
         """The warps of a role wait for each other, if others of them use the same tile in shared memory."""
@@ -290,7 +360,7 @@ class KernelPipeline:
         )
 
     def _overlaid(self) -> list[set[str]]:
-        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays()]
+        return [set(one.tiles) | set(other.tiles) for one, other in self.shared.overlays]
 
     def _meets_async_proxy(self, name: str) -> bool:
         """Whether copies or products use the bytes of a tile, its own or those that it lies over."""
@@ -309,37 +379,41 @@ class KernelPipeline:
         steps: list[Plain] = [{operation: always}] if always else []
         return steps + [{operation: [piece.slot], "when": piece.when} for piece in pieces if piece.when]
 
-    def _pieces_of(self, names: Sequence[str], step: KernelStep) -> list[_Piece]:
+    def _pieces_of(self, names: Sequence[str], place: int) -> list[_Piece]:
         found: list[_Piece] = []
         for name in names:
             for ring in self.rings:
                 if name in ring.tiles:
-                    found += self._pieces(ring, name, step)
+                    found += self._pieces(ring, name, place)
         return found
 
-    def _pieces(self, ring: Ring, name: str, step: KernelStep) -> list[_Piece]:
-        """The pieces that a step of a role uses of a tile: those of its own instance, if the role writes one each."""
+    def _pieces(self, ring: Ring, name: str, place: int) -> list[_Piece]:
+        """The pieces that a step of a role uses of a tile; what rescales a sum skips the first round of its loop."""
         tile = self.kernel.tile(name)
-        copies = self.kernel.copies_of(tile)
-        writers = {each.role for _, each in self.kernel.writes_of(name)}
         fill = next(number for number, names in enumerate(ring.fills) if name in names)
         stage = self._stage(ring, fill)
-        if self._is_cut(name):
-            own = "instance" if step.role in writers and copies > 1 else ""
+        step = self.kernel.steps[place]
+        is_first = place in ring.turns[fill][0].places
+        if ring.behind and is_first and name in step.writes and name in step.inputs:  # there is no sum yet
+            return [piece.if_also(f"{ring.home[-1]} > 0") for piece in self._plain_pieces(ring, tile, stage, step)]
+        return self._plain_pieces(ring, tile, stage, step)
+
+    def _plain_pieces(self, ring: Ring, tile: KernelTile, stage: str, step: KernelStep) -> list[_Piece]:
+        """The pieces of one stage: those of the role's own instance, if it writes one each; of an exchanged tile, all."""
+        name = tile.name
+        copies = self.kernel.copies_of(tile)
+        writers = {each.role for _, each in self.kernel.writes_of(name)}
+        is_own = step.role in writers and not (tile.exchanged and name in step.inputs)
+        if name in self._cut_tiles:
+            own = "instance" if is_own and copies > 1 else ""
             return self._cut_pieces(ring, tile, stage, own)
         slot = ring.name if len(ring.fills) > 1 else name
         size = tile.stage_bytes
         if copies == 1:
             return [_Piece(f"{slot}[{stage}]", size)]
-        if step.role in writers:
+        if is_own:
             return [_Piece(f"{slot}[{stage} * {copies} + instance]", size)]
         return [_Piece(f"{slot}[{stage} * {copies} + {number}]", size) for number in range(copies)]
-
-    def _is_cut(self, name: str) -> bool:
-        return any(name in block.tiles for pair in self._all_overlays() for block in pair)
-
-    def _all_overlays(self) -> tuple[tuple[Block, Block], ...]:
-        return (*self.shared.overlays(), *self.tensor.overlays())
 
     def _cut_pieces(self, ring: Ring, tile: KernelTile, stage: str, own: str) -> list[_Piece]:
         """The pieces of each stage and instance of a tile that shares memory, each with its condition."""
@@ -355,8 +429,11 @@ class KernelPipeline:
                 if own:
                     conditions.append(f"{own} == {copy}")
                 start, end, half = self._extent(placement, ring, tile, number * copies + copy)
-                for low, high, lanes in self._cuts(placement, tile.memory):
-                    if start <= low and high <= end and half & lanes:
+                cuts = self._cuts[tile.memory]
+                for low, high, lanes in cuts[bisect_left(cuts, start, key=_start_of) :]:
+                    if high > end:
+                        break
+                    if half & lanes:
                         slot = f"{tile.memory}_{low}_{lanes}"
                         size = min(high - low, max(0, start + tile.stage_bytes - low))
                         pieces.append(_Piece(slot, size if tile.memory == "shared" else 0, " and ".join(conditions)))
@@ -376,30 +453,30 @@ class KernelPipeline:
         start = spot.offset + number * block.stride
         return start, start + block.stride, spot.half
 
-    def _cuts(self, placement: Placement, memory: str) -> list[tuple[int, int, int]]:
-        """The pieces that the ends of all overlaid stages cut a memory into."""
+    def _cut_memory(self, memory: str) -> Iterable[_Cut]:
+        """The parts that the ends of all overlaid stages cut a memory into."""
+        placement = self.shared if memory == "shared" else self.tensor
         ends: set[int] = set()
         for ring in self.rings:
             for name in ring.tiles:
                 tile = self.kernel.tile(name)
-                if tile.memory == memory and self._is_cut(name):
+                if tile.memory == memory and name in self._cut_tiles:
                     for number in range(self.stages[name] * self.kernel.copies_of(tile)):
                         start, end, _ = self._extent(placement, ring, tile, number)
                         ends |= {start, end}
-        ordered = sorted(ends)
         halves = (1, 2) if memory == "tensor" else (3,)
-        return [(low, high, half) for low, high in pairwise(ordered) for half in halves]
+        return (_Cut(low, high, half) for low, high in pairwise(sorted(ends)) for half in halves)
 
     def _all_pieces(self, ring: Ring, name: str) -> list[_Piece]:
         """All pieces of a tile, whatever the stage."""
-        if self._is_cut(name):
+        if name in self._cut_tiles:
             return self._cut_pieces(ring, self.kernel.tile(name), "0", "")
         return [_Piece(ring.name if len(ring.fills) > 1 else name, self.kernel.tile(name).stage_bytes)]
 
     def _enter_slot(self, slots: Plain, ring: Ring, name: str, piece: _Piece) -> None:
         tile = self.kernel.tile(name)
         row: Plain = {} if tile.memory == "shared" else {"space": "tmem"}
-        if not self._is_cut(name):
+        if name not in self._cut_tiles:
             row["stages"] = self.stages[name] * self.kernel.copies_of(tile)
         slots[piece.slot] = row
 
@@ -428,9 +505,13 @@ def _mark_steps(steps: list[Plain], place: int) -> list[Plain]:
     return [step | {"at": f"{STEP_MARK}{place}"} for step in steps]
 
 
-def round_number(kernel: KernelDescription, path: tuple[str, ...]) -> str:
-    """The number of a round among all rounds of its loops: (tile * kv_rounds + kv); the names are those of the loops."""
+def round_number(kernel: KernelDescription, path: tuple[str, ...], last_from: int | None = None) -> str:
+    """The number of a round among all rounds of its loops: (tile * kv_rounds + kv); the names are those of the loops.
+
+    Loops from the number `last_from` on are in their last round.
+    """
     text = ""
-    for name in (kernel.loop(each).name for each in path):
-        text = f"({text} * {name}_rounds + {name})" if text else name
+    for number, name in enumerate(kernel.loop(each).name for each in path):
+        counter = name if last_from is None or number < last_from else f"{name}_rounds - 1"
+        text = f"({text} * {name}_rounds + {counter})" if text else f"({counter})" if " " in counter else counter
     return text or "0"

@@ -44,6 +44,7 @@ _TILE = (
     "overlay",
     "share_lanes",
     "per_instance",
+    "exchanged",
     "ring",
     "swizzle",
     "tensor",
@@ -132,6 +133,7 @@ class KernelTables:
             overlay=self._read_overlay(at, row.get("overlay", False)),
             share_lanes=self.attempt(True, flag, f"{at}.share_lanes", row.get("share_lanes", True)),
             per_instance=self.attempt(False, flag, f"{at}.per_instance", row.get("per_instance", False)),
+            exchanged=self.attempt(False, flag, f"{at}.exchanged", row.get("exchanged", False)),
             ring=str(row.get("ring", "")),
             swizzle=None
             if swizzle is None

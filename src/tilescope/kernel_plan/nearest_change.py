@@ -5,9 +5,9 @@ Every change is tried: it is told only if the kernel fits with it, with its byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import NamedTuple
 
 from tilescope.arch import Arch
@@ -41,22 +41,53 @@ class _Edit(NamedTuple):
 
 def nearest_changes(kernel: KernelDescription, arch: Arch, limits: Limits) -> list[KernelChange]:
     """Up to three changes after which the kernel fits; two changes together only if no single one does."""
-    edits = list(_edits(kernel))
-    found: dict[str, KernelChange] = {}
-    for edit in edits:
-        change = None if edit.subject in found else _fitting(edit, arch, limits)
-        if change is not None:
-            found[edit.subject] = change
+    groups = [_without_unreadable(list(group)) for _, group in groupby(_edits(kernel), lambda edit: edit.subject)]
+    found: list[KernelChange] = []
+    for group in groups:
+        enough = _weakest(group, arch, limits)
+        if enough is not None:
+            found.append(enough.change)
             if len(found) == MAX_CHANGES:
                 break
     if found:
-        return list(found.values())
-    for one, other in combinations(edits, 2):
-        both = _merge_edits(kernel, one, other)
-        change = None if both is None else _fitting(both, arch, limits)
-        if change is not None:
-            return [change]
+        return found
+    for one, other in combinations([group for group in groups if group], 2):
+        enough = _weakest([_merge_edits(kernel, edit, other[-1]) for edit in one], arch, limits)
+        if enough is not None:
+            weaker = _weakest([_merge_edits(kernel, one[enough.number], edit) for edit in other], arch, limits)
+            return [(weaker or enough).change]
     return []
+
+
+def _without_unreadable(edits: list[_Edit]) -> list[_Edit]:
+    """Edits up to the strongest that leaves a kernel."""
+    while edits and _readable(edits[-1]) is None:
+        edits.pop()
+    return edits
+
+
+class _Enough(NamedTuple):
+    """Which of some edits is enough."""
+
+    number: int
+    change: KernelChange
+
+
+def _weakest(edits: Sequence[_Edit], arch: Arch, limits: Limits) -> _Enough | None:
+    """The first of some edits that is enough, found by halving: each changes more than the one before."""
+    low, high = 0, len(edits) - 1
+    found: _Enough | None = None
+    while low <= high:
+        middle = (low + high) // 2 if found else high  # the strongest first: mostly it is not enough
+        change = _fitting(edits[middle], arch, limits)
+        if change is not None:
+            found = _Enough(middle, change)
+            high = middle - 1
+        elif found is None:
+            return None
+        else:
+            low = middle + 1
+    return found
 
 
 def _edits(kernel: KernelDescription) -> Iterator[_Edit]:
@@ -111,14 +142,14 @@ def _edit_tiles(kernel: KernelDescription, text: str, **fields: bool) -> _Edit:
     return _Edit(text, text, data)
 
 
-def _merge_edits(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit | None:
-    """Both edits together; None if they change the same part."""
+def _merge_edits(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit:
+    """Both edits together."""
     data = deepcopy(one.data)
     for name, value in other.data.get("sizes", {}).items():
         if value != kernel.sizes[name]:
-            if data["sizes"][name] != kernel.sizes[name]:
-                return None
             data["sizes"][name] = value
+    if other.subject == _BLOCKS:
+        data["blocks_per_sm"] = other.data["blocks_per_sm"]
     before = kernel.written["tiles"]
     for name, row in other.data["tiles"].items():
         for key, value in row.items():
@@ -127,16 +158,23 @@ def _merge_edits(kernel: KernelDescription, one: _Edit, other: _Edit) -> _Edit |
     return _Edit(f"{one.subject} {other.subject}", f"{one.text} and {other.text}", data)
 
 
+def _readable(edit: _Edit) -> KernelDescription | None:
+    """The kernel with a change; None if it is none any more."""
+    try:
+        return read_kernel(edit.data)
+    except RuleError:
+        return None
+
+
 def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
     """The change with its numbers, if the kernel fits with it."""
-    try:
-        kernel = read_kernel(edit.data)
-    except RuleError:
+    kernel = _readable(edit)
+    if kernel is None:
         return None
     if _BLOCKS in edit.subject:
         limits = Limits.of(arch, 1)
     search = StageSearch(kernel, arch, limits, is_thorough=False)
-    candidate = search.best_of(search.least())
+    candidate = search.best_of(search.least)
     uses = count_registers(kernel, candidate.lifetimes, kernel.blocks_per_sm)
     if not candidate.fits(limits) or check_registers(kernel, uses, kernel.blocks_per_sm):
         return None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from tilescope.arch import Arch
 from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.kernel_plan.handovers import MBARRIER_BYTES, Ring
-from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, Item, Packing, Spot, pack
+from tilescope.kernel_plan.interval_packing import ALL_TRIALS, QUICK_TRIALS, Item, Packing, Spot, pack
 from tilescope.kernel_plan.kernel_description import KernelTile
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import Lifetime
@@ -49,26 +50,11 @@ class Placement:
     packing: Packing
     needed: int
     least: int  # no layout is lower
+    overlays: tuple[tuple[Block, Block], ...]  # that lie over each other, the one that is alive first before the other
 
     def blocks_of(self, tile: str) -> list[Block]:
         """The blocks of a tile: one, or one for each stage in tensor memory."""
         return [block for block in self.blocks if tile in block.tiles]
-
-    def overlays(self) -> tuple[tuple[Block, Block], ...]:
-        """Pairs of blocks that lie over each other, the one that is alive first before the other."""
-        found = []
-        for number, one in enumerate(self.blocks):
-            for other in self.blocks[number + 1 :]:
-                if self._overlap(one, other):
-                    first, second = sorted((one, other), key=lambda block: min(block.lifetime, default=0))
-                    found.append((first, second))
-        return tuple(found)
-
-    def _overlap(self, one: Block, other: Block) -> bool:
-        left = self.packing.spots[one.name]
-        right = self.packing.spots[other.name]
-        apart = left.offset + one.size <= right.offset or right.offset + other.size <= left.offset
-        return not apart and bool(left.half & right.half)
 
 
 def plan_tiles(kernel: KernelDescription, arch: Arch) -> dict[str, Plan | None]:
@@ -128,21 +114,6 @@ def _turning_block(
     return Block(ring.name, ring.tiles, size, alignment, strides[0], count, alive)
 
 
-def place_shared(
-    kernel: KernelDescription, blocks: Sequence[Block], barriers: int, *, overlays: bool, trials: int = QUICK_TRIALS
-) -> Placement:
-    """Shared memory with its barriers; the needed bytes are those of a struct with these members."""
-    pointer = _POINTER_BYTES if kernel.in_memory("tensor") else 0
-    size = barriers * MBARRIER_BYTES + pointer
-    all_blocks = list(blocks)
-    if size:
-        always = frozenset(range(max(1, len(kernel.steps))))
-        all_blocks.append(Block(BARRIERS, (BARRIERS,), size, MBARRIER_BYTES, MBARRIER_BYTES, barriers, always))
-    placement = _place(kernel, all_blocks, overlays=overlays, trials=trials)
-    alignment = max((block.alignment for block in all_blocks), default=1)
-    return Placement(placement.blocks, placement.packing, rounded_up(placement.needed, alignment), placement.least)
-
-
 def tensor_blocks(
     kernel: KernelDescription, stages: Mapping[str, int], lifetimes: Mapping[str, Lifetime]
 ) -> list[Block]:
@@ -175,13 +146,6 @@ def is_half_height(kernel: KernelDescription, tile: KernelTile) -> bool:
     return tile.shape[0] <= _HALF_ROWS and is_accumulator(kernel, tile)
 
 
-def place_tensor(
-    kernel: KernelDescription, blocks: Sequence[Block], *, overlays: bool, trials: int = QUICK_TRIALS
-) -> Placement:
-    """Tensor memory; the needed columns are those from the first to the last used one."""
-    return _place(kernel, blocks, overlays=overlays, trials=trials)
-
-
 def lane_of(spot: Spot) -> int:
     """The first lane of a spot in tensor memory."""
     return UPPER_HALF_LANE if spot.half == _HALVES[1] else 0
@@ -194,37 +158,111 @@ def alloc_columns(needed: int) -> int:
     return next((columns for columns in ALLOC_COLUMNS if columns >= needed), TMEM_COLUMNS)
 
 
-def _place(kernel: KernelDescription, blocks: Sequence[Block], *, overlays: bool, trials: int) -> Placement:
-    conflicts = {
-        (one.name, other.name)
-        for one in blocks
-        for other in blocks
-        if one is not other and not _may_share(kernel, one, other, if_needed=overlays)
-    }
-    items = [Item(block.name, block.size, block.alignment, block.halves) for block in blocks]
-    bound = _least_height(blocks, conflicts)
-    packing = pack(items, frozenset(conflicts), bound, trials)
-    return Placement(tuple(blocks), packing, packing.height, bound)
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """Which blocks of a memory may lie over each other; it depends on when they are alive, not on their sizes."""
+
+    conflicts: frozenset[tuple[str, str]]  # pairs of names, in both orders
+    free: tuple[
+        tuple[int, int], ...
+    ]  # places of blocks that do not conflict, the one that is alive first before the other
+    crowds: frozenset[tuple[int, ...]]  # blocks that all conflict: alive together, with those that share with none
 
 
-def _least_height(blocks: Sequence[Block], conflicts: set[tuple[str, str]]) -> int:
-    """What all blocks that are alive at one place, and those that share with none, take together."""
-    highest = 0
-    rigid = {
-        block.name
-        for block in blocks
-        if all((block.name, other.name) in conflicts for other in blocks if other is not block)
-    }
-    places = {place for block in blocks for place in block.lifetime}
-    for place in places:
-        alive = [block for block in blocks if place in block.lifetime or block.name in rigid]
-        whole = sum(block.size for block in alive if block.halves == (_WHOLE,))
-        halves = sum(block.size for block in alive if block.halves != (_WHOLE,))
-        highest = max(highest, whole + ceil_div(halves, 2))
-    return highest
+class Placer:
+    """Places blocks of a kernel in its memories; which of them may share memory is found out once."""
+
+    def __init__(self, kernel: KernelDescription) -> None:
+        self.kernel = kernel
+        self.trials_left = ALL_TRIALS
+        self._known: dict[tuple[object, ...], _Sharing] = {}
+        self._pairs: dict[tuple[str, Lifetime, str, Lifetime, bool], bool] = {}
+
+    def place_shared(
+        self, blocks: Sequence[Block], barriers: int, *, overlays: bool, trials: int = QUICK_TRIALS, enough: int = 0
+    ) -> Placement:
+        """Shared memory with its barriers; the needed bytes are those of a struct with these members."""
+        pointer = _POINTER_BYTES if self.kernel.in_memory("tensor") else 0
+        size = barriers * MBARRIER_BYTES + pointer
+        all_blocks = list(blocks)
+        if size:
+            always = frozenset(range(max(1, len(self.kernel.steps))))
+            all_blocks.append(Block(BARRIERS, (BARRIERS,), size, MBARRIER_BYTES, MBARRIER_BYTES, barriers, always))
+        alignment = max((block.alignment for block in all_blocks), default=1)
+        return self._place(all_blocks, overlays, trials, enough // alignment * alignment, alignment)
+
+    def place_tensor(
+        self, blocks: Sequence[Block], *, overlays: bool, trials: int = QUICK_TRIALS, enough: int = 0
+    ) -> Placement:
+        """Tensor memory; the needed columns are those from the first to the last used one."""
+        return self._place(blocks, overlays, trials, enough, 1)
+
+    def least_height(self, blocks: Sequence[Block], *, overlays: bool) -> int:
+        """What blocks that are alive together take at least: no layout is lower."""
+        return max((_height_of(blocks, crowd) for crowd in self._sharing(blocks, overlays).crowds), default=0)
+
+    def _place(self, blocks: Sequence[Block], overlays: bool, trials: int, enough: int, multiple: int) -> Placement:
+        sharing = self._sharing(blocks, overlays)
+        items = [Item(block.name, block.size, block.alignment, block.halves) for block in blocks]
+        bound = self.least_height(blocks, overlays=overlays)
+        allowed = trials if trials > QUICK_TRIALS else min(trials, self.trials_left)
+        packing = pack(items, sharing.conflicts, bound, allowed, enough=enough)
+        self.trials_left = max(0, self.trials_left - packing.tried)
+        found = tuple(
+            (blocks[first], blocks[second])
+            for first, second in sharing.free
+            if _overlap(blocks[first], blocks[second], packing)
+        )
+        return Placement(tuple(blocks), packing, rounded_up(packing.height, multiple), bound, found)
+
+    def _sharing(self, blocks: Sequence[Block], overlays: bool) -> _Sharing:
+        key = (overlays, *((block.name, block.lifetime) for block in blocks))
+        if key not in self._known:
+            self._known[key] = self._find_sharing(blocks, overlays)
+        return self._known[key]
+
+    def _may_share(self, one: Block, other: Block, overlays: bool) -> bool:
+        key = (one.name, one.lifetime, other.name, other.lifetime, overlays)
+        if key not in self._pairs:
+            self._pairs[key] = may_share(self.kernel, one, other, if_needed=overlays)
+        return self._pairs[key]
+
+    def _find_sharing(self, blocks: Sequence[Block], overlays: bool) -> _Sharing:
+        births = [min(block.lifetime, default=0) for block in blocks]
+        free = tuple(
+            (first, second) if births[first] <= births[second] else (second, first)
+            for first, second in combinations(range(len(blocks)), 2)
+            if self._may_share(blocks[first], blocks[second], overlays)
+        )
+        sharers = {number for pair in free for number in pair}
+        rigid = [number for number in range(len(blocks)) if number not in sharers]
+        conflicts = {(one.name, other.name) for one in blocks for other in blocks if one is not other}
+        for first, second in free:
+            conflicts -= {(blocks[first].name, blocks[second].name), (blocks[second].name, blocks[first].name)}
+        turning = [(one, other) for one, other in free if blocks[one].lifetime & blocks[other].lifetime]
+        crowds = set()
+        for place in {place for block in blocks for place in block.lifetime}:
+            alive = {number for number, block in enumerate(blocks) if number in rigid or place in block.lifetime}
+            for kept in (0, 1):
+                crowds.add(tuple(sorted(alive - {pair[1 - kept] for pair in turning if alive.issuperset(pair)})))
+        return _Sharing(frozenset(conflicts), free, frozenset(crowds))
 
 
-def _may_share(kernel: KernelDescription, one: Block, other: Block, *, if_needed: bool) -> bool:
+def _height_of(blocks: Sequence[Block], crowd: Sequence[int]) -> int:
+    """What blocks that are alive together take at least."""
+    whole = sum(blocks[number].size for number in crowd if blocks[number].halves == (_WHOLE,))
+    halves = sum(blocks[number].size for number in crowd if blocks[number].halves != (_WHOLE,))
+    return whole + ceil_div(halves, 2)
+
+
+def _overlap(one: Block, other: Block, packing: Packing) -> bool:
+    left = packing.spots[one.name]
+    right = packing.spots[other.name]
+    apart = left.offset + one.size <= right.offset or right.offset + other.size <= left.offset
+    return not apart and bool(left.half & right.half)
+
+
+def may_share(kernel: KernelDescription, one: Block, other: Block, *, if_needed: bool) -> bool:
     """Whether two blocks may lie over each other: their tiles allow it, and are never alive together."""
     if BARRIERS in (one.name, other.name):
         return False

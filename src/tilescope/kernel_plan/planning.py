@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 from tilescope.arch import Arch, ArchName, architectures_with
@@ -65,7 +66,7 @@ def plan_kernel(
     limits = Limits.of(target, blocks)
     search = StageSearch(described, target, limits)
     ranked = list(search.ranked())
-    chosen = search.best_of(ranked[0] if ranked else search.least())
+    chosen = search.best_of(ranked[0] if ranked else search.least)
     uses = count_registers(described, chosen.lifetimes, blocks)
     problems: list[Violation] = [*check_registers(described, uses, blocks), *check_bars(described)]
     if not ranked:
@@ -115,7 +116,7 @@ def _beyond_memory(
     """Which memory has no room, and the nearest changes after which all have."""
     changes = nearest_changes(kernel, arch, limits)
     stages = [
-        f"{count} stages of {ring.name}" for ring, count in zip(search.rings, search.least(), strict=True) if count > 1
+        f"{count} stages of {ring.name}" for ring, count in zip(search.rings, search.least, strict=True) if count > 1
     ]
     problems = []
     blocks = kernel.blocks_per_sm if kernel.blocks_per_sm > 1 else None
@@ -158,11 +159,12 @@ def _make_plan(search: StageSearch, ranked: list[tuple[int, ...]], chosen: Candi
     kernel = search.kernel
     at_entry = entry_registers(kernel, blocks)
     spots = chosen.shared.packing.spots
+    barriers = search.barriers_of(chosen)
     pipeline = KernelPipeline(
         kernel,
         search.rings,
         chosen.stages,
-        chosen.barriers,
+        barriers,
         chosen.overlay_barriers,
         chosen.shared,
         chosen.tensor,
@@ -176,7 +178,7 @@ def _make_plan(search: StageSearch, ranked: list[tuple[int, ...]], chosen: Candi
         columns=tuple(_placed_columns(chosen)),
         registers=count_registers(kernel, chosen.lifetimes, blocks),
         entry_registers=at_entry,
-        barriers=chosen.barriers,
+        barriers=barriers,
         barriers_offset_bytes=spots[BARRIERS].offset if BARRIERS in spots else chosen.shared.needed,
         overlays=tuple(_overlays(chosen)),
         smem_bytes=chosen.shared.needed,
@@ -225,16 +227,15 @@ def _placed_columns(chosen: Candidate) -> list[PlacedColumns]:
 
 
 def _overlays(chosen: Candidate) -> list[KernelOverlay]:
+    barriers: dict[frozenset[str], list[str]] = {}
+    for row in chosen.overlay_barriers:
+        barriers.setdefault(frozenset((row.before, row.after)), []).append(row.name)
     found = []
     for memory, placement in (("shared", chosen.shared), ("tensor", chosen.tensor)):
-        for first, second in placement.overlays():
-            barriers = tuple(
-                row.name
-                for row in chosen.overlay_barriers
-                if (row.before in first.tiles and row.after in second.tiles)
-                or (row.before in second.tiles and row.after in first.tiles)
-            )
-            found.append(KernelOverlay(first.name, second.name, memory, barriers))
+        for first, second in placement.overlays:
+            pairs = [frozenset(pair) for pair in product(first.tiles, second.tiles)]
+            names = tuple(name for pair in pairs for name in barriers.get(pair, ()))
+            found.append(KernelOverlay(first.name, second.name, memory, names))
     return found
 
 

@@ -1,23 +1,27 @@
 """How many stages each ring gets: as many as fit, the ring with the fewest first.
 
-K [1, 8], V [1, 8]    1 1 ─▶ 2 1 ─▶ 2 2 ─▶ 3 2: 258048 of 232448 bytes, so 2 2
+    K [1, 8], V [1, 8]    1 1 ─▶ 2 1 ─▶ 2 2 ─▶ 3 2: 258048 of 232448 bytes, so 2 2
+
+More stages never need less. So levels that all rings reach together are found by doubling and halving, and stages beyond a
+choice that did not fit are not tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from tilescope.arch import Arch
 from tilescope.kernel_plan.handovers import (
     KernelBarrier,
     OverlayBarrier,
-    Ring,
     Turn,
     arrivals,
     derive_rings,
     first_roles,
     last_roles,
+    last_use,
     overlay_barriers,
     ring_barriers,
 )
@@ -25,17 +29,21 @@ from tilescope.kernel_plan.interval_packing import QUICK_TRIALS, THOROUGH_TRIALS
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import Lifetime, derive_lifetimes
 from tilescope.kernel_plan.placement import (
+    Block,
     Placement,
+    Placer,
     alloc_columns,
-    place_shared,
-    place_tensor,
     plan_tiles,
     shared_blocks,
     tensor_blocks,
 )
 from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.planner.planned_tile import RESERVED_BYTES
-from tilescope.planner.plans import Plan
+
+MAX_DEEP = 6  # rings that get as many stages as fit, each in an alternative of its own
+MAX_REASONS = 4  # rings of which an alternative says what limits them
+_PAIRS_PLACED = 25_000  # pairs of tiles in all choices of stages that are tried: a bound on the time
+_LEAST_CHOICES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,6 @@ class Candidate:
     lifetimes: Mapping[str, Lifetime]
     shared: Placement
     tensor: Placement
-    barriers: tuple[KernelBarrier, ...]
     overlay_barriers: tuple[OverlayBarrier, ...]
 
     def fits(self, limits: Limits) -> bool:
@@ -81,97 +88,145 @@ class Candidate:
     @property
     def overlay_count(self) -> int:
         """Pairs of blocks that lie over each other."""
-        return len(self.shared.overlays()) + len(self.tensor.overlays())
+        return len(self.shared.overlays) + len(self.tensor.overlays)
 
 
-@dataclass(slots=True)
 class StageSearch:
     """Tries stages for the rings of a kernel; candidates are kept."""
 
-    kernel: KernelDescription
-    arch: Arch
-    limits: Limits
-    is_thorough: bool = True  # whether a kernel that does not fit is searched for longer
-    rings: tuple[Ring, ...] = ()
-    plans: dict[str, Plan | None] = field(default_factory=dict)
-    _tried: dict[tuple[tuple[int, ...], bool], Candidate] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.rings = derive_rings(self.kernel)
-        self.plans = plan_tiles(self.kernel, self.arch)
-
-    def least(self) -> tuple[int, ...]:
-        """The fewest stages of each ring."""
-        return tuple(self.kernel.tile(ring.tiles[0]).least_stages for ring in self.rings)
-
-    def most(self) -> tuple[int, ...]:
-        """The most stages of each ring."""
-        return tuple(self.kernel.tile(ring.tiles[0]).most_stages for ring in self.rings)
-
-    def place(self, counts: tuple[int, ...], *, overlays: bool) -> Candidate:
-        """Both memories with these stages."""
-        key = (counts, overlays)
-        if key not in self._tried:
-            self._tried[key] = self._place(counts, overlays=overlays)
-            if self.is_thorough and counts == self.least() and self._tried[key].may_fit(self.limits):
-                self._tried[key] = self._place(counts, overlays=overlays, trials=THOROUGH_TRIALS)
-        return self._tried[key]
+    def __init__(self, kernel: KernelDescription, arch: Arch, limits: Limits, *, is_thorough: bool = True) -> None:
+        self.kernel = kernel
+        self.arch = arch
+        self.limits = limits
+        self.is_thorough = is_thorough  # whether a kernel that does not fit is searched for longer
+        self.rings = derive_rings(kernel)
+        self.least = tuple(kernel.tile(ring.tiles[0]).least_stages for ring in self.rings)
+        self.most = tuple(kernel.tile(ring.tiles[0]).most_stages for ring in self.rings)
+        self.plans = plan_tiles(kernel, arch)
+        self._placer = Placer(kernel)
+        self._may_overlay = any("*" in tile.overlay for tile in kernel.tiles)
+        self._lowest: dict[tuple[int, ...], Candidate] = {}
+        self._fitting: dict[tuple[int, ...], Candidate] = {}
+        self._refused: list[tuple[int, ...]] = []
+        self._choices_left = max(_LEAST_CHOICES, _PAIRS_PLACED // max(1, len(kernel.tiles)) ** 2)
+        self._lifetimes: dict[tuple[bool, ...], dict[str, Lifetime]] = {}
+        self._ordering: dict[tuple[str, str], tuple[OverlayBarrier, ...]] = {}
 
     def best_of(self, counts: tuple[int, ...]) -> Candidate:
-        """The placement with the overlays that tiles name if it fits, else with all that they allow."""
-        plain = self.place(counts, overlays=False)
-        if plain.fits(self.limits) or not any("*" in tile.overlay for tile in self.kernel.tiles):
-            return plain
-        return self.place(counts, overlays=True)
+        """The lowest placement: with the overlays that tiles name if it fits, else with all that they allow."""
+        if counts not in self._lowest:
+            candidate = self._try_overlays(counts, enough=False)
+            if not candidate.fits(self.limits):  # a lower layout may have more overlays, and so more barriers
+                candidate = self._fitting.get(counts, candidate)
+            self._lowest[counts] = candidate
+        return self._lowest[counts]
 
     def fits(self, counts: tuple[int, ...]) -> bool:
-        """Whether these stages fit."""
-        return self.best_of(counts).fits(self.limits)
+        """Whether these stages fit; beyond so many choices, no other one is tried."""
+        if counts in self._fitting:
+            return True
+        if self._choices_left == 0 or any(
+            all(has >= most for has, most in zip(counts, refused, strict=True)) for refused in self._refused
+        ):
+            return False
+        self._choices_left -= 1
+        if not self._is_beyond(counts, overlays=self._may_overlay):
+            candidate = self._try_overlays(counts, enough=True)
+            if candidate.fits(self.limits):
+                self._fitting[counts] = candidate
+                return True
+        self._refused.append(counts)
+        return False
+
+    def _try_overlays(self, counts: tuple[int, ...], *, enough: bool) -> Candidate:
+        """A placement without the overlays that are allowed if needed; with them if it does not fit."""
+        if not self._may_overlay:
+            return self._search_thoroughly(counts, overlays=False, enough=enough)
+        if not self._is_beyond(counts, overlays=False):
+            plain = self._search_thoroughly(counts, overlays=False, enough=enough)
+            if plain.fits(self.limits):
+                return plain
+        return self._search_thoroughly(counts, overlays=True, enough=enough)
+
+    def _is_beyond(self, counts: tuple[int, ...], *, overlays: bool) -> bool:
+        """Whether tiles that are alive together already exceed a memory."""
+        stages = self._stages_of(counts)
+        lifetimes = self._lifetimes_with(counts, stages)
+        shared = shared_blocks(self.kernel, self.rings, stages, lifetimes, self.plans)
+        if self._placer.least_height(shared, overlays=overlays) > self.limits.smem_bytes:
+            return True
+        tensor = tensor_blocks(self.kernel, stages, lifetimes)
+        return self._placer.least_height(tensor, overlays=overlays) > self.limits.columns
+
+    def _search_thoroughly(self, counts: tuple[int, ...], *, overlays: bool, enough: bool) -> Candidate:
+        """A placement; one of the fewest stages, without which the kernel is refused, is searched for longer."""
+        candidate = self._place(counts, overlays=overlays, enough=enough)
+        if self.is_thorough and counts == self.least and candidate.may_fit(self.limits):
+            return self._place(counts, overlays=overlays, enough=enough, trials=THOROUGH_TRIALS)
+        return candidate
 
     def fill_up(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """As many stages as fit from here on, the ring with the fewest first."""
-        most = self.most()
+        most = self.most
         growing = [number for number, count in enumerate(counts) if count < most[number]]
+        counts = self._raise_together(counts, growing)
+        growing = [number for number in growing if counts[number] < most[number]]
         while growing:
             ring = min(growing, key=lambda number: (counts[number], number))
-            raised = tuple(count + (number == ring) for number, count in enumerate(counts))
+            raised = self._raise_to(counts, [ring], counts[ring] + 1)
             if self.fits(raised):
                 counts = raised
             else:
                 growing.remove(ring)
+                counts = self._raise_together(counts, growing)
             growing = [number for number in growing if counts[number] < most[number]]
         return counts
 
+    def _raise_together(self, counts: tuple[int, ...], growing: Sequence[int]) -> tuple[int, ...]:
+        """The highest common level of some rings that fits: steps are doubled, then halved."""
+        if not growing:
+            return counts
+        level = min(counts[ring] for ring in growing)
+        highest = max(self.most[ring] for ring in growing)
+        step = 1
+        while level < highest and self.fits(self._raise_to(counts, growing, min(level + step, highest))):
+            level = min(level + step, highest)
+            step *= 2
+        while step > 1:
+            step //= 2
+            if level + step <= highest and self.fits(self._raise_to(counts, growing, level + step)):
+                level += step
+        return self._raise_to(counts, growing, level)
+
+    def _raise_to(self, counts: tuple[int, ...], growing: Sequence[int], level: int) -> tuple[int, ...]:
+        """The stages with some rings at this level, as far as they may have so many."""
+        most = self.most
+        return tuple(
+            max(count, min(level, most[ring])) if ring in growing else count for ring, count in enumerate(counts)
+        )
+
     def ranked(self) -> Iterator[tuple[int, ...]]:
         """Choices of stages that fit, best first: filled up evenly, each ring deep in turn, the fewest."""
-        least = self.least()
-        most = self.most()
+        least = self.least
         if not self.fits(least):
             return
         found = {self.fill_up(least): None}
-        for ring in range(len(self.rings)):
-            if most[ring] > least[ring]:
-                deep = least
-                while deep[ring] < most[ring]:
-                    raised = tuple(count + (number == ring) for number, count in enumerate(deep))
-                    if not self.fits(raised):
-                        break
-                    deep = raised
-                found[self.fill_up(deep)] = None
+        growing = [ring for ring, most in enumerate(self.most) if most > least[ring]]
+        for ring in growing[:MAX_DEEP]:
+            found[self.fill_up(self._raise_together(least, [ring]))] = None
         found[least] = None
         yield from found
 
     def what_limits(self, counts: tuple[int, ...]) -> str:
         """Why no ring gets one stage more."""
         reasons = []
-        for ring, most in zip(range(len(self.rings)), self.most(), strict=True):
+        ranged = [ring for ring, most in enumerate(self.most) if most > self.least[ring]]
+        for ring in ranged[:MAX_REASONS]:
             name = self.rings[ring].name
-            if counts[ring] >= most:
-                if most > self.least()[ring]:
-                    reasons.append(f"{name} has the {most} stages that it may have")
+            if counts[ring] >= self.most[ring]:
+                reasons.append(f"{name} has the {counts[ring]} stages that it may have")
                 continue
-            raised = tuple(count + (number == ring) for number, count in enumerate(counts))
-            more = self.best_of(raised)
+            more = self.best_of(self._raise_to(counts, [ring], counts[ring] + 1))
             if more.shared.needed > self.limits.smem_bytes:
                 reasons.append(
                     f"{counts[ring] + 1} stages of {name} need {more.shared.needed} of {self.limits.smem_bytes} bytes"
@@ -182,40 +237,63 @@ class StageSearch:
                 )
             else:
                 reasons.append(f"{name} could have {counts[ring] + 1} stages")
+        if len(ranged) > MAX_REASONS:
+            reasons.append(f"{len(ranged) - MAX_REASONS} more rings")
         return "; ".join(reasons) or "all stages are as asked"
 
-    def _place(self, counts: tuple[int, ...], *, overlays: bool, trials: int = QUICK_TRIALS) -> Candidate:
-        kernel = self.kernel
-        stages = {tile.name: tile.most_stages for tile in kernel.tiles}
-        for ring, count in zip(self.rings, counts, strict=True):
-            stages |= dict.fromkeys(ring.tiles, count)
-        lifetimes = derive_lifetimes(kernel, stages)
-        rows = tuple(
-            row for ring, count in zip(self.rings, counts, strict=True) for row in ring_barriers(kernel, ring, count)
+    def _place(self, counts: tuple[int, ...], *, overlays: bool, enough: bool, trials: int = QUICK_TRIALS) -> Candidate:
+        """Both memories with these stages; `enough`: any layout that fits is."""
+        stages = self._stages_of(counts)
+        lifetimes = self._lifetimes_with(counts, stages)
+        blocks = shared_blocks(self.kernel, self.rings, stages, lifetimes, self.plans)
+        tensor = self._placer.place_tensor(
+            tensor_blocks(self.kernel, stages, lifetimes),
+            overlays=overlays,
+            trials=trials,
+            enough=self.limits.columns if enough else 0,
         )
-        blocks = shared_blocks(kernel, self.rings, stages, lifetimes, self.plans)
-        tensor = place_tensor(kernel, tensor_blocks(kernel, stages, lifetimes), overlays=overlays, trials=trials)
-        number = sum(row.stages for row in rows)
+        number = sum(ring.barriers_per_stage * count for ring, count in zip(self.rings, counts, strict=True))
         added: tuple[OverlayBarrier, ...] = ()
         while True:
-            shared = place_shared(kernel, blocks, number + len(added), overlays=overlays, trials=trials)
-            needed = overlay_barriers(kernel, _overlaid_tiles(shared, tensor), lifetimes)
+            shared = self._placer.place_shared(
+                blocks,
+                number + len(added),
+                overlays=overlays,
+                trials=trials,
+                enough=self.limits.smem_bytes if enough else 0,
+            )
+            needed = self._order_overlays((*shared.overlays, *tensor.overlays))
             if len(needed) <= len(added):
                 break
             added = needed
-        rows += tuple(_overlay_row(kernel, row) for row in needed)
-        return Candidate(stages, lifetimes, shared, tensor, rows, needed)
+        return Candidate(stages, lifetimes, shared, tensor, needed)
 
+    def barriers_of(self, candidate: Candidate) -> tuple[KernelBarrier, ...]:
+        """The mbarriers of a placement: those of rings, and those of overlays."""
+        rows = [row for ring in self.rings for row in ring_barriers(self.kernel, ring, candidate.stages[ring.tiles[0]])]
+        return (*rows, *(_overlay_row(self.kernel, row) for row in candidate.overlay_barriers))
 
-def _overlaid_tiles(*placements: Placement) -> dict[str, tuple[str, ...]]:
-    """For each tile those that lie over it and are alive later."""
-    pairs: dict[str, tuple[str, ...]] = {}
-    for placement in placements:
-        for first, second in placement.overlays():
-            for one in first.tiles:
-                others = tuple(name for name in second.tiles if name not in pairs.get(one, ()))
-                pairs[one] = pairs.get(one, ()) + others
-    return pairs
+    def _stages_of(self, counts: tuple[int, ...]) -> dict[str, int]:
+        """The stages of each tile."""
+        stages = {tile.name: tile.most_stages for tile in self.kernel.tiles}
+        for ring, count in zip(self.rings, counts, strict=True):
+            stages |= dict.fromkeys(ring.tiles, count)
+        return stages
+
+    def _lifetimes_with(self, counts: tuple[int, ...], stages: Mapping[str, int]) -> dict[str, Lifetime]:
+        """When tiles are alive, which depends on the rings that have more than one stage."""
+        key = tuple(count > 1 for count in counts)
+        if key not in self._lifetimes:
+            self._lifetimes[key] = derive_lifetimes(self.kernel, stages)
+        return self._lifetimes[key]
+
+    def _order_overlays(self, overlays: Iterable[tuple[Block, Block]]) -> tuple[OverlayBarrier, ...]:
+        """The barriers of all pairs of tiles that lie over each other."""
+        pairs = dict.fromkeys(pair for first, second in overlays for pair in product(first.tiles, second.tiles))
+        for pair in pairs:
+            if pair not in self._ordering:
+                self._ordering[pair] = overlay_barriers(self.kernel, *pair)
+        return tuple(row for pair in pairs for row in self._ordering[pair])
 
 
 def _overlay_row(kernel: KernelDescription, overlay: OverlayBarrier) -> KernelBarrier:
@@ -223,12 +301,7 @@ def _overlay_row(kernel: KernelDescription, overlay: OverlayBarrier) -> KernelBa
     roles = sorted(last_roles(kernel, overlay.before))
     count = 0
     for role in roles:
-        uses = [
-            place
-            for place, step in (*kernel.reads_of(overlay.before), *kernel.writes_of(overlay.before))
-            if step.role == role
-        ]
-        count += arrivals(kernel, Turn((max(uses),), (role,)), role)
+        count += arrivals(kernel, Turn((last_use(kernel, overlay.before, role),), (role,)), role)
     return KernelBarrier(
         name=overlay.name,
         stages=1,
