@@ -3,6 +3,7 @@
 import html
 import random
 import re
+import time
 
 import pytest
 
@@ -294,3 +295,24 @@ def test_of_a_long_text_the_lines_around_findings_are_listed():
     count = text.count("\n") + 1
     assert f"of {count} lines: those around findings" in page
     assert page.count("<tr") < 1000
+
+
+def test_a_step_of_a_text_of_two_megabytes_is_a_small_and_quick_answer(client):
+    text = PTX + "\n// a comment that fills the text" * 56_000
+    assert 1_800_000 < len(text) <= 2_000_000
+    own = {"origin": "http://127.0.0.1:8765"}
+    whole = client.post("/run", json={"ptx": text, "launch": LAUNCH}, headers=own)
+    assert whole.status_code == 200
+    assert len(whole.text) > len(text)
+    begun = time.process_time()
+    part = client.post(
+        "/run", json={"ptx": text, "launch": LAUNCH, "smem_at": "10"}, headers=own | {"tilescope-part": "answer"}
+    )
+    assert time.process_time() - begun < 0.5  # 0.06 on a quiet machine
+    assert "Step 10 of 37" in part.text
+    assert len(part.text) < 150_000
+
+
+def test_short_texts_come_back_whole_whoever_asks(client):
+    page = client.get("/run", headers={"tilescope-part": "answer"}).text
+    assert page == client.get("/run").text

@@ -344,6 +344,7 @@ class Answer:
     then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
     shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
     extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
+    late_extra: Callable[[], Mapping[str, object]] | None = None  # the same, made when the JSON is asked for
     is_yes: bool = True  # exit status 1 if it is not
     status: int | None = None  # exit status of a program that was run, where it is not 0
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
@@ -366,8 +367,9 @@ class Answer:
         if self.first.advice:
             told[ADVICE] = self.first.advice
         told |= data
-        if self.extra:
-            told[EXTRA] = dict(self.extra)
+        extra = {**self.extra, **({} if self.late_extra is None else self.late_extra())}
+        if extra:
+            told[EXTRA] = extra
         return json.dumps(told, indent=2)
 
 

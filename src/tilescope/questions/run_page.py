@@ -337,10 +337,6 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     """The PTX with the warps that ran each line, and the findings about it."""
     run = found.value
     assert isinstance(run, KernelRun)
-    counts: dict[int, int] = {}
-    for row in run.instructions:
-        counts[row.ptx_line] = max(counts.get(row.ptx_line, 0), row.warps)
-    sources = {row.ptx_line: row.source_line or "" for row in run.instructions}
     numbers: dict[int, list[int]] = {}
     for number, finding in enumerate(found.violations, 1):
         for line in finding.values.get("ptx_lines", ()):
@@ -348,8 +344,15 @@ def _list_lines(asked: Asked, found: Answer) -> tuple[ListedLine, ...]:
     lines = asked["ptx"].split("\n")
     state = found.shown.get("state")
     current = {place.ptx_line for place in state.warps} if isinstance(state, RunState) else set()
+    shown = _lines_shown(len(lines), [*sorted(numbers), *sorted(line for line in current if line is not None)])
+    wanted = set(shown)
+    rows = [row for row in run.instructions if row.ptx_line in wanted]
+    sources = {row.ptx_line: row.source_line or "" for row in rows}
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row.ptx_line] = max(counts.get(row.ptx_line, 0), row.warps)
     listed = []
-    for line in _lines_shown(len(lines), [*sorted(numbers), *sorted(line for line in current if line is not None)]):
+    for line in shown:
         here = numbers.get(line, [])
         severities = {found.violations[number - 1].severity for number in here}
         worst = next((severity for severity in _SEVERITIES if severity in severities), "")

@@ -130,6 +130,8 @@ def _number(value: float | str | None) -> str:
 
 
 def _lines(run: KernelRun, *, all_lines: bool) -> Table:
+    counts = line_counts(run)
+    shown = counts if all_lines else counts[:SHOWN_LINES]
     records = (
         {
             "line": count.line,
@@ -137,10 +139,10 @@ def _lines(run: KernelRun, *, all_lines: bool) -> Table:
             "warp executions": count.warps,
             "share": in_percent(count.share),
         }
-        for count in line_counts(run)
+        for count in shown
     )
-    most = None if all_lines else SHOWN_LINES
-    return Table.of(records, "What ran, by source line", align="lrrr", most=most, noun="lines")
+    notes = [f"The first {len(shown)} of {len(counts)} lines."] if len(shown) < len(counts) else []
+    return Table.of(records, "What ran, by source line", align="lrrr", notes=notes)
 
 
 DRAWINGS = {KernelRun: draw_kernel_run}

@@ -50,14 +50,15 @@ class Table:
     ) -> None:
         if isinstance(rows, Mapping):
             rows = [(name, said) for name, said in rows.items() if said != ""]
-        cells = tuple(tuple(map(_cell_text, row)) for row in rows)
-        if most is not None and len(cells) > most:
-            notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
+        listed = [*rows]
+        if most is not None and len(listed) > most:
+            notes = (*notes, f"The first {most} of {len(listed)} {noun}.")
+        cells = tuple(tuple(map(_cell_text, row)) for row in listed[:most])
         headed = tuple(headings)
         columns = len(headed)
         if not headed and cells:
             columns = len(cells[0])
-        object.__setattr__(self, "rows", cells[:most])
+        object.__setattr__(self, "rows", cells)
         object.__setattr__(self, "headings", headed)
         object.__setattr__(self, "title", title)
         object.__setattr__(self, "align", align.ljust(columns, "l"))

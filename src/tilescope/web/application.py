@@ -62,6 +62,8 @@ from tilescope.web.source_compiler import compile_apart, read_source
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
+PART_HEADER = "tilescope-part"  # says which part of a page its script shows …
+ANSWER_PART = "answer"  # … and so that the long texts of its fields need not come back
 _COMPILE = "/run/compile"
 _OPEN = "/open/"  # in the path of a file that a field takes
 _FIELDS_TYPE = "application/json"
@@ -222,7 +224,7 @@ def _page(request: Request, body: bytes) -> Response:
         if PASTE in query:
             return HTMLResponse(render_unread(page, query[PASTE], error.violations), 422)
         return HTMLResponse(render_refusal(page.title, error.violations), 422)
-    status, html = render_form(form)
+    status, html = render_form(form, has_texts=request.headers.get(PART_HEADER) != ANSWER_PART)
     return HTMLResponse(html, status)
 
 

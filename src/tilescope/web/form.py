@@ -51,6 +51,7 @@ TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: th
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
 FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
 PASTE = "paste"  # the query's name for a text that fills the fields
+_STATE_CHARACTERS = 2000  # of a field that are looked at for that line
 LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
 _PIN = r"[0-9]{1,3}(?:\.[0-9]{1,5}){2}"
 _PINS = f"{_PIN}(?:,{_PIN}){{0,{MAX_PINS - 1}}}"
@@ -82,7 +83,7 @@ class Form:
         """What the form says, in one line: its choice and its fields, but for those that say what is taken anyway."""
         said = [self.chosen.replace("_", " ")] if self.chosen else []
         for entry in self.fields:
-            written = self.written[entry.name].strip()
+            written = self.written[entry.name][:_STATE_CHARACTERS].strip()
             is_hidden = entry.name in self.description.rare and written == entry.preset
             if written and written != entry.default and not is_hidden:
                 said.append(entry.input.label if entry.control == "tick" else " ".join(written.split()))
@@ -156,6 +157,8 @@ class Form:
     @property
     def has_link(self) -> bool:
         """Whether an address holds the state: a longer one is posted, and has no link."""
+        if any(len(text) > MAX_LINK_CHARACTERS for text in self.written.values()):
+            return False
         return len(self.path()) <= MAX_LINK_CHARACTERS
 
     def _query(self, changed: Mapping[str, str]) -> dict[str, str]:

@@ -47,6 +47,7 @@ _BESIDE_GAP = 20
 _BOX_PADDING = 6  # around every grid
 _NARROWEST_PART = 160  # pixels that the title of a narrow grid has
 _SIDE_WIDTH = 440  # pixels for one of two states, in a window of 1280
+_LONGEST_TEXT = 5000  # characters of a field that are sent to a script that has them
 _ROOT_FONT = 16  # pixels of a font size of 1 rem, where the reader has not chosen another
 
 
@@ -91,17 +92,20 @@ class Standalone(NamedTuple):
     image: str  # the address of a picture for the card that other sites show of a link; empty: none
 
 
-def render_form(form: Form) -> tuple[int, str]:
-    """The status and the page of a filled form: its answer, or what is wrong with it."""
+def render_form(form: Form, *, has_texts: bool = True) -> tuple[int, str]:
+    """The status and the page of a filled form: its answer, or what is wrong with it.
+
+    Without `has_texts` long texts of its fields are left out, for a script that has them.
+    """
     try:
         sheet = Sheet.of(form)
     except RuleError as error:
-        return 422, _page_html(form, None, error.violations)
+        return 422, _page_html(form, None, error.violations, has_texts=has_texts)
     try:
         compared = Comparison.of(sheet)
     except RuleError as error:
         return 422, render_refusal(f"{form.page.title}: the left state has no answer", error.violations)
-    return 200, _page_html(form, sheet, sheet.answer.violations, compared=compared)
+    return 200, _page_html(form, sheet, sheet.answer.violations, compared=compared, has_texts=has_texts)
 
 
 def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
@@ -118,6 +122,7 @@ def _page_html(
     pasted: str = "",
     template: str = "page.html",
     compared: Comparison | None = None,
+    has_texts: bool = True,
 ) -> str:
     """The page of a form, and of its answer if it has one; `compared` is that answer beside another."""
     drawing: Drawing | None = None
@@ -140,6 +145,7 @@ def _page_html(
         code=program,
         standalone=standalone,
         pasted=pasted,
+        longest_text=None if has_texts else _LONGEST_TEXT,
         gallery=GALLERY,
         run_examples=EXAMPLES if form.page.name == "run" else (),
         can_record=form.description.record is not None

@@ -43,6 +43,13 @@ def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
     >>> line_counts(Kernel(text).run(grid=2, block=64))[0]
     LineCount(line='PTX line 1: bar.sync 0', instructions=1, warps=4, share=0.5)
     """
+    if run._line_counts is None:  # of a long text they take a second
+        object.__setattr__(run, "_line_counts", _count_lines(run))
+    assert run._line_counts is not None
+    return run._line_counts
+
+
+def _count_lines(run: KernelRun) -> tuple[LineCount, ...]:
     has_source = any(row.source_line is not None for row in run.instructions)
     rows_of_line: dict[str, list[InstructionCount]] = {}
     for row in run.instructions:

@@ -162,6 +162,9 @@ class KernelRun(Value):
     smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
     _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
     _replay: Replay | None = field(default=None, init=False, repr=False, compare=False)
+    _line_counts: tuple[Any, ...] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )  # kept by line_counts
 
     @property
     def exact(self) -> bool:

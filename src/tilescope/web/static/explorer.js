@@ -490,6 +490,7 @@
     return form.action + (said ? "?" + said : "");
   }
   const LONGEST = 60000;  // of an address; what is longer is posted, and has no link
+  const LONG = 200000;  // characters of a text that is asked about only when a button is pressed
   const PAUSE = 1500;  // milliseconds: states typed closer together share one entry of the history
   let asking = null, typed = 0;  // when the last state was typed
   async function load(url, { whole = false, push = true, typing = false } = {}) {
@@ -499,7 +500,7 @@
     const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
-      const response = await fetch(...requestOf(url, mine.signal));
+      const response = await fetch(...requestOf(url, mine.signal, whole || !$("answer") ? {} : { "tilescope-part": "answer" }));
       const text = await response.text();
       $("offline").hidden = true;
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return refuseWith(text.trim());
@@ -513,10 +514,10 @@
       if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
   }
-  function requestOf(url, signal) {
-    if (url.length <= LONGEST) return [url, { signal }];
+  function requestOf(url, signal, headers) {
+    if (url.length <= LONGEST) return [url, { signal, headers }];
     const place = new URL(url, location.href), fields = Object.fromEntries(place.searchParams);
-    return [place.pathname, { signal, method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) }];
+    return [place.pathname, { signal, method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(fields) }];
   }
   // What no page answers: the reason stands above the last answer, which is dimmed.
   function refuseWith(text) {
@@ -595,6 +596,7 @@
       if (!event.target.closest("#form") || event.target.type === "file") return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
+      if (event.target.value.length > LONG) { refuseWith("The text has changed. Press Show: it is too long to be asked about at every key."); return; }
       if (event.target.hasAttribute("data-form")) switchForm(event.target.selectedOptions[0].dataset.path);
       else { document.body.classList.add("busy"); const typing = event.target.tagName !== "SELECT" && event.target.type !== "checkbox"; timer = setTimeout(ask, typing ? 250 : 0, typing); }
     });

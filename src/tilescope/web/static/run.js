@@ -3,7 +3,7 @@
   "use strict";
   const $ = (id) => document.getElementById(id);
   const LONGEST = 60000;  // of an address; what is longer is posted
-  const LARGEST = 200000;  // characters of a text that is coloured
+  const LINES_AROUND = 40;  // above and below those in sight, that are coloured
   const TOKENS = /(\/\/[^\n]*|\/\*[\s\S]*?\*\/|^[ \t]*#[^\n]*)|("(?:[^"\\\n]|\\.)*")|(%[\w.]+)|(\.[a-z_][\w:]*)|(\$[\w$]+|^[ \t]*\w+:(?!:))|\b(0[xfdXFD][0-9a-fA-F]+|\d[\w.]*)\b|\b(__\w+__|auto|bool|break|case|char|const|constexpr|continue|do|double|else|extern|float|for|if|int|long|return|short|sizeof|static|struct|switch|template|typename|unsigned|using|void|volatile|while|uint\d+_t|int\d+_t|half|bra|ret|exit|call)\b|([a-z][\w]*(?=\.))/gm;
   const SOURCE_FILES = ["kernel.cu", "kernel_module.py"];
   const KINDS = ["comment", "string", "register", "directive", "label", "number", "keyword", "opcode"];
@@ -55,17 +55,31 @@
     gutter.replaceChildren(parts);
   }
   function paint(editor) {
-    const area = editor.querySelector("textarea"), ink = editor.querySelector(".ink");
-    const coloured = area.value.length <= LARGEST && area.id !== "field-launch";
-    editor.classList.toggle("plain", !coloured);
-    ink.replaceChildren(coloured ? colour(area.value) : "");
+    const area = editor.querySelector("textarea");
+    editor.classList.toggle("plain", area.id === "field-launch");
+    texts.set(editor, area.value.split("\n"));
+    painted.delete(editor);
     number(editor);
     follow(editor);
   }
+  // Only the lines in sight are coloured: a text may have a hundred thousand.
+  const texts = new WeakMap(), painted = new WeakMap();  // lines of an editor; the first and the last that are coloured
   function follow(editor) {
-    const area = editor.querySelector("textarea");
-    editor.querySelector(".ink").scrollTop = area.scrollTop;
-    editor.querySelector(".ink").scrollLeft = area.scrollLeft;
+    const area = editor.querySelector("textarea"), ink = editor.querySelector(".ink");
+    if (!editor.classList.contains("plain")) {
+      const lines = texts.get(editor), height = parseFloat(getComputedStyle(area).lineHeight);
+      const top = Math.floor(area.scrollTop / height), count = Math.ceil(area.clientHeight / height);
+      const [from, to] = painted.get(editor) ?? [0, 0];
+      if (top < from || (top + count > to && to < lines.length)) {
+        const first = Math.max(0, top - LINES_AROUND), last = Math.min(lines.length, top + count + LINES_AROUND), sheet = document.createElement("span");
+        sheet.className = "sheet";
+        sheet.append(colour(lines.slice(first, last).join("\n")));
+        sheet.style.top = `${first * height}px`;
+        ink.replaceChildren(sheet);
+        painted.set(editor, [first, last]);
+      }
+      ink.firstChild.style.transform = `translate(${-area.scrollLeft}px, ${-area.scrollTop}px)`;
+    }
     editor.querySelector(".gutter").scrollTop = area.scrollTop;
   }
   function edit(area) {
@@ -95,9 +109,10 @@
     return `/run?${query}`;
   }
   function request(url) {
-    if (url.length <= LONGEST) return [url];
+    const part = { "tilescope-part": "answer" };  // the texts of the fields are here already
+    if (url.length <= LONGEST) return [url, { headers: part }];
     const fields = Object.fromEntries(new URL(url, location.href).searchParams);
-    return ["/run", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(fields) }];
+    return ["/run", { method: "POST", headers: { ...part, "content-type": "application/json" }, body: JSON.stringify(fields) }];
   }
   async function show() {
     if (showing) return;
@@ -111,7 +126,8 @@
         const next = new DOMParser().parseFromString(await response.text(), "text/html");
         $("offline").hidden = true;
         if (!response.ok || !next.getElementById("stepping") || !$("stepping")) break;
-        for (const part of ["#drawing", ".take"]) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+        const parts = next.querySelector(".listed .note") ? ["#drawing", ".take", ".listed"] : ["#drawing", ".take"];  // of a long text, the lines around
+        for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
         for (const fact of ["step", "lines", "ran"]) $("stepping").dataset[fact] = next.getElementById("stepping").dataset[fact];
         $("field-smem_at").value = step;
         if (url.length <= LONGEST) history.replaceState(null, "", url);
