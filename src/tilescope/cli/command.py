@@ -19,7 +19,6 @@ import click
 from tilescope import view
 from tilescope.cli.manual import ManualCommand
 from tilescope.cli.program_command import PROGRAM_ARGUMENTS, ProgramCommand
-from tilescope.data_type import DataType
 from tilescope.names import nearest_name
 from tilescope.questions.first_line import FirstLine
 from tilescope.questions.question import (
@@ -263,6 +262,8 @@ class _ShapeCommand(ManualCommand):
     """A command whose first argument is a shape: 4096x4096x4096, or 4096 4096 4096; a type may come before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from tilescope.data_type import DataType
+
         is_type_first = len(args) > 1 and args[1][:1].isdecimal() and not is_file(args[0]) and DataType.knows(args[0])
         named, rest = (args[:1], args[1:]) if is_type_first else ([], args)
         extents = list(takewhile(str.isdecimal, rest)) or rest[:1]

@@ -39,7 +39,9 @@ def consumer_role(loading: Loading) -> Step:
         meet.append({"griddepcontrol": "launch"})
     k_step = [*loading.filled, *_residual_loads(loading), multiply, *read, free]
     before: Steps = []
-    if staging.takes_turns:  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
+    if (
+        staging.takes_turns
+    ):  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
         before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
         last = [{"arrive": "order[1 - instance]"}, *last]
     after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]

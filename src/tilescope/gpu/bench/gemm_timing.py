@@ -38,7 +38,7 @@ _Addresses: TypeAlias = npt.NDArray[np.uint64]
 class _Parameters(NamedTuple):
     """The parameters of a launch, and where each of them lies."""
 
-    held: list[_Addresses]
+    held: list[npt.NDArray[np.generic]]
     pointers: _Addresses
 
 
@@ -128,9 +128,11 @@ class Loaded:
         if matrices not in self._arguments:
             plan = self._plan
             maps = [(gemm_map(plan, name), getattr(matrices, name)) for name in "abc"]
-            held = [np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps]
+            held: list[npt.NDArray[np.generic]] = [
+                np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps
+            ]
             for parameter, number in zip(gemm_parameters(plan), self._extra, strict=True):
-                value = np.atleast_1d(number)
+                value: npt.NDArray[np.generic] = np.atleast_1d(number)
                 if parameter.by_map:  # it lies as C does
                     encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
                     value = np.frombuffer(encoded, np.uint64)
