@@ -163,7 +163,6 @@ def test_no_group_of_a_pattern_is_repeated_possessively():
     assert found == []
 
 
-TESTS = Path(__file__).parent
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time", "time_ns"}
 
 
