@@ -1,4 +1,4 @@
-"""How long one plan takes, candidates, proofs and all.
+"""How long one plan takes, candidates, proofs and all: of a tile, of a GEMM, of a whole kernel.
 
 python benchmarks/plan.py
 """
@@ -8,6 +8,8 @@ from ratio import Work, print_ratios, run
 import tilescope as ts
 
 GOAL_SECONDS = 50e-3
+GEMM_GOAL_SECONDS = 150e-3
+KERNEL_GOAL_SECONDS = 300e-3
 PROBLEMS = {
     "128 x 64 bf16": ((128, 64), "bf16", {}),
     "256 x 64 bf16, MN-major": ((256, 64), "bf16", {"major": "MN"}),
@@ -28,6 +30,24 @@ def work(name):
 
 def main():
     print_ratios("one plan", *map(work, PROBLEMS))
+    print_ratios(
+        "a GEMM",
+        *(
+            Work(
+                f"4096 x 4096 x 8192 bf16, {card}",
+                lambda card=card: ts.plan_gemm(4096, 4096, 8192, "bf16", card=card),
+                goal_seconds=GEMM_GOAL_SECONDS,
+            )
+            for card in ("H200", "B200")
+        ),
+    )
+    print_ratios(
+        "a whole kernel",
+        *(
+            Work(name, lambda name=name: ts.plan_kernel(name), goal_seconds=KERNEL_GOAL_SECONDS)
+            for name in ("gemm", "flash-attention-3-forward-128", "mamba2-ssd")
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -161,3 +161,18 @@ def test_no_group_of_a_pattern_is_repeated_possessively():
         if possessive.search(line)
     ]
     assert found == []
+
+
+CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time", "time_ns"}
+
+
+def test_no_assertion_reads_a_clock():
+    """A loaded machine fails none of our tests: benchmarks/ measures how long things take."""
+    timed = []
+    for path in sorted(TESTS.glob("**/test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Assert):
+                called = [call.func for call in ast.walk(node.test) if isinstance(call, ast.Call)]
+                if any(isinstance(name, ast.Attribute) and name.attr in CLOCKS for name in called):
+                    timed.append(f"{path.relative_to(TESTS)}:{node.lineno}")
+    assert timed == []

@@ -127,7 +127,7 @@ def test_the_plan_of_a_product_leads_to_the_way_of_its_operand(open_page):
 def test_an_element_of_tensor_memory_is_marked_and_told(open_page):
     page = open_page("/tensor-memory?element=&load=")
     page.get_by_label("Mark element").fill("5,9")
-    page.get_by_role("heading", name=re.compile(r"^Element \(m 5, n 9\) lies in lane 5, column 9")).wait_for()
+    page.get_by_role("heading", name=re.compile(r"^Element \(m 5, n 9\) is in lane 5, column 9")).wait_for()
     settled(page)
     assert page.locator("figure rect.frame.focus").count() == 1
     place = ts.tmem_layout((128, 64)).place(5, 9)

@@ -224,7 +224,7 @@ def test_indices_count_and_ranges_are_checked():
         ("(8,64):(64,1)", {}, "a pair: shape, stride"),
         (((8, 64), (64, 1)), {"unit_bits": 0}, "unit_bits"),
         (((8, 64), (64, 1)), {"start": -1}, r"0 to 2\^48"),
-        (((8, 64), (64, 2**60)), {}, "addresses lie below"),
+        (((8, 64), (64, 2**60)), {}, "addresses are below"),
     ],
 )
 def test_modes_that_cannot_be_are_refused(modes, options, says):

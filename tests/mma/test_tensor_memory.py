@@ -446,3 +446,10 @@ def test_every_address_leads_back_to_its_element(letter):
         for row, column in ((0, 0), (rows - 1, columns - 1), (rows // 3, columns // 5)):
             place = layout.place(row, column)
             assert all(layout.element_at(lane, place.column, place.bit) == (row, column) for lane in place.lanes)
+
+
+@pytest.mark.parametrize("junk", [2, "yes", None])
+def test_may_allocate_is_true_or_false(junk):
+    with pytest.raises(RuleError, match="may_allocate is True or False"):
+        TensorMemory(may_allocate=junk)
+    assert TensorMemory(may_allocate=False).may_allocate is False

@@ -61,16 +61,18 @@ def test_other_mistakes_of_loads(wording):
 def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
     scales = scale_layout(128, 512, kind)
     row = scales.format
+    other = "b" if operand == "A" else "a"
     for step in scales.steps():
         for scale_id in row.ids(k):
+            of_the_other = next((wrong for wrong in row.ids(k) if wrong != scale_id), scale_id)
+            scale_ids = {f"{operand.lower()}_scale_id": scale_id, f"{other}_scale_id": of_the_other}
             descriptor = InstructionDescriptor(
                 row.mma_kind,
                 128,
                 128,
                 a_type="e4m3" if kind == "mxfp8" else "e2m1",
                 scale_type=row.scale_type,
-                a_scale_id=scale_id,
-                b_scale_id=scale_id,
+                **scale_ids,
             )
             found = compatible(scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column))
             assert bool(found) == (scale_id == step.scale_id)

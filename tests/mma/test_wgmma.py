@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope import WgmmaDescriptor, inspect_descriptor
 from tilescope.mma.canonical import CanonicalLayout
+from tilescope.mma.mma_instruction import wgmma_for
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODES = ("none", "32B", "64B", "128B")
@@ -291,3 +292,12 @@ def test_refuses_what_is_no_word(word):
 def test_refuses_reads_that_no_instruction_makes(options, message):
     with pytest.raises(ts.RuleError, match=message):
         build(SOUND).addresses(**options)
+
+
+@pytest.mark.parametrize(("missing", "offered"), [("int16", "float16"), ("uint32", "tfloat32"), ("e3m2", "tfloat32")])
+def test_a_type_that_wgmma_lacks_is_answered_with_one_of_as_many_bits_if_there_is_one(missing, offered):
+    with pytest.raises(ts.RuleError) as refused:
+        wgmma_for(missing)
+    broken = refused.value.violations[0]
+    assert broken.change == {"data_type": offered}
+    assert ("bits too" in broken.fix) == (ts.DataType.named(missing).bits == ts.DataType.named(offered).bits)

@@ -174,15 +174,6 @@ def test_4_bit_types_are_refused_on_hopper(data_type):
         ts.plan_gemm(4096, 4096, 4096, data_type, arch="sm_90")
 
 
-def test_planning_for_a_b200_takes_little_time():
-    import time
-
-    ts.plan_gemm(4096, 4096, 4096, "bf16", card="B200")  # modules are loaded
-    start = time.process_time()
-    ts.plan_gemm(4096, 4096, 8192, "bf16", card="B200")
-    assert time.process_time() - start < 0.15
-
-
 def test_scale_factors_take_columns_and_stages_of_their_own():
     gemm = ts.plan_gemm(8192, 8192, 8192, "nvfp4", card="B200", cta_group=2, tile=(256, 128, 256))
     a_scales, b_scales = gemm.scale_plans

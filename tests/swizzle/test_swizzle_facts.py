@@ -39,3 +39,53 @@ def test_no_swizzle_has_no_pattern_and_no_width():
     assert "address bits" not in plain
     assert any("any multiple of 16 bytes" in fact for fact in plain.values())
     assert not any("any multiple of 16 bytes" in fact for fact in facts(MODE_128B).values())
+
+
+# cuda.h, CUtensorMapSwizzle; PTX ISA, "Matrix Descriptor Format" of wgmma and "Shared memory descriptor" of tcgen05.
+PUBLISHED_CODES = {
+    "none": ("0", "0", "0"),
+    "32B": ("1", "3", "6"),
+    "64B": ("2", "2", "4"),
+    "128B": ("3", "1", "2"),
+    "96B": ("-", "-", "-"),
+    "128B_ATOM_32B": ("4", "-", "1"),
+    "128B_ATOM_32B_FLIP_8B": ("5", "-", "-"),
+    "128B_ATOM_64B": ("6", "-", "-"),
+}
+
+
+@pytest.mark.parametrize("mode", PUBLISHED_CODES)
+def test_codes_names_and_sources_are_those_of_the_readers_that_have_the_mode(mode):
+    driver, wgmma, tcgen05 = PUBLISHED_CODES[mode]
+    told = facts(SWIZZLE[mode])
+    for reader, code in (("driver", driver), ("wgmma", wgmma), ("tcgen05", tcgen05)):
+        assert f"{reader} {code}" in told["codes"].split(", ")
+    assert (f"CU_TENSOR_MAP_SWIZZLE_{mode}".upper() in told["names"]) == (driver != "-")
+    assert ("cuda.h" in told["sources"]) == (driver != "-")
+    assert ("tensormap.replace" in told["sources"]) == (driver == "-")
+    assert ("wgmma" in told["sources"]) == (wgmma != "-")
+    assert ("tcgen05" in told["sources"]) == (tcgen05 != "-")
+
+
+def test_the_row_of_96b_is_not_said_to_leave_gaps():
+    assert "at most 96 bytes" in facts(SWIZZLE["96B"])["inner width"]
+    assert "gaps" not in facts(SWIZZLE["96B"])["inner width"]
+    assert "gaps" in facts(SWIZZLE["64B"])["inner width"]
+
+
+@pytest.mark.parametrize(("triple", "bits"), [((3, 4, 3), "6:4 XORed with 9:7"), ((2, 4, -3), "8:7 XORed with 5:4")])
+def test_a_negative_shift_exchanges_the_bits(triple, bits):
+    assert facts(Swizzle.xor(*triple))["address bits"] == bits
+
+
+def test_an_xor_that_equals_a_mode_names_who_takes_it():
+    assert "TMA, `wgmma` and `tcgen05` take it" in facts(Swizzle.xor(3, 4, 3))["equals"]
+    assert "TMA and `tcgen05` take it" in facts(Swizzle.xor(2, 5, 2))["equals"]
+    assert "TMA takes it" in facts(Swizzle.xor(1, 6, 1))["equals"]
+    assert facts(Swizzle.xor(5, 2, 5))["used by"].startswith("software alone")
+
+
+def test_an_address_off_128_of_a_software_swizzle_is_not_refused():
+    told = facts(Swizzle.xor(5, 2, 5), 0x490)["base offset"]
+    assert "TMA refuses" not in told
+    assert told.endswith("The marked cell holds the address")

@@ -392,7 +392,7 @@ Error: Failed to initialize the TMA descriptor 715
         (
             VLLM_13961.replace("715", "716").replace("(64,192", "(128,192"),
             "answered 716, misaligned",
-            "mend the rules above",
+            "fix the rules above",
         ),
         (VLLM_13961.replace("715", "801"), "the driver answered 801, not supported", "no TMA"),
         (VLLM_13961.replace("715", "201"), "the driver answered 201", "a current context"),
