@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tilescope.arch import Arch
 from tilescope.emitter import emit
 from tilescope.errors import RuleError
 from tilescope.gpu.driver.device import Device
@@ -152,7 +153,7 @@ def _list_programs(arch: str) -> list[Case]:
     for row in _PROGRAMS:
         m, n, k = row["shape"]
         with contextlib.suppress(RuleError):
-            emit(plan_gemm(m, n, k, row["data_type"], arch=arch), "python")
+            emit(plan_gemm(m, n, k, row["data_type"], arch=Arch.named(arch)), "python")
             listed.append(row | {"arch": arch})
     return listed
 
