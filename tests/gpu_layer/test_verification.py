@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.cli import run
-from tilescope.errors import DeviceError, RuleError
+from tilescope.errors import DeviceError, RuleError, Violation
 from tilescope.gpu.driver.isolation import CardInChildren
 from tilescope.gpu.verify.suites import SUITE_NAMES, Outcome, suite_named
 from tilescope.gpu.verify.verification import (
@@ -212,3 +213,35 @@ def test_the_outlook_says_what_is_skipped_and_why():
     for name in ("wgmma", "tcgen05", "tensor_memory", "shifts", "pair_exits"):
         assert f"{name} (sm_120 has no " in skipped
     assert "loads" not in skipped
+
+
+# approx has 8 million inputs a case; kernels need sm_90
+PREDICTED = [name for name in SUITE_NAMES if name not in ("approx", "kernels") and suite_named(name).judge is None]
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+@pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
+def test_every_case_that_is_drawn_for_blackwell_is_predicted(arch, name):
+    suite = suite_named(name)
+    if Arch.named(arch).has(suite.feature):
+        for case in suite.cases(8, 1, arch):
+            assert suite.expected(case).digest or suite.expected(case).ended
+
+
+@pytest.mark.usefixtures("predicting")
+def test_a_case_that_tilescope_refuses_costs_no_other_case(monkeypatch, tmp_path, capsys):
+    """A stranger's run is not lost to a mistake of ours."""
+    loads = suite_named("loads")
+
+    def refuse(_case, _outcome):
+        raise RuleError([Violation("a-rule", "error", "case", "what", "a limit", "A fix.")])
+
+    refusing = replace(loads, judge=refuse)
+    monkeypatch.setattr(
+        "tilescope.gpu.verify.verification.suite_named", lambda name: {"loads": refusing}.get(name) or suite_named(name)
+    )
+    assert run(["verify", "--count", "2", "loads", "ldmatrix", "--save", str(tmp_path / "a.npz"), "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert [(each["suite"], each["equal"]) for each in printed["suites"]] == [("loads", 0), ("ldmatrix", 2)]
+    assert printed["suites"][0]["difference"].startswith("case 0: tilescope refuses the case: a-rule: what; a limit")
+    assert [each.suite for each in Capture.read(tmp_path / "a.npz").recordings] == ["loads", "ldmatrix"]

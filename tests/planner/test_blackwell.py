@@ -326,3 +326,13 @@ def test_few_rows_of_a_scaled_product_are_the_columns_of_its_sums():
     gemm = ts.plan_gemm(64, 4096, 4096, "mxfp8", arch="sm_100")
     assert (gemm.schedule.swapped, gemm.tile[0]) == (True, 64)
     assert not ts.plan_gemm(65, 4096, 4096, "mxfp8", arch="sm_100").schedule.swapped
+
+
+def test_reasons_say_whose_a_tile_is():
+    def sentences(**options):
+        gemm = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200", **options)
+        return [reason.sentence for reason in gemm.reasons]
+
+    assert sentences()[0].startswith("Tile 256 x 256 x 64 of a pair: 1024 tiles of C")
+    assert any("128 x 256 x 64 is equal in every term, a tile of one block." in said for said in sentences())
+    assert sentences(cta_group=1)[0].startswith("Tile 128 x 256 x 64: 2048 tiles of C")

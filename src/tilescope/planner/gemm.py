@@ -68,6 +68,8 @@ _SWIZZLE_RULES = {
     "tcgen05-layout",
     "wgmma-layout",
 }
+# Rules about m, n or k of a tile by itself, whatever else is wrong with it.
+_EXTENT_RULES = {"plan-row", "tcgen05-tile", "wgmma-tile"}
 
 Matrix = Literal["A", "B", "C"]
 EXTENTS: dict[Matrix, tuple[str, str]] = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}
@@ -387,7 +389,7 @@ class _TileSearch:
         found: list[Obstacle] = []
         for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_of_pair else (("A", m), ("B", n)):
             planned = self.plan_of(matrix, (rows, k), swapped=schedule.swapped)
-            found += planned if isinstance(planned, list) else []
+            found += [each for each in planned if each.rule in _EXTENT_RULES] if isinstance(planned, list) else []
         return [*found, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
 
     def _refused(

@@ -83,7 +83,8 @@ def _tiles(best: PlannedGemm) -> Reason:
     full = None
     if best.rounds and best.sms:
         full = min(1.0, best.tiles * best.schedule.cta_group / (best.rounds * best.sms))
-    return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+    of_pair = {"whose": "a pair"} if best.schedule.cta_group == 2 else {}
+    return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full, **of_pair)
 
 
 def _time(best: PlannedGemm) -> Iterator[Reason]:
@@ -240,10 +241,17 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
         tied = next((tile for tile in near if tile.behind_in in ("instructions", "order")), None)
         if tied is not None:
             facts["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
-            facts |= {"more": tied.instructions, "fewest": chosen.instructions}
+            facts |= {"more": tied.instructions, "fewest": chosen.instructions, **_whose(tied, best)}
         yield Reason.of("near-floors", **facts)
     elif best.others and chosen.terms:
-        yield Reason.of("next-floor", next=best.others[0].tile)
+        yield Reason.of("next-floor", next=best.others[0].tile, **_whose(best.others[0], best))
+
+
+def _whose(tile: RankedTile, best: PlannedGemm) -> dict[str, str]:
+    """Whose tile it is, where the plan's is not of as many blocks."""
+    if tile.schedule.cta_group == best.schedule.cta_group:
+        return {}
+    return {"whose": "a pair" if tile.schedule.cta_group == 2 else "one block"}
 
 
 def _predicted(tile: RankedTile) -> float:

@@ -77,7 +77,7 @@ SENTENCES = {
     "equal": "equal in every term",
     "first": "first",
     # a product: tiles and floors
-    "tiles": "Tile {tile: x }: {tiles:tile} of C[[ for {sms:SM}, {rounds:round}, {full:%} full]].",
+    "tiles": "Tile {tile: x }[[ of {whose}]]: {tiles:tile} of C[[ for {sms:SM}, {rounds:round}, {full:%} full]].",
     "floor": "Floor {floor_us:us} by the rates of {card:an}, bound by {bound}: {terms:; }.",
     "sustained": "Held for seconds, the power of {card:an} allows {tflops} TFLOP/s: {us:us}.",
     "time": (
@@ -136,9 +136,9 @@ SENTENCES = {
     "near-floors": (
         "Of {near} tiles within a tenth of the lowest floor, none lets its busiest SM fetch less than "
         "{busiest_bytes:MB}[[; {tied: x } ties: {more} instructions a K step, not {fewest}]]"
-        "[[; {alike: x } is equal in every term]]."
+        "[[; {alike: x } is equal in every term]][[, a tile of {whose}]]."
     ),
-    "next-floor": "No other tile's floor is within a tenth of it: {next: x } comes next.",
+    "next-floor": "No other tile's floor is within a tenth of it: {next: x }[[ of {whose}]] comes next.",
     "behind-time": "predicted {here:us}, more than 1 % above the shortest, {there:us}",
     "behind-sharing": "predicted as fast within 1 %, but {blocks} blocks share k and wait for each other",
     "behind-floor": "floor {here:us}, more than a tenth above the lowest, {there:us}",

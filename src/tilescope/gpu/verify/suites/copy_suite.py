@@ -117,10 +117,11 @@ def _draw_scatter4(random: random.Random, arch: str) -> Case | None:
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case | None:
+    """A load that one block may issue and, on sm_120, all of a cluster too: some go to .shared::cta alone there."""
     case = _draw_load(random, arch)
     if case is None:
         return None
-    return case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
+    return _only_legal(case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)})
 
 
 def _draw_reduction(random: random.Random, arch: str) -> Case | None:

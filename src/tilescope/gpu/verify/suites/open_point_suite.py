@@ -16,6 +16,7 @@ import random
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -147,15 +148,16 @@ def _note_rates(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _list_programs(arch: str) -> list[Case]:
+@cache
+def _list_programs(arch: str) -> tuple[Case, ...]:
     """The products of this table for which the architecture has a program."""
-    listed = []
+    listed: list[Case] = []
     for row in _PROGRAMS:
         m, n, k = row["shape"]
         with contextlib.suppress(RuleError):
             emit(plan_gemm(m, n, k, row["data_type"], arch=Arch.named(arch)), "python")
             listed.append(row | {"arch": arch})
-    return listed
+    return tuple(listed)
 
 
 def _not_drawn(_random: random.Random, _arch: str) -> Case | None:
