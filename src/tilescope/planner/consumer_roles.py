@@ -37,9 +37,12 @@ def consumer_role(loading: Loading) -> Step:
     meet = loading.meet(None if loading.registers is None else loading.registers.consumer)
     if loading.is_dependent:
         meet.append({"griddepcontrol": "launch"})
-    k_step = [*loading.filled, *_residual_loads(loading), multiply, *read, free]
+    issued, waited = read[:-1], read[-1:]
+    k_step = [*loading.filled, multiply, *issued, *_residual_loads(loading), *waited, free]
     before: Steps = []
-    if staging.takes_turns:  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
+    if (
+        staging.takes_turns
+    ):  # a parity tells the phases of full apart for who has seen the last one: the other consumer hands on
         before = [{"wait": "order[instance]", "parity": "(turn + 1 - instance) % 2"}]
         last = [{"arrive": "order[1 - instance]"}, *last]
     after = [*last, *_residual_wait(loading), *_added(loading), *_stored_slices(loading)]

@@ -81,6 +81,7 @@ class GemmRates:
     neighbour_share: (
         float  # of what two neighbours share by chance: what is fetched of it, where a cluster fetches half
     )
+    parts_share: float  # the same, where clusters share k
     read_twice_share: float  # of B: what comes from memory again where a cluster splits k and several tiles need it
     sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
     sustained_l2_gb_per_s: float  # of the same: what SMs fetch takes power too
@@ -118,6 +119,7 @@ H200_RATES = GemmRates(
     multicast_us=0.6007,
     multicast_step_us=0.0108,
     neighbour_share=0.6438,
+    parts_share=0.8,
     read_twice_share=0.7385,
     sustained_tflops=1669.0,
     sustained_l2_gb_per_s=15420.0,
@@ -402,10 +404,11 @@ def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates
         return a_bytes / a_sharers + b_bytes / b_sharers
     if schedule.split > 1 or product.batch.is_of_experts:
         return a_bytes + b_bytes
+    share = rates.parts_share if schedule.parts > 1 else rates.neighbour_share
     run = min(schedule.group or tiles_m, tiles_m)
     if run == 1 and tiles_m > 1:
-        return a_bytes * (rates.neighbour_share if tiles_n > 1 else 1) + b_bytes
-    return a_bytes + b_bytes * (rates.neighbour_share if run > 1 else 1)
+        return a_bytes * (share if tiles_n > 1 else 1) + b_bytes
+    return a_bytes + b_bytes * (share if run > 1 else 1)
 
 
 def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:
