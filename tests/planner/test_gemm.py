@@ -65,7 +65,8 @@ def naive_terms(shape, each, bits, output_bits, sms=132):
     instructions = (k_done * bits // 256) * (rows // 64)  # 32 bytes of k, 64 rows and all columns each
     reads = instructions * (64 + columns) * 32 / (SMEM_GB_PER_S * 1e3)
     in_flight = each.stages * (tile[0] + tile[1]) * tile[2] * bits // 8
-    fetched = (min(m, tile[0]) + min(n, tile[1])) * k_done * bits // 8
+    b_sharers, a_sharers = each.schedule.multicast
+    fetched = (min(m, tile[0]) / a_sharers + min(n, tile[1]) / b_sharers) * k_done * bits // 8
     loads = fetched / (min(SM_GB_PER_S, in_flight / LATENCY_US / 1e3) * 1e3)
     steps = [(0, 0), *IN_FLIGHT.items()]
     share = 1.0
@@ -79,7 +80,7 @@ def naive_terms(shape, each, bits, output_bits, sms=132):
 PRODUCTS = [
     ((4096, 4096, 4096), "bf16", 16, (128, 256, 64)),
     ((16, 4096, 4096), "bf16", 16, (16, 64, 128)),
-    ((8192, 8192, 512), "e4m3", 8, (128, 128, 128)),
+    ((8192, 8192, 512), "e4m3", 8, (64, 128, 128)),
     ((1024, 1024, 1024), "f16", 16, (64, 128, 64)),
 ]
 

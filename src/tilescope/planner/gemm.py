@@ -108,7 +108,8 @@ def plan_gemm(
     its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
     launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
     pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. `multicast=(2, 1)`: two tiles along m
-    are a cluster's, and share B; along n, A. `ping_pong`: two warpgroups of wgmma take tiles in turn. PlanError says why the product, or the tile, cannot be planned.
+    are a cluster's, and share B; along n, A. `ping_pong`: two warpgroups of wgmma take tiles in turn.
+    PlanError says why the product, or the tile, cannot be planned.
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
     format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8").
@@ -529,10 +530,12 @@ def _without_last(product: Product, plans: _Plans, stages: int, k_tiles: int) ->
 
     On an H200 that was 2 to 8 % faster, and slower where three stages were left for many K steps.
     """
+    fewest = _RESIDUAL_STAGES if k_tiles <= _SHORT_K_TILES else _RESIDUAL_STAGES + 1
+    if stages <= fewest:
+        return stages
     budget = product.arch.smem_per_block_bytes
     holds = [plans.smem_bytes(count, plans.slices) <= budget for count in (stages, stages - 1)]
-    fewest = _RESIDUAL_STAGES if k_tiles <= _SHORT_K_TILES else _RESIDUAL_STAGES + 1
-    return stages - 1 if holds == [False, True] and stages > fewest else stages
+    return stages - 1 if holds == [False, True] else stages
 
 
 def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
