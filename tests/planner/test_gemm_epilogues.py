@@ -24,7 +24,10 @@ def test_words_lead_back_to_themselves(word):
         ({"epilogue": "relu", "data_type": "s8"}, r"its sums are int32"),
         ({"experts": 2, "batch": 2}, r"experts are a batch with rows of their own"),
         ({"rows": "masked"}, r"rows = 'masked' without experts"),
-        ({"experts": 2, "rows": "masked", "tile": (64, 64, 64), "split": 2}, r"masked rows with blocks that share k"),
+        (
+            {"experts": 2, "rows": "masked", "tile": (64, 64, 64), "split": 2},
+            r"masked rows with blocks that share every k",
+        ),
         ({"experts": 2, "dependent": True}, r"a dependent launch with experts"),
         ({"epilogue": "swiglu", "tile": (64, 72, 64)}, r"72 columns of sums that a block stores"),
     ],

@@ -37,7 +37,8 @@ def consumer_role(loading: Loading) -> Step:
     meet = loading.meet(None if loading.registers is None else loading.registers.consumer)
     if loading.is_dependent:
         meet.append({"griddepcontrol": "launch"})
-    k_step = [*loading.filled, *_residual_loads(loading), multiply, *read, free]
+    issued, waited = read[:-1], read[-1:]
+    k_step = [*loading.filled, multiply, *issued, *_residual_loads(loading), *waited, free]
     before: Steps = []
     if (
         staging.takes_turns

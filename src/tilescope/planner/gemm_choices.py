@@ -341,11 +341,14 @@ def _parts(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedul
 
 
 def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
-    """Warpgroups that take tiles in turn, where a block has several and one warpgroup has registers for a tile."""
+    """Warpgroups that take tiles in turn, where a block has several and one warpgroup has registers for a tile.
+
+    Sums that are promoted are not offered: the tensor core waits for one warpgroup's additions, where two would alternate.
+    """
     rows, columns, _ = schedule.sums(tile)
-    most = MOST_SUMS // 2 if product.is_promoted else MOST_SUMS
     rounds = _Rounds.of(product, tile, schedule)
-    if rounds.taken > rounds.at_once and _FEWEST_TURNED <= rows * columns <= most:
+    several = rounds.taken > rounds.at_once and not product.is_promoted
+    if several and _FEWEST_TURNED <= rows * columns <= MOST_SUMS:
         yield replace(schedule, ping_pong=True)
 
 
