@@ -286,7 +286,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         owners=gemm.schedule.owners(n),
         share=gemm.share,
         promoted=gemm.product.is_promoted,
-        block_scales=block_scale_facts(gemm, groups),
+        block_scales=block_scale_facts(gemm, groups, blocks),
     )
 
 
