@@ -55,7 +55,8 @@ def gemm_roles(
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
-            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};"
+            scales = f" {scaled.declared}" if scaled is not None else ""
+            sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};{scales}"
     else:
         pipeline = plan_pipeline(gemm)
         arrivals = "one arrival of each consumer warp"
@@ -80,15 +81,7 @@ def gemm_roles(
             ],
             "store": [stored_at(gemm, epilogue), *stores],
         },
-        opening={
-            "t": [
-                *consumer_tile,
-                *_prefetch_lines(gemm, epilogue),
-                sums,
-                *([] if scaled is None else [scaled.declared]),
-            ],
-            "k_tile": [stages, *scale_stages],
-        },
+        opening={"t": [*consumer_tile, *_prefetch_lines(gemm, epilogue), sums], "k_tile": [stages, *scale_stages]},
         closing={"k_tile": _behind_the_sums(work, epilogue)},
         notes={
             "wait_group bulk": "TMA has read the last slice",
