@@ -39,11 +39,13 @@ class BlockScaleFacts:
     """The arrays of scales that are applied in registers."""
 
     k_blocks: int
+    a_count: int  # scales of A that a thread has
     b_shape: tuple[int, int]  # of one item
     item: bool  # whether the kernel has an item at hand
     stacks_a: bool  # whether every item has scales of A
+    declared: str  # the consumers' line before the K steps of a tile
     prefetch: str  # the producer's line for a stage
-    fetch: str  # the consumers' line for a K step
+    fetches: tuple[str, ...]  # the consumers' lines for a K step, behind its products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -296,7 +296,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         cluster_blocks=prod(gemm.schedule.cluster),
         ping_pong=ping_pong,
         promoted=gemm.product.is_promoted,
-        block_scales=block_scale_facts(gemm, groups),
+        block_scales=block_scale_facts(gemm, groups, blocks),
     )
 
 

@@ -63,7 +63,7 @@ def gemm_roles(
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
-            scales = " Scales scales;" if scaled is not None else ""
+            scales = f" {scaled.declared}" if scaled is not None else ""
             sums = f"Accumulator d{epilogue.sums_extents} = {{}}, step_sums{epilogue.sums_extents};{scales}"
     else:
         arrivals = "one arrival of each consumer warp"
@@ -189,8 +189,8 @@ def _globally_scaled(work: WgmmaWork | MmaWork) -> list[str]:
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
     """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
     if isinstance(work, WgmmaWork) and work.promoted:
-        fetch = [] if work.block_scales is None else [work.block_scales.fetch]
-        return [f"if (k_tile > 0) {_promote(work)}", *fetch, f"multiply(step_sums, a, b, {share});"]
+        fetches = () if work.block_scales is None else work.block_scales.fetches
+        return [f"if (k_tile > 0) {_promote(work)}", f"multiply(step_sums, a, b, {share});", *fetches]
     scales = "" if work.scales is None else "sfa, sfb, m % 128, n % 128, "
     return [f"multiply(d, a, b, {scales}{share});"]
 

@@ -38,6 +38,15 @@ def b_scale_shape(n: int, k: int) -> tuple[int, int]:
     return ceil_div(n, BLOCK), rounded_up(ceil_div(k, BLOCK), _ROW_MULTIPLE)
 
 
+def thread_scales(columns: int, blocks: int, *, swapped: bool) -> int:
+    """Scales of A that a thread holds: two rows of every 64; swapped, two of every 8 columns of its sums.
+
+    >>> thread_scales(128, 1, swapped=False), thread_scales(64, 1, swapped=True)
+    (2, 16)
+    """
+    return columns // 4 if swapped else 2 * blocks
+
+
 def lies_in_one_block(tile_n: int, n: int, *, swapped: bool, side_by_side: bool) -> bool:
     """Whether the columns that a warpgroup multiplies together have one scale of B, or one of gates and one of the others.
 
