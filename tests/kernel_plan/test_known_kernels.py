@@ -2,8 +2,9 @@
 
 import re
 
+import numpy as np
 import pytest
-from emitter_toolchain import nvrtc
+from emitter_toolchain import nvrtc, nvrtc_ptx
 
 import tilescope as ts
 from tilescope.arithmetic import rounded_up
@@ -202,3 +203,79 @@ def test_what_rescaling_and_exchange_wait_for_is_needed(name, is_dropped):
 def test_one_stage_of_an_exchanged_tile_is_proven_too():
     text = known_kernel_text("flash-attention-3-backward-128").replace("stages = 2, per_instance", "per_instance")
     assert ts.simulate(ts.plan_kernel(text).pipeline).verdict == "proven"
+
+
+def changed(steps, change):
+    """Steps, and those of loops inside, each as `change` gives it."""
+    return [change(step) | ({"steps": changed(step["steps"], change)} if "loop" in step else {}) for step in steps]
+
+
+PAIR = "flash-attention-4-forward-256"
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "key"),
+    [
+        (PAIR, "copy", "barrier_rank"),  # the bytes of both blocks count at the first one
+        (PAIR, "commit", "mask"),  # what the first block's products have done is told to both
+        (PAIR, "arrive", "mask"),  # threads of both blocks tell the first one
+        ("deepgemm-fp8", "copy", "mask"),
+        ("deepgemm-fp8", "arrive", "mask"),  # a slot is free if the consumers of both blocks say so
+        ("cutlass-57-grouped", "copy", "mask"),
+        ("cutlass-57-grouped", "arrive", "mask"),
+    ],
+)
+def test_blocks_of_a_cluster_reach_each_other_as_the_proof_needs(name, step, key):
+    pipeline = ts.plan_kernel(name).pipeline.to_dict()
+    assert ts.simulate(pipeline).verdict == "proven"
+    within = [
+        role
+        | {
+            "steps": changed(
+                role["steps"],
+                lambda row: {field: value for field, value in row.items() if step not in row or field != key},
+            )
+        }
+        for role in pipeline["roles"]
+    ]
+    assert within != pipeline["roles"]
+    assert ts.simulate(pipeline | {"roles": within}).verdict == "mistake"
+
+
+def test_blocks_wait_for_the_last_commits():
+    pipeline = ts.plan_kernel(PAIR).pipeline.to_dict()
+    roles = [role | {"steps": without(role["steps"], lambda step: "tail" in step)} for role in pipeline["roles"]]
+    assert ts.simulate(pipeline | {"roles": roles}).verdict == "mistake"
+
+
+def test_barriers_of_a_cluster_have_the_counts_of_their_sources():
+    rows = {name: {row.name: row for row in ts.plan_kernel(name).barriers} for name in (PAIR, "deepgemm-fp8")}
+    assert rows["deepgemm-fp8"]["A_B_SFA_empty"].count == 2 * 256 // 32  # sm90_fp8_gemm_1d2d.cuh:136
+    assert rows[PAIR]["K_full"].bytes == 2 * 64 * 128 * 2  # of both blocks
+    assert rows[PAIR]["P0_full"].count == 2 * 4  # sm100_hd256_2cta_fmha_forward.py:669, of warps here
+
+
+# What the empty gaps of a kernel leave undone: outputs that nobody computes, all stored at the same coordinates.
+UNDONE = {PAIR: set(), "cutlass-57-grouped": {"run-race"}, "flash-attention-4-forward-128": {"run-race"}}
+
+
+@pytest.mark.parametrize("name", UNDONE)
+def test_emitted_synchronization_runs_in_the_machine(name):
+    plan = ts.plan_kernel(name)
+    source = ts.emit(plan, "cuda")
+    memory = ts.Memory()
+    maps = []
+    for tile in plan.tiles:
+        if f"Map map_{tile.name}" in source:
+            described = tile.tensor_map
+            shape = (*(1 for _ in range(described.rank - 2)), *plan.kernel.tile(tile.name).shape)
+            array = np.zeros(shape, described.data_type.numpy)
+            maps.append(memory.map(array, described.box, swizzle=described.swizzle.name))
+    rounds = [np.int32(loop.count) for loop in plan.kernel.loops]
+    kernel = ts.Kernel(nvrtc_ptx(source, kernel_target(plan)).rstrip("\0"), "kernel")
+    blocks = plan.kernel.cluster
+    made = kernel.run(
+        blocks, plan.kernel.threads, [*maps, *rounds], memory=memory, smem_bytes=plan.smem_bytes, cluster=blocks
+    )
+    assert made.outcome == "finished"
+    assert {finding.rule for finding in made.findings if finding.severity == "error"} == UNDONE[name]

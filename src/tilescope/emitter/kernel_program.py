@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tilescope.kernel_plan.cluster_arrivals import acting_blocks, every_block, leads
 from tilescope.kernel_plan.handovers import Ring, derive_rings
 from tilescope.kernel_plan.kernel_description import KernelStep
 from tilescope.kernel_plan.kernel_pipeline import STEP_MARK, round_number
@@ -68,16 +69,41 @@ __device__ __forceinline__ void bar_sync(int number, int threads) {
 _OFFSETOF = (
     "#if !defined(__CUDACC_RTC__) || __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304  // NVRTC has offsetof since",
 )
+_CLUSTER_HELPERS = r"""
+__device__ __forceinline__ int rank_in_cluster() {
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ __forceinline__ unsigned address_in(unsigned long long* bar, int rank) {
+    unsigned address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(bar)), "r"(rank));
+    return address;
+}
+__device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* bar, unsigned mask) {
+    for (int rank = 0; mask >> rank; ++rank)
+        if (mask >> rank & 1)
+            asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_in(bar, rank)) : "memory");
+}
+"""
 _TENSOR_MEMORY_HELPERS = r"""
 __device__ __forceinline__ void tensor_commit(unsigned long long* bar) {
-    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+    asm volatile("tcgen05.commit.cta_group::GROUP.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+__device__ __forceinline__ void tensor_commit_at(unsigned long long* bar, unsigned short mask) {
+    asm volatile("tcgen05.commit.cta_group::GROUP.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+        ::"r"(shared_address(bar)), "h"(mask) : "memory");
 }
 __device__ __forceinline__ void tensor_alloc(unsigned* at, int columns) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared_address(at)), "r"(columns) : "memory");
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
+    asm volatile("tcgen05.alloc.cta_group::GROUP.sync.aligned.shared::cta.b32 [%0], %1;"
+        ::"r"(shared_address(at)), "r"(columns) : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::GROUP.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void tensor_dealloc(unsigned at, int columns) {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(at), "r"(columns) : "memory");
+    asm volatile("tcgen05.dealloc.cta_group::GROUP.sync.aligned.b32 %0, %1;" ::"r"(at), "r"(columns) : "memory");
 }
 """
 
@@ -107,6 +133,8 @@ class _Writer:
         self.plan = plan
         self.bodies = bodies
         self.uses_tensor_memory = bool(plan.columns)
+        self.blocks = acting_blocks(plan.kernel)
+        self.has_leader = leads(plan.kernel, [role.name for role in plan.kernel.roles])
         self.barriers = {row.name for row in plan.barriers}
         self.rings = derive_rings(plan.kernel)
         self.loops = [loop.name for loop in plan.kernel.loops]
@@ -122,8 +150,10 @@ class _Writer:
         if build:
             head += ["//", f"//     {build}"]
         parts = ["\n".join(head), *self._facts(), _HELPERS.strip("\n")]
+        if self.blocks > 1:
+            parts.append(_CLUSTER_HELPERS.strip("\n"))
         if self.uses_tensor_memory:
-            parts.append(_TENSOR_MEMORY_HELPERS.strip("\n"))
+            parts.append(_TENSOR_MEMORY_HELPERS.strip("\n").replace("GROUP", "2" if self.has_leader else "1"))
         parts += [*self._copies(), self._declare_shared(), self._init(), *self._gaps(), self._kernel()]
         return "\n\n".join(parts) + "\n"
 
@@ -157,6 +187,19 @@ class _Writer:
                 f'    asm volatile("{load} [%0], [%1, {{{into}}}], [%2];"\n'
                 f'        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), {given} : "memory");\n}}'
             )
+            if self.has_leader:
+                yield (
+                    f"{form} copy_in_for_first(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}]) {{\n"
+                    f'    asm volatile("{load.replace("d.shared", "d.cta_group::2.shared")} [%0], [%1, {{{into}}}], [%2];"\n'
+                    f'        ::"r"(shared_address(to)), "l"(map), "r"(address_in(bar, 0)), {given} : "memory");\n}}'
+                )
+            if any(tile.multicast for tile in self.plan.kernel.tiles) and self.blocks > 1:
+                yield (
+                    f"{form} copy_in_all(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}], "
+                    "unsigned short mask) {\n"
+                    f'    asm volatile("{load}.multicast::cluster [%0], [%1, {{{into}}}], [%2], %{rank + 3};"\n'
+                    f'        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), {given}, "h"(mask) : "memory");\n}}'
+                )
             yield (
                 f"{form} copy_out(const Map* map, const void* from, const int (&at)[{rank}]) {{\n"
                 f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
@@ -216,6 +259,8 @@ class _Writer:
         maps = [f"const __grid_constant__ Map map_{tile.name}" for tile in self.mapped]
         rounds = [f"const int {name}_rounds" for name in self.loops]
         bounds = f"__launch_bounds__({plan.kernel.threads}, {plan.blocks_per_sm})"
+        if self.blocks > 1:
+            bounds = f"__cluster_dims__({self.blocks}, 1, 1) {bounds}"
         lines = [
             f'extern "C" __global__ void {bounds} kernel({", ".join([*maps, *rounds])}) {{',
             f"{_INDENT}extern __shared__ __align__(1024) unsigned char memory[];",
@@ -223,9 +268,14 @@ class _Writer:
             f"{_INDENT}const int warp = threadIdx.x / 32;",
             f"{_INDENT}if (threadIdx.x == 0) init_barriers(shared);",
         ]
+        meet = "cluster_sync" if self.blocks > 1 else "__syncthreads"
+        if self.blocks > 1:
+            lines.append(f"{_INDENT}const int rank = rank_in_cluster();")
+        if self.has_leader:
+            lines.append(f"{_INDENT}{meet}();  // both blocks run before columns of both are allocated")
         if self.uses_tensor_memory:
             lines.append(f"{_INDENT}if (warp == 0) tensor_alloc(&shared.bars.tensor_memory, ALLOC_COLUMNS);")
-        lines.append(f"{_INDENT}__syncthreads();")
+        lines.append(f"{_INDENT}{meet}();")
         first = 0
         for number, role in enumerate(plan.pipeline.roles):
             row = plan.kernel.role(role.name)
@@ -234,17 +284,31 @@ class _Writer:
             lines.append(f"{_INDENT * 2}const int instance = (warp - {first}) / {row.warps};")
             lines.append(f"{_INDENT * 2}const int role_warp = (warp - {first}) % {row.warps};")
             lines.append(f"{_INDENT * 2}const bool leads = role_warp == 0 && threadIdx.x % 32 == 0;")
+            is_leading = leads(plan.kernel, [role.name])
+            lines += [f"{_INDENT * 2}if (rank == 0) {{"] if is_leading else []
             lines += self._role(role)
+            lines += [f"{_INDENT * 2}}}"] if is_leading else []
             first += row.all_warps
         lines.append(f"{_INDENT}}}")
+        if self.uses_tensor_memory or self.blocks > 1:
+            lines.append(f"{_INDENT}{meet}();")
         if self.uses_tensor_memory:
-            lines.append(f"{_INDENT}__syncthreads();")
             lines.append(f"{_INDENT}if (warp == 0) tensor_dealloc(shared.bars.tensor_memory, ALLOC_COLUMNS);")
         return "\n".join([*lines, "}"])
 
     def _role(self, role: Role) -> list[str]:
-        """The steps of a role: the synchronization of the pipeline, and its arithmetic in the same places."""
-        return _RoleWriter(self, role.name).lines(role.steps, ())
+        """The steps of a role: the synchronization of the pipeline, and its arithmetic in the same places.
+
+        A role that copies and issues products alone is one thread's work. Other threads would wait without arriving, and
+        could miss a phase.
+        """
+        writer = _RoleWriter(self, role.name)
+        if not writer.is_of_one_thread(role.steps):
+            return writer.lines(role.steps, ())
+        collective = [step for step in role.steps if isinstance(step, Step) and step.op == "registers"]
+        alone = [step for step in role.steps if step not in collective]
+        body = [f"{_INDENT}{line}" for line in writer.lines(alone, ())]
+        return [*writer.lines(collective, ()), f"{_INDENT * 2}if (leads) {{", *body, f"{_INDENT * 2}}}"]
 
     def ring_of(self, barrier: str) -> Ring:
         """The ring whose tiles a barrier tells to be filled."""
@@ -283,6 +347,12 @@ class _RoleWriter:
         self.role = self.kernel.role(name)
         self.called: set[int] = set()
 
+    def is_of_one_thread(self, steps: Sequence[Step | Loop]) -> bool:
+        """Whether one thread does all steps: copies and products of tcgen05, without a meeting of warps."""
+        own = [step.operation for step in self.kernel.steps if step.role == self.role.name]
+        is_alone = bool(own) and all(operation in ("load", "store", "tcgen05.mma") for operation in own)
+        return is_alone and not any(_has_meeting(step) for step in steps)
+
     def lines(self, steps: Sequence[Step | Loop], path: tuple[str, ...]) -> list[str]:
         """The text of steps at one level of loops."""
         margin = _INDENT * (2 + len(path))
@@ -300,13 +370,17 @@ class _RoleWriter:
                 ]
             if isinstance(step, Loop):
                 counter = step.counter
-                text.append(f"{margin}for (int {counter} = 0; {counter} < {counter}_rounds; ++{counter}) {{")
+                start, count = _in_c(step.start), _in_c(step.count)
+                end = count if start == "0" else f"{start} + {count}"
+                text.append(f"{margin}for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{")
                 text += self.lines(step.steps, (*path, counter))
                 text.append(f"{margin}}}")
                 continue
             if place in own and (step.op in _ARITHMETIC or step.op in _ARRIVING) and self._is_due(place):
                 text.append(f"{margin}{self._call(place)}")
-            text += [f"{margin}{line}" for line in self._action(step, place)]
+            is_own = place in own and self.kernel.steps[place].operation in ("load", "tcgen05.mma")
+            only = "if (leads) " if is_own and step.op == "wait" else ""  # others would wait without arriving
+            text += [f"{margin}{only}{line}" for line in self._action(step, place)]
         return text + [f"{margin}{self._call(place)}" for place in own if self._is_due(place)]
 
     def _is_due(self, place: int) -> bool:
@@ -323,16 +397,18 @@ class _RoleWriter:
     def _action(self, step: Step, place: int | None) -> list[str]:
         """The C of one step of the pipeline."""
         match step.op:
-            case "wait":
+            case "wait" | "tail":
                 return [f"mbarrier_wait({_bar(step.target)}, {_in_c(step.arguments['parity'])});"]
             case "expect":
                 assert place is not None
                 return self._load(step, place)
             case "arrive":
-                who = "threadIdx.x % 32 == 0" if int(step.arguments.get("count", 1)) > 1 else "leads"
-                return [f"if ({who}) mbarrier_arrive({_bar(step.target)});"]
+                is_of_warps = int(step.arguments.get("count", 1)) > 1
+                who = "threadIdx.x % 32 == 0" if is_of_warps else "leads"
+                meeting = ["__syncwarp();"] if is_of_warps else []
+                return [*meeting, f"if ({_if_also(who, step)}) {_call_at('mbarrier_arrive', step)}"]
             case "commit" if step.target not in _COMMIT:
-                return [f"if (leads) tensor_commit({_bar(step.target)});"]
+                return [f"if (leads) {_call_at('tensor_commit', step)}"]
             case "commit" | "wait_group" | "fence":
                 return [_FIXED[step.op][str(step.target)]]
             case "sync":
@@ -352,7 +428,9 @@ class _RoleWriter:
         arrives = step.arguments.get("arrive", True)
         expects = "mbarrier_arrive_expect" if arrives else "mbarrier_expect"
         bar = _bar(step.target)
-        text = ["if (leads) {", f"{_INDENT}{expects}({bar}, {step.arguments['bytes']});"]
+        expected = f"{expects}({bar}, {step.arguments['bytes']});"
+        condition = step.when
+        text = ["if (leads) {", f"{_INDENT}if ({_in_c(condition)}) {expected}" if condition else f"{_INDENT}{expected}"]
         fill = next(names for names in ring.fills if set(names) & set(self.kernel.steps[place].writes))
         for name in fill:
             if name in self.kernel.steps[place].writes:
@@ -385,16 +463,35 @@ class _RoleWriter:
         ]
         for copy in tile.plan.copies:
             coords = [*copy.coords, *(0 for _ in range(rank - len(copy.coords)))]
-            at = ", ".join(
+            at = [
                 f"at_{tile.name}[{axis}] + {start}" if start else f"at_{tile.name}[{axis}]"
                 for axis, start in enumerate(coords)
-            )
+            ]
             smem = f"{self.writer.stage_address(tile, stage)} + {copy.smem_offset_bytes}"
             if bar:
-                text.append(f"copy_in({smem}, &map_{tile.name}, {bar}, {{{at}}});")
+                text.append(self._copy_in(tile, smem, bar, at))
             else:
-                text.append(f"copy_out(&map_{tile.name}, {smem}, {{{at}}});")
+                text.append(f"copy_out(&map_{tile.name}, {smem}, {{{', '.join(at)}}});")
         return text
+
+    def _copy_in(self, tile: PlacedTile, smem: str, bar: str, at: list[str]) -> str:
+        """A load: into one block, into all of them, or for the barrier of the first block."""
+        multicast = self.kernel.tile(tile.name).multicast if self.writer.blocks > 1 else None
+        if multicast == "slices":
+            assert tile.tensor_map is not None
+            at = [at[0], f"{at[1]} + rank * {tile.tensor_map.box[1]}", *at[2:]]
+            smem = f"{smem} + rank * {tile.tensor_map.smem_bytes}"
+        given = f"{smem}, &map_{tile.name}, {bar}, {{{', '.join(at)}}}"
+        if multicast is not None:
+            only_first = "if (rank == 0) " if multicast == "first" else ""
+            return f"{only_first}copy_in_all({given}, {every_block(self.kernel)});"
+        readers = [step.role for _, step in self.kernel.reads_of(tile.name)]
+        return f"copy_in_for_first({given});" if leads(self.kernel, readers) else f"copy_in({given});"
+
+
+def _has_meeting(step: Step | Loop) -> bool:
+    """Whether warps meet in a step, or inside a loop."""
+    return any(_has_meeting(inner) for inner in step.steps) if isinstance(step, Loop) else step.op == "sync"
 
 
 def _first_place(step: Step | Loop) -> int | None:
@@ -402,6 +499,17 @@ def _first_place(step: Step | Loop) -> int | None:
     if isinstance(step, Loop):
         return next((place for inner in step.steps if (place := _first_place(inner)) is not None), None)
     return int(step.at.removeprefix(STEP_MARK)) if step.at else None
+
+
+def _if_also(who: str, step: Step) -> str:
+    """The threads that do a step, in C: with its condition, if it has one."""
+    return f"{who} && {_in_c(step.when)}" if step.when else who
+
+
+def _call_at(function: str, step: Step) -> str:
+    """A call for a barrier of the own block, or of those that the step's mask has."""
+    mask = step.arguments.get("mask")
+    return f"{function}({_bar(step.target)});" if mask is None else f"{function}_at({_bar(step.target)}, {mask});"
 
 
 def _bar(target: object) -> str:

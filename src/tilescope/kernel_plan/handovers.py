@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tilescope.kernel_plan.cluster_arrivals import acting_blocks, arrival_factor, leads
 from tilescope.kernel_plan.kernel_description import KernelStep
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import home_path
@@ -208,11 +209,16 @@ def ring_barriers(kernel: KernelDescription, ring: Ring, stages: int) -> tuple[K
         expected = 0
         if loaded and number == 1:
             expected = max(sum(kernel.tile(name).stage_bytes for name in fill) for fill in ring.fills)
+            expected *= acting_blocks(kernel) if leads(kernel, turn.roles) else 1
+        freed = ring.tiles if number == 0 else ()
         rows.append(
             KernelBarrier(
                 name=ring.barrier_name(number),
                 stages=stages,
-                count=sum(arrivals(kernel, before, role) for role in before.roles),
+                count=sum(
+                    arrivals(kernel, before, role) * (1 if loaded else arrival_factor(kernel, role, turn.roles, freed))
+                    for role in before.roles
+                ),
                 bytes=expected,
                 waiting=turn.roles,
                 arriving=before.roles,

@@ -9,11 +9,13 @@ from tilescope.kernel_plan.kernel_description import MEMORIES, MULTIPLICATIONS, 
 from tilescope.kernel_plan.kernel_rules import KERNEL_STEP
 from tilescope.sync.thread_limits import BLOCK_THREADS
 
+_PATTERN_ROWS = 8  # of 128 bytes: a swizzle starts anew behind them
+
 
 def check_parts(kernel: KernelParts) -> None:
     """Refuse a kernel whose parts contradict each other; names come first, because the other checks look them up."""
     raise_all([*_check_threads(kernel), *_check_names(kernel), *_check_nesting(kernel)])
-    raise_all([*_check_loops(kernel), *_check_steps(kernel)])
+    raise_all([*_check_loops(kernel), *_check_steps(kernel), *_check_multicast(kernel)])
 
 
 def _check_threads(kernel: KernelParts) -> Iterator[Violation]:
@@ -108,6 +110,28 @@ def _check_steps(kernel: KernelParts) -> Iterator[Violation]:
                 limit="registers belong to one role",
                 fix="Pass it through shared or tensor memory.",
             )
+
+
+def _check_multicast(kernel: KernelParts) -> Iterator[Violation]:
+    """TMA loads what is multicast, and slices of it are whole groups of the rows that a swizzle repeats after."""
+    for tile in kernel.tiles:
+        if tile.multicast is None:
+            continue
+        yield from (
+            _refuse_step(
+                place,
+                found=f"{step.operation} writes {tile.name}, which is multicast",
+                limit="TMA loads a tile into several blocks",
+                fix='Use operation = "load", or leave multicast out.',
+            )
+            for place, step in kernel.writes_of(tile.name)
+            if step.operation != "load"
+        )
+        group = _PATTERN_ROWS * kernel.cluster
+        if tile.multicast == "slices" and tile.shape[0] % group:
+            limit = f"{kernel.cluster} slices of whole groups of {_PATTERN_ROWS} rows"
+            at = f"tiles.{tile.name}.shape[0]"
+            yield argument_range(at, tile.shape[0], limit, f'Use a multiple of {group}, or multicast = "first".')
 
 
 def _check_write(kernel: KernelParts, place: int, step: KernelStep, tile: KernelTile) -> Iterator[Violation]:

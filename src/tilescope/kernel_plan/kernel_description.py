@@ -21,6 +21,7 @@ from tilescope.value import Value, row_field
 
 Memory = Literal["shared", "tensor", "registers"]
 Program = Literal["attention"]
+Multicast = Literal["first", "slices"]
 Operation = Literal["load", "store", "wgmma", "tcgen05.mma", "threads"]
 MEMORIES: tuple[Memory, ...] = ("shared", "tensor", "registers")
 OPERATIONS: tuple[Operation, ...] = ("load", "store", "wgmma", "tcgen05.mma", "threads")
@@ -40,6 +41,7 @@ class KernelRole(Value):
     instances: int = 1
     registers: int | None = None  # that setmaxnreg asks for; None: as many as at entry
     other_registers: int = 0  # that a thread needs beside its tiles
+    leader: bool = False  # in the first block of the cluster alone, for all blocks
 
     @property
     def threads(self) -> int:
@@ -75,6 +77,7 @@ class KernelTile(Value):
     share_lanes: bool = True  # may an accumulator of 64 rows have the other half of another one's lanes
     per_instance: bool = False  # every instance of the role that writes it has one
     exchanged: bool = False  # the instances of that role read those of all
+    multicast: Multicast | None = None  # which block loads it for all of the cluster: the first, or each its slice
     ring: str = ""  # tiles of one ring take turns in its slots
     swizzle: str | None = None
     tensor: TensorOfTile | None = None  # what it is a tile of; null: only the tile is known

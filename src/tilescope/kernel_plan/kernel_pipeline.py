@@ -10,12 +10,13 @@ pieces of memory that they share, so that the proof covers the overlays:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 from tilescope.errors import Violation
+from tilescope.kernel_plan.cluster_arrivals import acting_blocks, arrival_mask, every_block, leads
 from tilescope.kernel_plan.handovers import (
     KernelBarrier,
     OverlayBarrier,
@@ -35,6 +36,7 @@ from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import BARS
 
 STEP_MARK = "step "  # before the place of the kernel's step that a step of the pipeline belongs to
+_IN_FIRST_BLOCK = "rank == 0"
 _FIRST_BAR = 1  # 0 is __syncthreads
 _AtStep = dict[tuple[str, tuple[str, ...], int], list[OverlayBarrier]]  # by role, loops around, place of the step
 
@@ -126,7 +128,9 @@ class KernelPipeline:
         }
         if any(role.registers is not None for role in self.kernel.roles):
             data["registers"] = self.entry_registers
-        if self.kernel.cluster > 1:
+        if acting_blocks(self.kernel) > 1:
+            data["cluster"] = [self.kernel.cluster, 1]
+        elif self.kernel.cluster > 1:
             data["not_covered"] = ["what blocks of a cluster do with each other"]
         return Pipeline.from_dict(data)
 
@@ -136,15 +140,34 @@ class KernelPipeline:
         steps: list[Plain] = []
         if role.registers is not None:
             steps.append({"registers": role.registers})
-        return steps + self._level(role, places, ())
+        steps += self._level(role, places, ())
+        if acting_blocks(self.kernel) > 1:  # no block leaves while another one may still reach its memory
+            steps += [*self._tails(role), {"cluster": "sync"}]
+        return steps
+
+    def _tails(self, role: KernelRole) -> list[Plain]:
+        """Waits for the last commits of a leading role, which come on their own: a block that has left cannot take them."""
+        steps: list[Plain] = []
+        for ring in self.rings:
+            last = ring.turns[0][-1]
+            if not ring.is_passed_on or role.name not in ring.turns[0][0].roles or not leads(self.kernel, last.roles):
+                continue
+            stages = self.stages[ring.tiles[0]]
+            fills = " * ".join([*(f"{name}_rounds" for name in ring.home), str(len(ring.fills))])
+            counter = f"{ring.name}_tail"
+            stage = "" if stages == 1 else f"[{counter} % {stages}]"
+            tail = {"tail": f"{ring.barrier_name(0)}{stage}", "parity": f"{counter} / {stages} % 2 ^ 1"}
+            steps.append({"loop": counter, "start": fills, "count": stages, "steps": [tail]})
+        return steps
 
     def _role(self, role: KernelRole) -> Plain:
-        return {
+        row: Plain = {
             "name": role.name,
             "threads": role.threads,
             "instances": role.instances,
             "steps": self.role_steps(role),
         }
+        return row | ({"mask": 1} if leads(self.kernel, [role.name]) else {})
 
     def _level(self, role: KernelRole, places: Sequence[int], path: tuple[str, ...]) -> list[Plain]:
         """The steps of a role at one level of loops, with the waits before and the arrivals after each part."""
@@ -225,12 +248,14 @@ class KernelPipeline:
             own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
             if own[-1] not in part or self._arrives_by_itself(own, path):
                 continue
-            barrier = self._reference(ring.barrier_name((number + 1) % len(ring.turns[fill])), ring, fill)
-            steps.append(self._arrival(role, turn, barrier))
+            following = (number + 1) % len(ring.turns[fill])
+            barrier = self._reference(ring.barrier_name(following), ring, fill)
+            waiting = ring.turns[fill][following].roles
+            steps.append(self._arrival(role, turn, barrier, waiting, ring.tiles if following == 0 else ()))
         for place in part:
             turn = Turn((place,), (role.name,))
             rows = self._overlay_arrivals.get((role.name, path, place), ())
-            steps += [self._arrival(role, turn, row.name) for row in rows]
+            steps += [self._arrival(role, turn, row.name, first_roles(self.kernel, row.after)) for row in rows]
         threads_arrive = any("arrive" in step for step in steps)
         if threads_arrive and self._uses_tensor_memory(part):
             steps.insert(0, {"fence": "tcgen05.before"})
@@ -241,13 +266,21 @@ class KernelPipeline:
         step = self.kernel.steps[own[0]]
         return len(own) == 1 and step.operation == "load" and self.kernel.path(step.loop) == path
 
-    def _arrival(self, role: KernelRole, turn: Turn, barrier: str) -> Plain:
+    def _arrival(
+        self, role: KernelRole, turn: Turn, barrier: str, waiting: Collection[str], freed: Sequence[str] = ()
+    ) -> Plain:
         own = [self.kernel.steps[place] for place in turn.places if self.kernel.steps[place].role == role.name]
         operations = {step.operation for step in own}
+        at: Plain = {}
+        if "load" in operations:
+            at = {"when": _IN_FIRST_BLOCK} if leads(self.kernel, waiting) else {}
+        elif (mask := arrival_mask(self.kernel, role.name, waiting, freed)) is not None:
+            at = {"mask": mask}
         if operations == {"tcgen05.mma"}:
-            return {"commit": barrier}
+            return {"commit": barrier} | at
         count = arrivals(self.kernel, turn, role.name) // role.instances
-        return {"arrive": barrier, "count": count} if count > 1 else {"arrive": barrier}
+        arrival: Plain = {"arrive": barrier, "count": count} if count > 1 else {"arrive": barrier}
+        return arrival | at
 
     def _uses_tensor_memory(self, places: Sequence[int]) -> bool:
         return any(
@@ -278,20 +311,38 @@ class KernelPipeline:
         steps: list[Plain] = []
         for ring in self.rings:
             for fill, names in enumerate(ring.fills):
-                if not set(names) & set(step.writes):
+                loaded = [name for name in names if name in step.writes]
+                if not loaded:
                     continue
                 full = self._reference(ring.barrier_name(1), ring, fill)
-                pieces = [piece for name in names if name in step.writes for piece in self._pieces(ring, name, place)]
-                total = sum(self.kernel.tile(name).stage_bytes for name in names if name in step.writes)
+                total = sum(self.kernel.tile(name).stage_bytes for name in loaded)
                 expects: Plain = {"expect": full, "bytes": total}
+                signals: Plain = {"barrier": full}
+                if leads(self.kernel, ring.turns[fill][1].roles):  # at the barrier of the block that waits
+                    expects |= {"bytes": total * acting_blocks(self.kernel), "when": _IN_FIRST_BLOCK}
+                    signals["barrier_rank"] = 0
                 own = [each for each in ring.turns[fill][0].places if self.kernel.steps[each].role == step.role]
                 if not self._arrives_by_itself(own, ring.home):
                     expects["arrive"] = False
                 steps.append(expects)
-                for piece in pieces:
-                    copy: Plain = {"copy": piece.slot, "bytes": piece.bytes, "barrier": full}
-                    steps.append(copy | ({"when": piece.when} if piece.when else {}))
+                for name in loaded:
+                    for piece in self._pieces(ring, name, place):
+                        steps += self._copies(self.kernel.tile(name), piece, signals)
         return steps
+
+    def _copies(self, tile: KernelTile, piece: _Piece, signals: Plain) -> list[Plain]:
+        """The copies of a piece: one, or one for the slice of each block; those for all blocks have a mask."""
+        blocks = acting_blocks(self.kernel)
+        if blocks == 1 or tile.multicast is None:
+            whole: Plain = {"copy": piece.slot, "bytes": piece.bytes} | signals
+            return [whole | ({"when": piece.when} if piece.when else {})]
+        parts = blocks if tile.multicast == "slices" else 1
+        return [
+            {"copy": piece.slot, "bytes": piece.bytes // parts, "offset": part * (piece.bytes // parts)}
+            | signals
+            | {"mask": every_block(self.kernel), "when": piece.if_also(f"rank == {part}").when}
+            for part in range(parts)
+        ]
 
     def _tensor_product(self, place: int, step: KernelStep) -> list[Plain]:
         operands = self._pieces_of(step.inputs, place)
@@ -303,7 +354,8 @@ class KernelPipeline:
             product: Plain = {"multiply": read, "unit": "tcgen05", "into": target.slot}
             steps.append(product | ({"when": target.when} if target.when else {}))
         steps += [{"multiply": [piece.slot], "unit": "tcgen05", "when": piece.when} for piece in operands if piece.when]
-        return steps
+        for_all: Plain = {"mask": every_block(self.kernel)} if leads(self.kernel, [step.role]) else {}
+        return [product | for_all for product in steps]
 
     def _thread_code(self, role: KernelRole, place: int, step: KernelStep) -> list[Plain]:
         read = self._pieces_of(step.inputs, place)

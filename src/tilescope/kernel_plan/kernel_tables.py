@@ -8,7 +8,7 @@ A number may be an expression of the names in `sizes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, argument_range, argument_type, unknown_name
@@ -19,6 +19,7 @@ from tilescope.kernel_plan.kernel_description import (
     KernelRole,
     KernelStep,
     KernelTile,
+    Multicast,
     TensorOfTile,
 )
 from tilescope.layout import Major
@@ -34,7 +35,7 @@ from tilescope.sync.thread_limits import (
     WARP_THREADS,
 )
 
-_ROLE = ("warps", "instances", "registers", "other_registers")
+_ROLE = ("warps", "instances", "registers", "other_registers", "leader")
 _TILE = (
     "shape",
     "data_type",
@@ -45,11 +46,13 @@ _TILE = (
     "share_lanes",
     "per_instance",
     "exchanged",
+    "multicast",
     "ring",
     "swizzle",
     "tensor",
 )
 _STEP = ("role", "operation", "reads", "writes", "a", "b", "loop")
+_MULTICASTS: tuple[Multicast, ...] = get_args(Multicast)
 _MAJORS: tuple[Major, ...] = ("K", "MN")
 MAX_ROLES = 32
 MAX_TILES = 64
@@ -60,6 +63,7 @@ _DEFAULT_ROUNDS = 3
 _LARGEST_SIZE = 1 << 40
 _DIMENSIONS = (2, 5)  # of a tensor map, least and most
 Read = TypeVar("Read")
+Name = TypeVar("Name", bound=str)
 Table = Mapping[str, object]
 
 
@@ -112,6 +116,7 @@ class KernelTables:
             instances=self.number(f"{at}.instances", row.get("instances", 1), 1, most_warps),
             registers=registers,
             other_registers=self.number(f"{at}.other_registers", row.get("other_registers", 0), 0, 1024),
+            leader=self.attempt(False, flag, f"{at}.leader", row.get("leader", False)),
         )
 
     def read_tile(self, name: str, written: object) -> KernelTile:
@@ -121,7 +126,6 @@ class KernelTables:
         if not name.isidentifier():
             self.problems.append(argument_range(at, name, "a name of letters, digits and _", "Use K, for example."))
         least, most = self._read_stages(at, row.get("stages", 1))
-        swizzle = row.get("swizzle")
         return KernelTile(
             name=name,
             shape=self._read_shape(at, row.get("shape")),
@@ -134,12 +138,15 @@ class KernelTables:
             share_lanes=self.attempt(True, flag, f"{at}.share_lanes", row.get("share_lanes", True)),
             per_instance=self.attempt(False, flag, f"{at}.per_instance", row.get("per_instance", False)),
             exchanged=self.attempt(False, flag, f"{at}.exchanged", row.get("exchanged", False)),
+            multicast=self._optional_name(f"{at}.multicast", row.get("multicast"), _MULTICASTS),
             ring=str(row.get("ring", "")),
-            swizzle=None
-            if swizzle is None
-            else self.attempt("none", known_name, f"{at}.swizzle", swizzle, tuple(SWIZZLE)),
+            swizzle=self._optional_name(f"{at}.swizzle", row.get("swizzle"), tuple(SWIZZLE)),
             tensor=self._read_tensor(at, row.get("tensor")),
         )
+
+    def _optional_name(self, at: str, written: object, known: tuple[Name, ...]) -> Name | None:
+        """One of some names; None if nothing is written."""
+        return None if written is None else self.attempt(None, known_name, at, written, known)
 
     def _read_shape(self, at: str, written: object) -> tuple[int, int]:
         listed = entries(written, 3)

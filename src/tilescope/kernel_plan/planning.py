@@ -204,7 +204,7 @@ def _placed_tile(search: StageSearch, chosen: Candidate, name: str) -> PlacedTil
         alignment_bytes=tile_alignment(search.kernel, tile, planned),
         alive=tuple(sorted(chosen.lifetimes[name])),
         plan=planned,
-        tensor_map=None if planned is None else tensor_map_of(tile, planned),
+        tensor_map=None if planned is None else tensor_map_of(search.kernel, tile, planned),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tilescope.arch import Arch
+from tilescope.kernel_plan.cluster_arrivals import arrival_factor
 from tilescope.kernel_plan.handovers import (
     KernelBarrier,
     OverlayBarrier,
@@ -300,14 +301,16 @@ def _overlay_row(kernel: KernelDescription, overlay: OverlayBarrier) -> KernelBa
     """The mbarrier of an overlay: all that use the earlier tile last arrive, the writer of the later one waits."""
     roles = sorted(last_roles(kernel, overlay.before))
     count = 0
+    waiting = sorted(first_roles(kernel, overlay.after))
     for role in roles:
-        count += arrivals(kernel, Turn((last_use(kernel, overlay.before, role),), (role,)), role)
+        each = arrivals(kernel, Turn((last_use(kernel, overlay.before, role),), (role,)), role)
+        count += each * arrival_factor(kernel, role, waiting)
     return KernelBarrier(
         name=overlay.name,
         stages=1,
         count=count,
         bytes=0,
-        waiting=tuple(sorted(first_roles(kernel, overlay.after))),
+        waiting=tuple(waiting),
         arriving=tuple(roles),
         purpose=f"{overlay.after} lies over {overlay.before}",
     )

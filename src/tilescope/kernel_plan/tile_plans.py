@@ -8,6 +8,7 @@ A tile's rows and columns become the planner's (mn, k) by its major; its tensor 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from tilescope.arch import Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
+from tilescope.kernel_plan.cluster_arrivals import acting_blocks
 from tilescope.kernel_plan.kernel_description import MULTIPLICATIONS, KernelTile
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.layout import Major
@@ -111,14 +113,18 @@ def stage_stride_bytes(tile: KernelTile, planned: Plan | None, alignment: int) -
     return rounded_up(tile.stage_bytes if planned is None else planned.smem_bytes, alignment)
 
 
-def tensor_map_of(tile: KernelTile, planned: Plan) -> TensorMap | None:
+def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) -> TensorMap | None:
     """The tensor map of a tile's tensor, with 2 to 5 dimensions; None if threads copy it.
 
-    The first two dimensions are the tile's own, innermost first; boxes are 1 along the others.
+    The first two dimensions are the tile's own, innermost first; boxes are 1 along the others. If every block of a cluster
+    sends its slice, a box has the rows of a slice.
     """
     if planned.boxes is None:
         return None
     flat = planned.tensor_map(0)
+    if tile.multicast == "slices" and acting_blocks(kernel) > 1:
+        columns, rows = flat.box
+        flat = replace(flat, box=(columns, rows // kernel.cluster))
     tensor = tile.tensor
     if tensor is None or flat.rank != 2:
         return flat
