@@ -98,14 +98,14 @@ def test_the_editor_numbers_and_colours_lines_as_they_are_typed(open_page):
     page = open_page("/run", **SCREENS["screen"])
     area = page.locator("#field-ptx")
     area.wait_for(timeout=PATIENCE_MS)
-    assert page.locator(".editor .ink").first.inner_text().rstrip() == RUN_FORM.presets["ptx"].rstrip()
+    assert page.locator("#form .editor .ink").first.inner_text().rstrip() == RUN_FORM.presets["ptx"].rstrip()
     area.evaluate("area => { area.setSelectionRange(0, 0); area.focus(); }")
     page.keyboard.type("// one more\n")
     settled(page)
     lines = RUN_FORM.presets["ptx"].count("\n") + 2
-    assert page.locator(".editor .gutter").first.inner_text().split()[-1] == str(lines)
-    assert page.locator(".editor .code-comment").first.inner_text() == "// one more"
-    assert page.locator(".editor .ink").first.bounding_box()["y"] == area.bounding_box()["y"]
+    assert page.locator("#form .editor .gutter").first.inner_text().split()[-1] == str(lines)
+    assert page.locator("#form .editor .code-comment").first.inner_text() == "// one more"
+    assert page.locator("#form .editor .ink").first.bounding_box()["y"] == area.bounding_box()["y"]
 
 
 def test_the_lines_in_sight_of_a_long_text_are_coloured_and_numbered(open_page):
@@ -117,9 +117,9 @@ def test_the_lines_in_sight_of_a_long_text_are_coloured_and_numbered(open_page):
         "(area, text) => { area.value = text; area.dispatchEvent(new Event('input', { bubbles: true })); }", text
     )
     assert "Press Show" in page.locator(".verdict").inner_text()  # no request at every key
-    assert page.locator(".editor .sheet").first.inner_text().count("\n") < 200
+    assert page.locator("#form .editor .sheet").first.inner_text().count("\n") < 200
     area.evaluate("area => { area.scrollTop = area.scrollHeight; }")
-    page.locator(".editor .sheet").first.get_by_text("// the last line").wait_for(timeout=PATIENCE_MS)
-    last = page.locator(".editor .sheet").first.get_by_text("// the last line").bounding_box()
+    page.locator("#form .editor .sheet").first.get_by_text("// the last line").wait_for(timeout=PATIENCE_MS)
+    last = page.locator("#form .editor .sheet").first.get_by_text("// the last line").bounding_box()
     box = area.bounding_box()
     assert box["y"] < last["y"] < box["y"] + box["height"]
