@@ -419,15 +419,14 @@ def _fence_init(program: UnrolledPipeline, _: MistakeFoundError) -> Iterator[Fix
 def _expect_everywhere(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:
     """The bytes are expected in every block, not in some."""
     name = program.barriers[error.number("barrier")].row_name
-    for role, step in _steps(program.pipeline):
-        if _on(name, "expect")(step) and step.when is not None:
-            own = _same(step)
-            yield Fix(
-                "",
-                _change_steps(
-                    program.pipeline, role, lambda other, own=own: (replace(other, when=None) if own(other) else other,)
-                ),
-            )
+    for role, expect in _steps(program.pipeline):
+        if not _on(name, "expect")(expect) or expect.when is None:
+            continue
+
+        def change(step: Step, expect: Step = expect) -> tuple[Step, ...]:
+            return (replace(step, when=None) if step is expect else step,)
+
+        yield Fix("", _change_steps(program.pipeline, role, change))
 
 
 def _end_together(program: UnrolledPipeline, _: MistakeFoundError) -> Iterator[Fix]:
