@@ -1,10 +1,15 @@
 """The run page as a person uses it, on a screen and on a phone: steps, examples, fixes, the editor."""
 
+from urllib.parse import urlencode
+
 import pytest
 from browser_page import PATIENCE_MS, address_of, settled
-from test_journeys import SCREENS, comes_into_view, tap_where_it_stands
+from playwright.sync_api import expect
+from test_journeys import SCREENS, comes_into_view, press, tap_where_it_stands
 
+from tilescope.questions import run_page
 from tilescope.questions.run_page import RUN_FORM
+from tilescope.web import application
 
 pytestmark = pytest.mark.browser
 
@@ -98,14 +103,14 @@ def test_the_editor_numbers_and_colours_lines_as_they_are_typed(open_page):
     page = open_page("/run", **SCREENS["screen"])
     area = page.locator("#field-ptx")
     area.wait_for(timeout=PATIENCE_MS)
-    assert page.locator(".editor .ink").first.inner_text().rstrip() == RUN_FORM.presets["ptx"].rstrip()
+    assert page.locator("#form .editor .ink").first.inner_text().rstrip() == RUN_FORM.presets["ptx"].rstrip()
     area.evaluate("area => { area.setSelectionRange(0, 0); area.focus(); }")
     page.keyboard.type("// one more\n")
     settled(page)
     lines = RUN_FORM.presets["ptx"].count("\n") + 2
-    assert page.locator(".editor .gutter").first.inner_text().split()[-1] == str(lines)
-    assert page.locator(".editor .code-comment").first.inner_text() == "// one more"
-    assert page.locator(".editor .ink").first.bounding_box()["y"] == area.bounding_box()["y"]
+    assert page.locator("#form .editor .gutter").first.inner_text().split()[-1] == str(lines)
+    assert page.locator("#form .editor .code-comment").first.inner_text() == "// one more"
+    assert page.locator("#form .editor .ink").first.bounding_box()["y"] == area.bounding_box()["y"]
 
 
 def test_the_lines_in_sight_of_a_long_text_are_coloured_and_numbered(open_page):
@@ -117,9 +122,111 @@ def test_the_lines_in_sight_of_a_long_text_are_coloured_and_numbered(open_page):
         "(area, text) => { area.value = text; area.dispatchEvent(new Event('input', { bubbles: true })); }", text
     )
     assert "Press Show" in page.locator(".verdict").inner_text()  # no request at every key
-    assert page.locator(".editor .sheet").first.inner_text().count("\n") < 200
+    assert page.locator("#form .editor .sheet").first.inner_text().count("\n") < 200
     area.evaluate("area => { area.scrollTop = area.scrollHeight; }")
-    page.locator(".editor .sheet").first.get_by_text("// the last line").wait_for(timeout=PATIENCE_MS)
-    last = page.locator(".editor .sheet").first.get_by_text("// the last line").bounding_box()
+    page.locator("#form .editor .sheet").first.get_by_text("// the last line").wait_for(timeout=PATIENCE_MS)
+    last = page.locator("#form .editor .sheet").first.get_by_text("// the last line").bounding_box()
     box = area.bounding_box()
     assert box["y"] < last["y"] < box["y"] + box["height"]
+
+
+LOOP = """.version 8.0 .target sm_90 .address_size 64
+.entry count() {
+    .reg .b32 %r<3>; .reg .pred %p;
+    mov.u32 %r1, 0;
+again:
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p, %r1, ROUNDS;
+    @%p bra again;
+    ret;
+}"""
+PLAIN = "[launch]\ngrid = [1]\nblock = [32]"
+
+
+def long_run(rounds):
+    return f"/run?{urlencode({'ptx': LOOP.replace('ROUNDS', str(rounds)), 'launch': PLAIN})}"
+
+
+@pytest.fixture
+def short_page(monkeypatch):
+    """A page that runs 500 steps, so that a run of 6,000 is long."""
+    monkeypatch.setitem(run_page._LIMITS, "steps", 500)
+
+
+def refused(open_page):
+    """Forget that the browser reports the answer 422 to a page that is refused."""
+    kept = [line for line in open_page.said if "422" not in line]
+    open_page.said[:] = kept
+
+
+@pytest.mark.usefixtures("short_page")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_long_run_is_recorded_by_a_button_and_its_answer_is_in_view(open_page, screen):
+    rounds = 2000 + len(screen)  # the run of the other screen is kept
+    steps = 3 * rounds + 2
+    page = open_page(long_run(rounds), **SCREENS[screen])
+    press(page, page.get_by_role("button", name="Run and record up to 300,000 steps"), screen)
+    page.locator("#drawing").get_by_text(f"Step {steps} of {steps}:").wait_for(timeout=PATIENCE_MS)
+    comes_into_view(page, ".verdict")
+    assert "count finished" in page.locator(".verdict").inner_text()
+    page.locator("#step-range").focus()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#drawing").get_by_text(f"Step {steps - 1} of {steps}:").wait_for(timeout=PATIENCE_MS)
+    refused(open_page)
+
+
+@pytest.mark.usefixtures("short_page")
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_recording_is_cancelled_by_a_button(open_page, screen):
+    page = open_page(long_run(90_000), **SCREENS[screen])
+    press(page, page.get_by_role("button", name="Run and record up to 300,000 steps"), screen)
+    page.locator("#recording-said").get_by_text("running: ").wait_for(timeout=PATIENCE_MS)
+    comes_into_view(page, "#recording-bar")
+    press(page, page.get_by_role("button", name="Cancel"), screen)
+    page.locator("#recording-said").get_by_text("Cancelled.").wait_for(timeout=PATIENCE_MS)
+    expect(page.locator("#record")).to_be_enabled()
+    refused(open_page)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_source_is_compiled_by_a_button_and_its_answer_is_in_view(open_page, screen, monkeypatch):
+    asked = []
+    made = {"ptx": LOOP.replace("ROUNDS", "3"), "launch": PLAIN, "said": "Compiled kernel.cu by a compiler."}
+    answers = [{"refused": "kernel.cu(2): error: expected a semicolon"}, made]
+    monkeypatch.setattr(application, "compile_apart", lambda text: asked.append(text) or answers[len(asked) - 1])
+    page = open_page("/run", **SCREENS[screen])
+    if screen == "phone":
+        page.locator("#fold").tap()
+    page.get_by_text("CUDA C++ or Triton").click()
+    button = page.get_by_role("button", name="Compile and run")
+    press(page, button, screen)
+    page.locator("#source-said").get_by_text("expected a semicolon").wait_for(timeout=PATIENCE_MS)
+    comes_into_view(page, "#source-said")
+    press(page, button, screen)
+    page.locator("#drawing").get_by_text("Step 11 of 11:").wait_for(timeout=PATIENCE_MS)
+    comes_into_view(page, ".verdict")
+    assert page.locator("#field-launch").input_value() == PLAIN
+    assert asked[1].source.startswith("// Reverses 256 numbers")
+    refused(open_page)
+
+
+def test_nothing_is_compiled_without_a_click(open_page, monkeypatch, tmp_path):
+    monkeypatch.setattr(application, "compile_apart", None)
+    page = open_page("/run", **SCREENS["screen"])
+    source = tmp_path / "kernel.py"
+    source.write_text("import nothing")
+    page.locator("[data-opens='source']").set_input_files(source)
+    expect(page.locator("#field-source")).to_have_value("import nothing")
+    expect(page.locator("#field-language")).to_have_value("triton")
+    expect(page.locator("#field-signature")).to_be_visible()
+    page.reload()
+    expect(page.locator("#field-source")).to_have_value("import nothing")
+    settled(page)
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_mistake_of_a_pipeline_is_fixed_by_a_button(open_page, screen):
+    page = open_page("/pipeline?given=text", **SCREENS[screen])
+    press(page, page.get_by_role("link", name="Apply the fix"), screen)
+    page.get_by_role("heading", name="Proven for every order").wait_for(timeout=PATIENCE_MS)
+    comes_into_view(page, ".verdict")

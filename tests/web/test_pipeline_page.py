@@ -103,3 +103,18 @@ def test_a_pinned_wait_and_the_arrival_that_ends_it_are_marked_in_the_svg(client
     assert plain.count("frame focus") == 0
     assert pinned.count("frame focus") == 3
     assert client.get(f"/pipeline.svg?pin=0.{row}.{column}&figure=dark").text.count("frame focus") == 3
+
+
+@pytest.mark.parametrize("cause", [cause for cause in SAMPLES if cause != "slot-index"])
+def test_a_mistake_has_its_proven_fix_as_a_button(client, cause):
+    page = client.get("/pipeline", params={"given": "text", "text": SAMPLES[cause].text}).text
+    (path,) = re.findall(r'<a class="button cure" href="([^"]*)">Apply the fix</a>', page)
+    fixed = client.get(unescape(path)).text
+    assert "Proven for every order" in fixed
+    assert "Apply the fix" not in fixed
+
+
+def test_a_mistake_with_advice_alone_has_no_button(client):
+    page = client.get("/pipeline", params={"given": "text", "text": SAMPLES["slot-index"].text}).text
+    assert "pipeline-stale" in page
+    assert "Apply the fix" not in page

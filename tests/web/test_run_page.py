@@ -4,6 +4,7 @@ import html
 import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tilescope.web.form import filled_form
 from tilescope.web.pages import PAGES
 from tilescope.web.rendering import render_form
 
+ROOT = Path(__file__).parents[2]
 PTX = RUN_FORM.presets["ptx"]
 LAUNCH = RUN_FORM.presets["launch"]
 HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
@@ -278,6 +280,14 @@ def test_an_example_is_wrong_or_right_as_it_says(client, example):
     right = client.get(f"/run?example={example.rule}.pass", follow_redirects=True)
     assert right.status_code == 200
     assert f"<code>{example.rule}</code>" not in right.text
+
+
+def test_every_mistake_of_a_how_to_page_is_an_example_under_its_title():
+    pages = [path.read_text("utf-8") for path in sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+    named = {rule for page in pages for rule in re.findall(r"run-[a-z-]+[a-z]", page)}
+    assert named - {example.rule for example in EXAMPLES} == set()
+    titles = {page.partition("\n")[0].removeprefix("# ") for page in pages}
+    assert {example.how_to for example in EXAMPLES} <= titles
 
 
 def test_an_example_that_does_not_exist_is_refused(client):

@@ -7,11 +7,12 @@ MbarrierWait(barriers (2,), parity 1)   ──▶   wait full[2], parity 1
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from tilescope.bits import ones
 from tilescope.errors import Severity, Violation
+from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.instances import Instance, Instances
 from tilescope.pipeline.mistake_messages import TEXT_OF_KIND
 from tilescope.pipeline.operations import OPERATIONS
@@ -55,6 +56,18 @@ class Mistake(Value):
     fix: str
     way: tuple[str, ...] = ()  # the shortest path into it
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the numbers and names of the sentence
+    _fixed: Pipeline | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def fixed(self) -> Pipeline | None:
+        """The pipeline with the fix, which was proven; None if there is only advice."""
+        return self._fixed
+
+    def fixed_by(self, pipeline: Pipeline, fix: str) -> Mistake:
+        """The mistake with a fix that was proven, and the pipeline that has it."""
+        told = replace(self, fix=fix)
+        object.__setattr__(told, "_fixed", pipeline)
+        return told
 
     def __str__(self) -> str:
         return f"{self.found}: {self.consequence}. {self.fix}"

@@ -30,10 +30,15 @@ StepChange = Callable[[Step], tuple[Step, ...]]  # from a step to those in its p
 
 
 class Fix(NamedTuple):
-    """A change as a sentence, and the pipeline with it."""
+    """A change as a sentence, and the pipeline with it; without a sentence it is what the mistake's own advice asks for."""
 
     sentence: str
     pipeline: Pipeline
+
+
+def is_advised(error: MistakeFoundError) -> bool:
+    """Whether the mistake's own advice stays if no change of it helps."""
+    return error.kind in _ADVISED
 
 
 def propose_fixes(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:
@@ -60,6 +65,7 @@ def propose_fixes(program: UnrolledPipeline, error: MistakeFoundError) -> Iterat
         "sync": _change_threads,
         "stores": _add_last_wait,
         "products": _add_last_wait,
+        **_ADVISED,
     }
     proposer = proposers.get(error.kind)
     return iter(()) if proposer is None else proposer(program, error)
@@ -132,9 +138,9 @@ def _change_bytes(program: UnrolledPipeline, error: MistakeFoundError) -> Iterat
     expecting = [(role, step) for role, step in _steps(pipeline) if _on(name, "expect")(step)]
     for role, step in expecting:
         written = step.arguments["bytes"]
-        if len(expecting) == 1 and isinstance(written, int):
+        if len(expecting) == 1:
             yield Fix(f"Expect {landed} bytes.", _change_arguments(pipeline, role, _same(step), bytes=landed))
-        else:
+        if len(expecting) > 1 or not isinstance(written, int):
             change = f"{abs(missing)} bytes {'more' if missing > 0 else 'less'}"
             changed = _change_arguments(pipeline, role, _same(step), bytes=f"({written}) + ({missing})")
             yield Fix(f"Let {role.name} expect {change}: {landed} in all.", changed)
@@ -396,3 +402,41 @@ def _add_last_wait(program: UnrolledPipeline, error: MistakeFoundError) -> Itera
     longer = replace(role, steps=(*role.steps, *waits))
     roles = tuple(longer if other is role else other for other in program.pipeline.roles)
     yield Fix(sentence, replace(program.pipeline, roles=roles))
+
+
+# ---- clusters
+
+
+def _fence_init(program: UnrolledPipeline, _: MistakeFoundError) -> Iterator[Fix]:
+    """fence.mbarrier_init after every init."""
+    fence = Step("fence", "mbarrier_init")
+    pipeline = program.pipeline
+    for role in pipeline.roles:
+        pipeline = _change_steps(pipeline, role, lambda step: (step, fence) if step.op == "init" else (step,))
+    yield Fix("", pipeline)
+
+
+def _expect_everywhere(program: UnrolledPipeline, error: MistakeFoundError) -> Iterator[Fix]:
+    """The bytes are expected in every block, not in some."""
+    name = program.barriers[error.number("barrier")].row_name
+    for role, expect in _steps(program.pipeline):
+        if not _on(name, "expect")(expect) or expect.when is None:
+            continue
+
+        def change(step: Step, expect: Step = expect) -> tuple[Step, ...]:
+            return (replace(step, when=None) if step is expect else step,)
+
+        yield Fix("", _change_steps(program.pipeline, role, change))
+
+
+def _end_together(program: UnrolledPipeline, _: MistakeFoundError) -> Iterator[Fix]:
+    """Every role ends at a cluster barrier."""
+    roles = tuple(replace(role, steps=(*role.steps, Step("cluster", "sync"))) for role in program.pipeline.roles)
+    yield Fix("", replace(program.pipeline, roles=roles))
+
+
+_ADVISED: dict[str, Callable[[UnrolledPipeline, MistakeFoundError], Iterator[Fix]]] = {
+    "init fence": _fence_init,
+    "receiver": _expect_everywhere,
+    "left": _end_together,
+}

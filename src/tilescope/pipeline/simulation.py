@@ -32,7 +32,7 @@ from tilescope.pipeline.messages import (
     step_of,
 )
 from tilescope.pipeline.parts import Role, Step
-from tilescope.pipeline.pipeline_fixes import Fix, propose_fixes
+from tilescope.pipeline.pipeline_fixes import Fix, is_advised, propose_fixes
 from tilescope.pipeline.unrolled_pipeline import UnrolledPipeline
 from tilescope.reading import integer
 from tilescope.sentence import counted
@@ -209,11 +209,11 @@ def _with_fix(decision: _Decision, mistake: Mistake) -> Mistake:
     fixes = islice(propose_fixes(decision.unrolled, decision.error), _MAX_FIXES)
     result = try_candidates(fixes, judge, budget)
     if result.fix is not None:
-        return replace(mistake, fix=result.fix.sentence)
+        return mistake.fixed_by(result.fix.pipeline, result.fix.sentence or mistake.fix)
     if result.help is not None:
         other = other_mistakes[result.help.sentence]
         return replace(mistake, fix=f"{result.help.sentence} Then another mistake shows: {other.found} ({other.rule}).")
-    return replace(mistake, fix=_NO_FIX) if result.tried else mistake
+    return replace(mistake, fix=_NO_FIX) if result.tried and not is_advised(decision.error) else mistake
 
 
 def _is_same(mistake: Mistake, other: Mistake) -> bool:

@@ -19,7 +19,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.gemm_questions import SHAPE
 from tilescope.questions.opened_file import fields_of_text
-from tilescope.questions.page import OpenedField, PageForm
+from tilescope.questions.page import Fixes, OpenedField, PageForm
 from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.plan_questions import (
     ARCHITECTURE,
@@ -274,6 +274,16 @@ def _asking_text(asked: Asked) -> Asked:
     return asked.saying(words=("-",), description=description, file_name="stdin", max_states=MAX_STATES)
 
 
+def _fix_text(_: Asked, found: Answer | None) -> Fixes:
+    """The description with the fix that was tried, if it is short enough for the field."""
+    simulation = None if found is None else found.value
+    if not isinstance(simulation, Simulation) or simulation.mistake is None or simulation.mistake.fixed is None:
+        return {}
+    text = toml_text(simulation.mistake.fixed).rstrip("\n")
+    return {"Apply the fix": {"text": text}} if len(text) <= _LONGEST_TEXT else {}
+
+
+_LONGEST_TEXT = 6000  # characters of a description on a page
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", read=tile)
 _RARE = frozenset(["arrivals", "no_multicast", "cta_group", "consumer", "copy", "direction"])
 _LIMITS = {"elements": LARGEST_TILE_ELEMENTS, "roles in all blocks": MAX_ROLES}
@@ -317,6 +327,7 @@ TEXT_FORM = PageForm(
     presets={"text": SAMPLES["barrier-bytes"].text},
     opens={"text": OpenedField(fields_of_text)},
     samples={"text": {cause: sample.text for cause, sample in SAMPLES.items()}},
+    fixes=_fix_text,
     walks=True,
     pans=True,
     asking=_asking_text,

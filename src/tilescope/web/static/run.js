@@ -62,23 +62,28 @@
     number(editor);
     follow(editor);
   }
+  // The height of a line as it is laid out: the browser rounds what the style says, which adds up in a long text.
+  function lineHeight(area, lines) {
+    const style = getComputedStyle(area), height = parseFloat(style.lineHeight), inner = area.scrollHeight - 2 * parseFloat(style.paddingTop);
+    return area.scrollHeight > area.clientHeight && Math.abs(inner / lines - height) < 0.5 ? inner / lines : height;
+  }
   // Only the lines in sight are coloured: a text may have a hundred thousand.
   const texts = new WeakMap(), painted = new WeakMap();  // lines of an editor; the first and the last that are coloured
   function follow(editor) {
     const area = editor.querySelector("textarea"), ink = editor.querySelector(".ink");
     if (!editor.classList.contains("plain")) {
-      const lines = texts.get(editor), height = parseFloat(getComputedStyle(area).lineHeight);
-      const top = Math.floor(area.scrollTop / height), count = Math.ceil(area.clientHeight / height);
-      const [from, to] = painted.get(editor) ?? [0, 0];
-      if (top < from || (top + count > to && to < lines.length)) {
-        const first = Math.max(0, top - LINES_AROUND), last = Math.min(lines.length, top + count + LINES_AROUND), sheet = document.createElement("span");
+      const lines = texts.get(editor), height = lineHeight(area, lines.length);
+      const first = Math.floor(area.scrollTop / height), count = Math.ceil(area.clientHeight / height);
+      const [from, to] = painted.get(editor) ?? [1, 0];
+      if (first < from || (first + count > to && to < lines.length)) {
+        const start = Math.max(0, first - LINES_AROUND), last = Math.min(lines.length, first + count + LINES_AROUND), sheet = document.createElement("span");
         sheet.className = "sheet";
-        sheet.append(colour(lines.slice(first, last).join("\n")));
-        sheet.style.top = `${first * height}px`;
+        sheet.append(colour(lines.slice(start, last).join("\n")));
         ink.replaceChildren(sheet);
-        painted.set(editor, [first, last]);
+        painted.set(editor, [start, last]);
       }
-      ink.firstChild.style.transform = `translate(${-area.scrollLeft}px, ${-area.scrollTop}px)`;
+      const top = painted.get(editor)[0] * height - area.scrollTop;
+      ink.firstChild.style.transform = `translate(${-area.scrollLeft}px, ${top.toFixed(2)}px)`;
     }
     editor.querySelector(".gutter").scrollTop = area.scrollTop;
   }
@@ -94,6 +99,7 @@
     editor.append(gutter, ink, area);
     area.addEventListener("input", () => paint(editor));
     area.addEventListener("scroll", () => follow(editor));
+    new ResizeObserver(() => follow(editor)).observe(area);  // it was folded away, or is made larger
     paint(editor);
   }
 
