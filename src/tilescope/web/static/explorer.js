@@ -724,6 +724,21 @@
     store?.setItem("tilescope-theme", next);
   });
 
+  // On a phone only the last column of labels is shown, so that there is room for the cells: names, without their kinds.
+  function cropLabels(labels) {
+    const columns = new Map();  // right end of a column of labels → their left ends
+    for (const label of labels.querySelectorAll("text")) {
+      const right = Number(label.getAttribute("x"));
+      columns.set(right, [...columns.get(right) ?? [], right - label.getComputedTextLength()]);
+    }
+    const rights = [...columns.keys()].filter((right) => columns.get(right).length > 1);
+    if (rights.length < 2) return;
+    const right = Math.max(...rights), left = Math.min(...columns.get(right)), box = labels.viewBox.baseVal;
+    const scale = labels.getBoundingClientRect().width / box.width, width = right - left + 10;
+    labels.setAttribute("viewBox", `${left - 4} ${box.y} ${width} ${box.height}`);
+    labels.setAttribute("width", width * scale);
+  }
+
   function setUp() {
     for (const control of document.querySelectorAll("[data-copy], [data-fills], .open, [data-from], #save-png, #copy-picture, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
@@ -734,8 +749,10 @@
     indexCells();
     for (const box of figures()) {
       if (paintOf(box)) setTexts(box);
-      const labels = box.querySelector(".labels")?.getBoundingClientRect().width ?? 0;
-      box.classList.toggle("crowded", labels > 0.4 * box.clientWidth);  // on a phone: labels are scrolled away with the cells
+      const widthOfLabels = () => box.querySelector(".labels")?.getBoundingClientRect().width ?? 0;
+      if (widthOfLabels() > 0.35 * box.clientWidth) cropLabels(box.querySelector(".labels"));
+      box.classList.toggle("crowded", widthOfLabels() > 0.4 * box.clientWidth);  // on a phone: labels are scrolled away with the cells
+      reveal(box, box.querySelector(".frame.focus"));
     }
     if (live && $("origin")) $("origin").textContent = location.origin;
     setUpPlayer();
