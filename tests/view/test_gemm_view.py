@@ -142,3 +142,11 @@ def test_a_refused_product_is_drawn_with_its_reasons():
     assert text(refused).startswith("No plan for GEMM 64 x 100 x 64 bfloat16")
     assert "sm_90\n\n1  gemm-rows: n = 100: rows of C" in text(refused)
     assert Unplanned.from_dict(refused.to_dict()) == refused
+
+
+def test_a_pair_with_scale_factors_says_whose_tile_and_bytes_it_has():
+    drawn = str(ts.plan_gemm(4096, 4096, 4096, "nvfp4", arch="sm_100", tile=(256, 192, 256), cta_group=2).text())
+    assert "GEMM 4096 x 4096 x 4096 nvfp4 (e2m1), by tcgen05 on sm_100" in drawn
+    words = " ".join(drawn.split())
+    assert "256 x 192 x 256 (m x n x k) of a pair: A 128 x 256 and B 96 x 256 of each block" in words
+    assert "6 of 16384 + 12288 bytes and 6144 of scale factors, 208896 bytes in flight of each block" in words

@@ -55,7 +55,7 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False, operands: bool = False)
     With `operands`, the first lines of A and B in shared memory are drawn too.
     """
     return Drawing(
-        f"GEMM {by(gemm.shape)} {gemm.data_type.name}{_form(gemm)}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
+        f"GEMM {by(gemm.shape)} {_elements(gemm)}{_form(gemm)}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         {
             "plan": _gemm_facts(gemm),
             "maps": _gemm_maps(gemm),
@@ -112,6 +112,12 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
     return f"{said}; `--why` names the reasons."
 
 
+def _elements(gemm: GemmPlan) -> str:
+    """The type of the elements, with the format of their scale factors."""
+    name = gemm.data_type.name
+    return name if gemm.scales is None else f"{gemm.scales.name} ({name})"
+
+
 def _form(gemm: GemmPlan) -> str:
     """The batch and the epilogue, where there is one."""
     words = [] if gemm.batch == ONE else [str(gemm.batch)]
@@ -133,13 +139,16 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
     stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
+    if gemm.scale_plans:
+        stage += f" and {sum(plan.stage_bytes for plan in gemm.scale_plans)} of scale factors"
+    whose = " of each block" if gemm.schedule.cta_group == 2 else ""
     facts = {
         "tile": f"{by(gemm.tile)} (m x n x k){_of_a_pair(gemm)}",
         "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
         "floor": floor,
         "predicted": _predicted_time(gemm),
         "schedule": schedule_words(gemm.schedule) or None,
-        "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight",
+        "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight{whose}",
     }
     facts = {name: fact for name, fact in facts.items() if fact is not None}
     if gemm.a.boxes is None:
