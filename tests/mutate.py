@@ -7,8 +7,9 @@ The tests of its package run first, and stop at the first failure. With --wide, 
 runs, those of related packages first. The same seed draws the same mutants. A report that exists is continued, so that a
 run may be interrupted. The checkout is not touched: mutants live in a temporary copy.
 
-Some mutants cannot be noticed, because they change nothing that anyone can see: a cache's size, or a bound that is
-never reached. Read the survivors; each of the others is a missing test.
+Options of @dataclass, sizes of caches and examples of rules are not mutated. Some other mutants cannot be noticed either,
+because they change nothing that anyone can see: the size of a pool, or a bound that is never reached. Read the survivors;
+each of the others is a missing test.
 """
 
 import argparse
@@ -71,6 +72,8 @@ SWAPPED_OPERATORS = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
+# Of @dataclass, zip, lru_cache and rule: what they say is a form, a size of a cache, or an example that tests read.
+INVISIBLE_KEYWORDS = {"frozen", "slots", "eq", "kw_only", "init", "repr", "strict", "maxsize", "passing", "failing"}
 TYPE_NAMES = {"bool", "bytes", "dict", "float", "int", "list", "np", "str", "tuple", "Callable", "Iterable", "Sequence"}
 
 
@@ -95,7 +98,7 @@ def offset_of(lines, line, column):
 
 
 def is_type_only(node, parents):
-    """Whether a node is part of an annotation, an import, a docstring or a block for type checkers."""
+    """Whether a node is part of an annotation, an import, a docstring, a block for type checkers or an invisible keyword."""
     while node in parents:
         parent = parents[node]
         if isinstance(parent, ast.AnnAssign) and node is parent.annotation:
@@ -103,6 +106,8 @@ def is_type_only(node, parents):
         if isinstance(parent, ast.arg) or (isinstance(parent, ast.FunctionDef) and node is parent.returns):
             return True
         if isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.dump(parent.test):
+            return True
+        if isinstance(parent, ast.keyword) and parent.arg in INVISIBLE_KEYWORDS:
             return True
         if isinstance(parent, ast.Assign) and "Literal" in ast.dump(parent.value):
             return True

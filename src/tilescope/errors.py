@@ -216,7 +216,7 @@ class Wording:
 
 
 class TilescopeError(Exception):
-    """Base of everything tilescope raises on purpose.
+    """Base of all exceptions that tilescope raises.
 
     >>> issubclass(RuleError, TilescopeError)
     True
@@ -240,7 +240,7 @@ class RuleError(TilescopeError, ValueError):
 
 
 class TensorMapError(RuleError):
-    """A tensor map that the driver refuses, or bytes that are no tensor map.
+    """A tensor map that the driver refuses, or bytes that are not a tensor map.
 
     >>> import tilescope as ts
     >>> try:
@@ -252,7 +252,7 @@ class TensorMapError(RuleError):
 
 
 class FaultError(RuleError):
-    """A use of a sound tensor map that faults on the chip and kills the CUDA context; `.code` is CUDA's error number.
+    """A use of a valid tensor map that faults on the chip and destroys the CUDA context; `.code` is CUDA's error number.
 
     >>> [(kind.code, kind.fault) for kind in FAULTS.values()]
     [(715, 'illegal instruction'), (716, 'misaligned address'), (719, 'unspecified launch failure')]
@@ -277,7 +277,7 @@ class FaultError(RuleError):
 
 
 class IllegalInstructionError(FaultError):
-    """A copy that the chip answers with error 715, illegal instruction.
+    """A copy for which the chip reports error 715, illegal instruction.
 
     >>> import tilescope as ts
     >>> try:
@@ -293,7 +293,7 @@ class IllegalInstructionError(FaultError):
 
 
 class MisalignedAddressError(FaultError):
-    """A copy that the chip answers with error 716, misaligned address.
+    """A copy for which the chip reports error 716, misaligned address.
 
     >>> import tilescope as ts
     >>> try:
@@ -309,7 +309,7 @@ class MisalignedAddressError(FaultError):
 
 
 class LaunchFailureError(FaultError):
-    """A use that the chip answers with error 719, unspecified launch failure.
+    """An operation for which the chip reports error 719, unspecified launch failure.
 
     >>> LaunchFailureError.code, issubclass(LaunchFailureError, RuleError)  # so it carries `.violations`
     (719, True)

@@ -56,7 +56,7 @@ _EXAMPLE_FOLDER = Path(__file__).parent / "rule_examples"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule(Row):
-    """One rule: its demand in a sentence, its source, and an example that keeps it and one that breaks it.
+    """One rule: its demand in a sentence, its source, a passing and a failing example.
 
     >>> box_range = Rule.named("box-range")
     >>> box_range.demand

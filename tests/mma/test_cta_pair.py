@@ -66,3 +66,11 @@ def test_what_is_no_cluster_of_pairs_is_refused(cluster, cta_group):
             cta_group=cta_group,
             cluster=cluster,
         )
+
+
+@pytest.mark.parametrize(("rank", "pair"), [(0, {0, 1}), (1, {0, 1}), (2, {2, 3}), (3, {2, 3})])
+def test_a_commit_reaches_the_blocks_of_its_pair_and_of_its_row(rank, pair):
+    """A pair's reads free slots of its own two blocks, in every row of the cluster, and of those that share its B."""
+    share = pair_shares((4, 2), 256, 128)[rank]
+    waiting = {block for block in range(8) if share.commit >> block & 1}
+    assert waiting == {0, 1, 2, 3} | {4 + block for block in pair}

@@ -8,6 +8,7 @@ import pytest
 import tilescope as ts
 from tilescope.cli import run
 from tilescope.errors import RuleError
+from tilescope.mma.scale_lanes import ScaleLanes
 
 
 def naive_offset(row, block, blocks):
@@ -119,3 +120,15 @@ def test_the_drawing_marks_a_block_as_it_marks_its_elements():
     assert by_block["atom"] == by_element["atom"]
     assert by_block["element"].title == "Scale (row 9, block 3)"
     assert by_block["element"].rows == by_element["element"].rows
+
+
+def test_no_document_says_how_small_atoms_are_packed_for_copies():
+    with pytest.raises(RuleError) as refused:
+        ts.scale_layout(8, 256, "nvfp4", atom="8x4").in_shared_memory(np.ones((8, 16), np.uint8))
+    assert [violation.rule for violation in refused.value.violations] == ["scale-atom-copy"]
+
+
+def test_immediates_of_scale_lanes_are_plain_integers():
+    lanes = ScaleLanes("nvfp4", "B", thread_id=np.int64(3), byte_id=np.uint8(0))
+    assert (type(lanes.thread_id), type(lanes.byte_id)) == (int, int)
+    assert lanes == ScaleLanes("nvfp4", "B", thread_id=3)

@@ -183,3 +183,19 @@ def test_junk_instead_of_a_load_is_refused(reader, options):
 def test_junk_instead_of_a_reader_of_scales_is_refused(reader, options):
     with pytest.raises(RuleError):
         compatible(scale_layout(128, 256, "nvfp4"), reader, **options)
+
+
+@pytest.mark.parametrize("first_byte", [0x4000, 0x4010, 0x40F0])
+def test_atoms_may_start_anywhere_if_they_follow_each_other(first_byte):
+    def descriptor(start):
+        return Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=128, swizzle="none")
+
+    scales = scale_layout(256, 256, "nvfp4")
+    copies = [
+        (descriptor(copy.descriptor.start_address - 0x4000 + first_byte), copy.address)
+        for copy in scales.copies(smem_address=0x4000, address=TmemAddress(0, 128))
+    ]
+    assert compatible(scales, copies, operand="B")
+    last, address = copies[-1]
+    copies[-1] = (descriptor(last.start_address + 16), address)
+    assert "a copy starts 16 bytes after one" in str(compatible(scales, copies, operand="B"))

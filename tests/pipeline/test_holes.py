@@ -405,3 +405,10 @@ def test_threads_of_each_grid_meet_among_themselves(met):
     earlier = GRID_WAIT, LAUNCH, {"write": ["sums"]}, met  # it waits for the grid before it
     assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}, met))).verdict == "proven"
     assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}))).verdict == "proven"
+
+
+@pytest.mark.parametrize("step", [expect(mask=2), expect(mask=2, arrive=False), {"arrive": "f", "mask": 2}])
+def test_nothing_reaches_the_barrier_of_a_block_that_may_have_left(step):
+    data = pipeline(role("p", step, mask=1), role("q", FENCE, mask=2), barriers="f", cluster=[2, 1])
+    assert naive(data) == "fault"
+    assert ts.simulate(data).mistake.rule == "pipeline-exit"

@@ -3,7 +3,7 @@
 import pytest
 
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.swizzle.swizzle_facts import facts
+from tilescope.swizzle.swizzle_facts import facts, rule_sentence
 
 MODE_128B = Swizzle.named("128B")
 
@@ -89,3 +89,15 @@ def test_an_address_off_128_of_a_software_swizzle_is_not_refused():
     told = facts(Swizzle.xor(5, 2, 5), 0x490)["base offset"]
     assert "TMA refuses" not in told
     assert told.endswith("The marked cell holds the address")
+
+
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("64B", "Chunk c of line l (128 bytes) is stored at place c XOR (l mod 4)."),
+        ("128B_ATOM_32B", "Pair of chunks p = c / 2 of line l (128 bytes) is stored at place p XOR (l mod 4)."),
+        ("128B_ATOM_64B", "Half h = c / 4 of line l (128 bytes) is stored at place h XOR (l mod 2)."),
+    ],
+)
+def test_the_sentence_names_the_piece_that_moves(mode, sentence):
+    assert rule_sentence(SWIZZLE[mode]).startswith(sentence)

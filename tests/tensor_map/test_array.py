@@ -216,3 +216,11 @@ def test_a_broken_protocol_is_a_reason_not_a_crash(array):
 def test_a_box_of_the_wrong_type_is_a_violation():
     with pytest.raises(ts.RuleError, match="argument-type: box_shape"):
         ts.TensorMap.from_array(aligned((8, 64), "float16"), "8x64")
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_last_axis_of_two_elements_has_a_stride_too(columns):
+    apart = np.zeros((4, columns, 16), np.float32)[:, :, 0]  # neighbours of a row are 64 bytes apart
+    with pytest.raises(ts.RuleError) as refused:
+        ts.TensorMap.from_array(apart, (4, columns), address=0)
+    assert "array-strides" in {violation.rule for violation in refused.value.violations}

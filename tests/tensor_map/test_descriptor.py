@@ -194,3 +194,13 @@ def test_a_field_that_does_not_exist_is_an_unknown_name():
 def test_what_was_never_measured_is_not_encoded(arch):
     with pytest.raises(ts.TensorMapError, match="encode-measured"):
         ts.TensorMap(**MATRIX, arch=arch).encode()
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_at_most_four_unknown_bits_are_named(count):
+    found = ts.inspect_tensor_map(edited(ts.TensorMap(**MATRIX), 12, (1 << count) - 1 << 40))
+    (violation,) = [violation for violation in found.violations if violation.rule == "descriptor-bits"]
+    named = violation.values["first"]
+    assert len(violation.values["bits"]) == count
+    assert [name for name in named if name != "…"] == [f"word 12 bit {40 + bit}" for bit in range(min(count, 4))]
+    assert ("…" in named) == (count > 4)

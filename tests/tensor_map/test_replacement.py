@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.replacement import REPLACE_FIELDS
+from tilescope.tensor_map.replacement import KEPT_VALUES, REPLACE_FIELDS
 from tilescope.tensor_map.samples import IMAGES, MATRIX, SIX_BITS, WIDE
 
 
@@ -80,3 +80,16 @@ def test_the_fields_are_those_of_ptx():
     modes = REPLACE_FIELDS["swizzle_mode"].value
     for row in SWIZZLE.values():
         assert row.ptx_mode is None or f"{row.ptx_mode} " in modes
+
+
+def test_entries_and_kept_values_are_those_of_ptx():
+    """PTX ISA, "tensormap.replace": fields with an ordinal, and the values that a map can hold."""
+    ordinals = {field.ptx: field.ordinals for field in REPLACE_FIELDS.values()}
+    with_ordinal = {"box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5}
+    assert {name: count for name, count in ordinals.items() if count} == with_ordinal
+    assert {name: (kept.least, kept.most) for name, kept in KEPT_VALUES.items() if name != "global_address"} == {
+        "global_stride": (0, 2**40 - 16),
+        "box_dim": (1, 256),
+        "element_stride": (1, 8),
+    }
+    assert [KEPT_VALUES["box_dim"].nearest(value) for value in (0, 1, 256, 257)] == [1, 1, 256, 256]

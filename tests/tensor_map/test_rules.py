@@ -429,3 +429,10 @@ def test_the_documentation_lists_every_rule_as_it_is():
     text = (ROOT / "docs" / "tensor-maps.md").read_text("utf-8")
     listed = re.findall(r"^\| `([^`]+)` \| (\w+) \| (.*) \|$", text, re.MULTILINE)
     assert sorted(listed) == sorted((rule.name, rule.severity, rule.demand) for rule in ABOUT_MAPS)
+
+
+@pytest.mark.parametrize(("mode", "is_taken"), [("W", True), ("W128", False)])
+def test_the_96b_swizzle_goes_with_mode_w_alone(mode, is_taken):
+    asked = WIDE | {"mode": mode, "swizzle": "96B", "channels_per_pixel": 48, "arch": "sm_103"}
+    found = {violation.rule for violation in ts.Im2colWideMap.check(**asked)}
+    assert ("wide-swizzle" in found) != is_taken

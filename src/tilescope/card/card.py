@@ -52,7 +52,7 @@ CARD_NAME_TAKEN = CARD_NAME_SPELLING.worded(limit="{known} is a card of the tabl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Card(Row):
-    """One card: its architecture, its rates, and what they rest on.
+    """One card: its architecture, its rates, and whether each was measured.
 
     >>> h200 = Card.named("H200")
     >>> h200.arch.name, h200.sms, h200.memory_gb_per_s, h200.basis("memory_gb_per_s")

@@ -137,8 +137,8 @@ def mma_group() -> click.Group:
     return ManualGroup(
         "mma",
         callback=_show_help,
-        help="What tensor cores read and hold: operands in shared memory, fragments in registers, the descriptors that say "
-        "where an operand lies, tensor memory and scale factors of Blackwell.",
+        help="What tensor cores read and hold: operands in shared memory, fragments in registers, the descriptors "
+        "that locate an operand, tensor memory and scale factors of Blackwell.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )

@@ -43,8 +43,8 @@ _BENCH_INPUTS = (
 )
 _VERIFY_HELP = """Run random cases on the GPU of this machine and compare the results with tilescope's, byte for byte.
 
-With --environment nothing is run: versions of Python, packages, driver, CUDA toolkit, nvcc, NVRTC and Triton are printed,
-the cards, and which extras of tilescope are installed. A report of a mistake needs it.
+With --environment nothing runs: versions of Python, packages, driver, CUDA toolkit, nvcc, NVRTC and Triton are printed,
+the cards, and which extras of tilescope are installed. Add it to bug reports.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
 tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels, approx, shifts, remote_arrivals,

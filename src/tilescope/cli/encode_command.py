@@ -22,10 +22,11 @@ _HELP = """Print the 128 bytes that the driver writes for a tensor map on sm_90,
 
 The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
 
-They are printed as 256 hexadecimal digits, in memory order, below a line that says what they are.
+They are printed as 256 hexadecimal digits, in memory order, below a line that describes them. NVIDIA does not
 
-The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
-the driver.
+document the layout of these bytes: use them to compare and to test; a program that launches kernels should call the
+
+driver.
 """
 
 

@@ -42,7 +42,7 @@ SERVE_HOST = rule(
 @click.option("--export", "url", metavar="URL", help="Write the page at URL as one file that needs no server.")
 @click.option("-o", "--out", "path", type=output_file, metavar="FILE", help="Where --export writes; - is stdout.")
 def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | None) -> None:
-    """Open the explorer in a browser: every page of it is an address that can be kept and sent."""
+    """Open the explorer in a browser: every page has an address to keep and to send."""
     if (url is None) != (path is None):
         raise click.UsageError("--export URL and -o FILE belong together.")
     if url is not None and path is not None:

@@ -54,8 +54,8 @@ def watch(
     """Run COMMAND and explain every tensor map that the driver refuses, in any library.
 
     --record writes one launch to a file that `tilescope run` takes with the program's PTX: grid, block, cluster, shared
-    memory, parameters, and the allocations that their pointers and tensor maps reach, before and after. The device is waited
-    for around that launch.
+    memory, parameters, and the allocations that their pointers and tensor maps reach, before and after. The device
+    is synchronized before and after that launch.
     """
     verbose, is_quiet, as_json = shown["verbose"], shown["is_quiet"], shown["as_json"]
     if is_quiet and (verbose or as_json):

@@ -77,7 +77,7 @@ def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
 
     "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "header" is a GEMM to call
     from other programs. "gluon" is "triton".
-    Of a kernel's plan "cuda" is the kernel with gaps for its arithmetic, or a whole program where its file names one.
+    For a kernel plan, "cuda" is the kernel with functions left open for its arithmetic, or a whole program if its file names one.
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")

@@ -59,7 +59,7 @@ class Layout(Value):
     >>> Layout((128, 16), 16, atom=(64, 8), swizzle="128B", major="MN").address(1, 0)  # mn 1 follows mn 0
     2
 
-    Two layouts are equal when every address is, however they were written down:
+    Two layouts are equal if all addresses are equal, whatever their notation:
 
     >>> Layout((64, 64), 16, atom=(8, 64)) == Layout.from_modes(((64, 64), (64, 1)), 16)
     True

@@ -60,10 +60,9 @@ def approx(
 ) -> Array:
     """An approximate function of each element, bit for bit as an H200 computes it.
 
-    `name` is the instruction: "ex2.approx.ftz.f32", "tanh.approx.bf16", "div.full.f32" (which takes `divisor`). Without a type
-    at its end it is that of the array: float32, float16, bfloat16, or float64 for the two functions that have it. The
-    result has the shape and the type of the array. On other architectures than sm_90 nobody has compared the bits: a
-    warning says so.
+    `name` is the instruction: "ex2.approx.ftz.f32", "tanh.approx.bf16", "div.full.f32" (which takes `divisor`). A name
+    without a type takes the array's: float32, float16, bfloat16, or float64 for the two functions that have it. The result
+    has the shape and type of the array. Only sm_90 was compared bit for bit; other architectures give a warning.
 
     >>> import numpy as np
     >>> exact = np.exp2(np.float32(0.3))

@@ -185,23 +185,26 @@ class Kernel:
         smem_block: Sequence[int] | None = None,
         smem_at: str | int | None = None,
     ) -> KernelRun:
-        """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
+        """Run the kernel without a GPU and return the outcome, findings and costs; it reads and writes the arrays in `args`.
 
-        `args` are in the order of the parameters: integers, floats, tensor maps, bytes (structs by value, `ts.pack`) or arrays,
-        torch's on the CPU included. `block` is the kernel's .reqntid where it has one. `smem_bytes` is dynamic shared memory.
-        A kernel of `from_triton` knows both, and takes the grid and the arguments of Triton.
+        The launch: `args` in the order of the parameters are integers, floats, tensor maps, bytes (structs by value, `ts.pack`)
+        or arrays, torch's on the CPU included. `block` defaults to the kernel's .reqntid. `smem_bytes` is dynamic shared
+        memory. A kernel of `from_triton` knows both, and takes the grid and the arguments of Triton. `blocks` selects the
+        blocks to run.
 
-        `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its wait
-        allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends a run that
-        does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's time end it
-        too. `progress` is called with the steps so far, now and then; what it raises ends the run. Without `findings` nobody looks for
-        races and missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
-        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with instructions that
-        might fix them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without. With `advice` a run without errors
-        is made again and again without some of its barriers, and a note names those that ordered nothing.
+        The machine: `arch` is the architecture to emulate (default: the target of the text). By default asynchronous work
+        completes as late as its wait allows; with a `seed` it completes at random times, and the order of blocks changes.
+        The run stops after `max_steps` (one instruction that many threads execute together is one step) or `max_seconds` of
+        CPU time. `progress` is called with the steps so far, now and then; an exception that it raises ends the run.
 
-        `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
-        `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
+        The checks: `findings=False` switches off the detection of races and the counting of costs, and is faster.
+        `record=False` keeps no trace of the first cluster, which `pipeline()` needs. `remedies=False` tries no fixes; otherwise
+        a kernel with errors runs again with candidate fixes, on a copy of memory of at most 64 MiB. With `advice` a kernel
+        without errors runs again without some of its barriers, and a note names those that ordered nothing.
+
+        The picture: `smem_block` draws the shared memory of that block in `run.smem`, with the last writer of every chunk: at
+        the end, or at `smem_at`: "mm.py:12" or 40, right before that source or PTX line runs; "mm.py:12:3", before its third
+        execution.
         """
         from tilescope.machine.kernel_launch import LaunchedKernel, LaunchRequest, launch_kernel
 

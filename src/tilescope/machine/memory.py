@@ -336,7 +336,7 @@ class GlobalMemory:
 
 
 class Memory:
-    """Global memory: arrays, placed where a kernel finds them.
+    """Global memory: arrays at the addresses that kernels use.
 
     >>> memory = Memory()
     >>> a = np.zeros(100, np.float32)

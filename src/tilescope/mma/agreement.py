@@ -33,7 +33,7 @@ def compatible(
     warp: int | None = None,
     address: Any = None,
 ) -> Agreement | TmemAgreement:
-    """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
+    """Whether a descriptor reads the bytes that TMA copies wrote; if not, where and why.
 
     The tile is written by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
     a plan's copies. A `Layout` has its own start; `smem_address` replaces it. A whole loop (`wgmma_descriptors`,

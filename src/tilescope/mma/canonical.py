@@ -429,7 +429,7 @@ class CanonicalLayout(Value):
 def canonical_layout(
     major: Major = "K", swizzle: SwizzleName | Swizzle = "128B", data_type: Any = "bf16"
 ) -> CanonicalLayout:
-    """The layout that a tensor core reads for elements of `data_type`; the value knows its atom and makes tiles.
+    """The layout in which a tensor core reads elements of `data_type`, with its atom; `tile` extends it to a shape.
 
     >>> canonical_layout("MN", "64B", "bf16").atom
     (32, 8)

@@ -214,7 +214,7 @@ def wgmma_descriptors(
     """The descriptors with which wgmma reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile. A `Layout` in
-    place of the tile says its swizzle, majorness, order and address itself.
+    place of the tile has its own swizzle, majorness, order and address.
 
     >>> loop = wgmma_descriptors((64, 64), "bf16", swizzle="128B", smem_address=0x400)
     >>> [hex(descriptor.encode()) for descriptor in loop[0]][:2]
@@ -254,7 +254,7 @@ def tcgen05_descriptors(
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. With
     cta_group=2 the tile is the pair's, as m and n of the instruction are: the descriptors are those of one block, which holds
     half of A's rows or of B's columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a. A `Layout` in place of the
-    tile says its swizzle, majorness, order and address itself: it is the shared memory of one block.
+    tile has its own swizzle, majorness, order and address: it is the shared memory of one block.
 
     >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
     >>> loop.leading_bytes, loop.stride_bytes, hex(loop[0][0].encode())

@@ -309,7 +309,7 @@ class Fragment(Value):
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
-    """The fragment of an operand: which thread holds which element, and the other way round.
+    """The fragment of an operand: which elements a thread holds, and which thread holds an element.
 
     `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16", "ldmatrix.x4.trans" or "tcgen05.ld.32x32b.x8" (a whole
     PTX opcode is understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out

@@ -150,9 +150,9 @@ def pasted_word(text: str) -> int | None:
 def inspect_descriptor(
     word: int, *, major: Major = "K", element_bits: int = 16, instruction: str = "wgmma"
 ) -> Inspection:
-    """What a 64-bit number means as a descriptor of wgmma or tcgen05, field by field, whether or not it is a sound one.
+    """What a 64-bit number means as a descriptor of wgmma or tcgen05, field by field, whether or not it is valid.
 
-    Majorness and element width are not in the word; without them the usual K-major 16-bit operand is meant.
+    Majorness and element width are not in the word; by default the operand is K-major and has 16 bits.
 
     >>> found = inspect_descriptor(0x4000404000010040)  # a tcgen05 descriptor: bit 46 is set
     >>> found.descriptor is None, found.violations[0].rule

@@ -217,7 +217,7 @@ _EMPTY = read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMemory(Documented, Value):
-    """The tensor memory of one block: 128 x 512 cells of 32 bits, and who has which columns.
+    """The tensor memory of one block: 128 x 512 cells of 32 bits, and the allocated columns.
 
     >>> memory = TensorMemory().alloc(32)
     >>> registers = np.arange(128, dtype=np.uint32).reshape(32, 4)

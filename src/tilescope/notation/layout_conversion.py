@@ -200,7 +200,7 @@ def parse_layout(
 ) -> Layout:
     """The layout that a text of any notation describes.
 
-    The caller says beside it what the notation leaves unsaid: the element's bits, the tile's (mn, k) shape, which of
+    The arguments supply what the notation does not specify: the element's bits, the tile's (mn, k) shape, which of
     the two is contiguous ("K" or "MN"), what CuTe's Python form of a swizzle counts, the shared address.
 
     >>> atom = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)")
@@ -252,7 +252,7 @@ def parse_layout_or_modes(
 
 
 def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str:
-    """The layout in a notation; `RuleError` with the reason where it has no name there.
+    """The layout in a notation; `RuleError` with the reason if the notation cannot express it.
 
     >>> print(spell_layout(Layout((64, 64), 16, swizzle="128B"), "mosaic"))
     (TileTransform((8, 64)), SwizzleTransform(128))
@@ -270,7 +270,7 @@ def convert_layout(
     unit: Unit | None = None,
     start: int = 0,
 ) -> Conversion:
-    """The text of another notation for the same addresses, every one of them compared.
+    """The same layout in another notation; every address is compared.
 
     >>> found = convert_layout("S<2,4,3> o 0 o (8,32):(32,1)", "ptx", element_bits=16)
     >>> found.result, found.compared, found.basis

@@ -139,10 +139,10 @@ class Simulation(Value):
 
 
 def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATES) -> Simulation:
-    """Whether a pipeline is right in every order of its roles, or the first mistake with the way into it.
+    """Whether a pipeline is correct in every interleaving of its roles, or the first mistake with the path to it.
 
     `pipeline` comes from `ts.plan_pipeline`, from `Pipeline.from_file`, or is plain data. `max_states` bounds the search
-    that follows where a wait could pass in two phases of equal parity.
+    that follows if a wait could pass in two phases of equal parity.
 
     >>> import tilescope as ts
     >>> print(ts.simulate({

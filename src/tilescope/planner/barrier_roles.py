@@ -47,7 +47,7 @@ def plan_pipeline(
     multicast: bool = True,
     steps: int | None = None,
 ) -> Pipeline:
-    """Barriers, slots and roles for planned tiles: counts, bytes and parities that `ts.simulate` proves right.
+    """Barriers, slots and roles for planned tiles: counts, bytes and parities that `ts.simulate` proves correct.
 
     `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
     `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread (None: once where the
@@ -55,7 +55,7 @@ def plan_pipeline(
 
     `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
     and n of the instruction are: the pipeline is planned for what one block loads, half of A's rows and half of B's columns.
-    A GEMM plan that is for pairs, or for multicast, already needs neither `cta_group` nor `cluster`.
+    A GEMM plan for pairs or for multicast needs neither `cta_group` nor `cluster`.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))

@@ -111,9 +111,9 @@ def plan_gemm(
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
     its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
     launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
-    pair's. `dynamic`: blocks of tcgen05 ask for their next tile, by cluster launch control. `multicast=(2, 1)`: two tiles along m
-    are a cluster's, and share B; along n, A. `ping_pong`: two warpgroups of wgmma take tiles in turn.
-    PlanError says why the product, or the tile, cannot be planned.
+    pair's. `dynamic`: tcgen05 blocks request their next tile by cluster launch control. `multicast=(2, 1)`: two tiles along m
+    form a cluster and share B; along n, A. `ping_pong`: two warpgroups of wgmma take tiles in turn. PlanError has the
+    reasons if the product, or the tile, cannot be planned.
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
     format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8"). Of 8-bit floats on sm_90,

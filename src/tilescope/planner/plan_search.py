@@ -128,7 +128,7 @@ def plan(
     global_shape: tuple[int, int] | None = None,
     strides_bytes: tuple[int, ...] | None = None,
 ) -> PlanReport:
-    """What to do with a tile of (mn, k) elements: every way to load it for its consumer, proven and ranked.
+    """Plans for a tile of (mn, k) elements: every way to load it for its consumer, proven and ranked.
 
     None: the card's architecture (without either: sm_90 and an H200), its own tensor core, TMA where it exists.
 

@@ -82,7 +82,7 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
 class Problem(Value):
-    """A tile of (mn, k) elements, its type and majorness, its consumer, and the freedom that is left.
+    """A tile of (mn, k) elements, its type and majorness, its consumer, and the choices left to the planner.
 
     >>> problem = Problem((128, 64), "bf16", arch="sm_100")
     >>> problem.consumer, problem.copy, problem.card.name, problem.row_bytes

@@ -92,7 +92,7 @@ class Sweep(Value):
 
 
 def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor | None = None) -> Sweep:
-    """The best plan of every problem: a Problem, or its arguments by name; one that cannot be is a row with the reasons.
+    """The best plan of every problem (a Problem, or its arguments by name); a problem without a plan is a row with the reasons.
 
     `executor` is any of concurrent.futures; without one the problems are planned one after another.
 

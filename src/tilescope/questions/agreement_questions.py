@@ -150,7 +150,7 @@ def _correction(agreement: Agreement) -> str:
 CHECK = Question(
     name="mma check",
     summary="Whether a descriptor reads what TMA wrote, or why not.",
-    help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
+    help="""Check whether the descriptor WORD reads the bytes that TMA wrote, and if not, why.
 
     The tensor map is described by options or by SOURCE, as for `tilescope check`.
     """,

@@ -219,8 +219,8 @@ LOAD = Question(
     The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text. An array
     (--npy) has its own type, dims and strides; options override them one by one.
 
-    --element and --at ask for one place: its address and its element. The answer also says where a reader would look
-    who takes the XOR from the offset in the buffer instead of the address. ROW counts the rows of the box in order.
+    --element and --at locate one element. The answer also names the address that a wrong XOR of the offset in the
+    buffer would give. ROW counts the rows of the box in order.
 
     gather4 and scatter4 take the column and four rows as --coords. With --npy the copy is carried out, and --out FILE
     writes the bytes that it leaves in shared memory.

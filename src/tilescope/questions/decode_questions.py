@@ -281,12 +281,10 @@ DECODE = Question(
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
 
-    Of a log, every map is decoded; of several numbers that are no map, every number. Two halves of a descriptor, low
-    before high, are read as the whole.
-
-    A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's
-    instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an
-    operand are not in its word; the instruction has them, so say them with --major and --type.
+    In a log, every map is decoded; of several numbers that are not a map, every number. Two halves of a descriptor,
+    low before high, are joined. A number is read as everything it could be: the 64-bit descriptors of wgmma and
+    tcgen05, up to 32 bits tcgen05's instruction descriptor of each kind, and an mbarrier or the token of an arrival.
+    The word of an operand contains neither its majorness nor its element type: pass --major and --type.
     """,
     inputs=(MAJOR, WORD_TYPE, ROWS, Input("words", read=str, is_many=True), ADDRESSES),
     answer=answer,

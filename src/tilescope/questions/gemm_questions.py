@@ -173,8 +173,8 @@ GEMM = Question(
     name="gemm",
     help="""Plan the operands, stages and epilogue of a GEMM together. SHAPE is M x N x K, TYPE that of A and B.
 
-    Every tile shape worth trying is planned and ranked by the time that the card's rates allow it. The answer has both
-    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints a program of it.
+    Every tile shape worth trying is planned and ranked by the time that follows from the card's rates. The answer has both
+    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints its program.
     """,
     inputs=(
         SHAPE,

@@ -265,7 +265,7 @@ DRAW = Question(
     help="""Draw the layout TEXT: where each element of a tile is stored in shared memory, or which thread holds it.
 
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
-    thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
+    thread and value give an index of the tile, whose first index runs fastest; --shape draws which thread holds each element.
     """,
     inputs=(TEXT, replace(ELEMENT, label="Locate this element"), OTHER, *LAYOUT_BESIDE),
     answer=draw_answer,

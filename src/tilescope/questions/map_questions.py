@@ -205,10 +205,10 @@ CHECK = Question(
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
     Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a
-    descriptor; - is stdin. --from-json FILE takes nothing but JSON. Options replace what SOURCE says.
+    descriptor; - is stdin. --from-json FILE takes only JSON. Options override SOURCE.
 
-    A log may be of any length and hold any number of maps. The answer begins with how many are refused, and on which
-    lines; then come the refused ones in full, and the others in one line each. FILE:3 is the third line of a file that
+    A log may be of any length and hold any number of maps. The answer begins with the number of refused maps and
+    their lines; the refused maps follow in full, the others in one line each. FILE:3 is the third line of a file that
     holds one map a line, as watch writes it.
     """,
     inputs=(

@@ -122,7 +122,7 @@ LAYOUT = Question(
     help="""Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it is stored in shared memory.
 
     The tensor core reads it in atoms of 8 rows; the drawing shows the atoms, their order, and the chunks
-    of the first one under the banks. --element marks an element and says its address.
+    of the first one under the banks. --element marks an element and prints its address.
     """,
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
     answer=layout_answer,
@@ -133,8 +133,8 @@ DESCRIPTORS = Question(
     summary="Matrix descriptors (LBO, SBO) of a K loop, transpose bits.",
     help="""List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.
 
-    Every number comes with the reason for it: the leading and the stride byte offset (LBO, SBO) by the two atoms that
-    they lead from and to, the step from one instruction to the next, and the transpose bit.
+    Every number has its reason: the leading and stride byte offsets (LBO, SBO) with the two atoms they connect, the
+    step from one instruction to the next, and the transpose bit.
     """,
     inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
     answer=descriptors_answer,

@@ -227,9 +227,9 @@ PLAN = Question(
     name="plan",
     help="""Plan the path of a TILE of MN x K elements of TYPE: from global memory to shared memory and its reader.
 
-    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked. The
+    Every swizzle, atom order and box split is tried, checked by the rules, proven in the emulator and ranked. The
     answer has the swizzle, the boxes, the bytes that the mbarrier expects, the descriptors of the K loop and the address
-    of every element, with the reasons. --emit prints a program of it.
+    of every element, with the reasons. --emit prints its program.
 
     With the FILE of a kernel (TOML or JSON, see docs/kernels.md; - is stdin) or the name of a known one, the whole kernel is
     planned: shared memory, tensor memory, registers and barriers. --template prints a known kernel to start from.

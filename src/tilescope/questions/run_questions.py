@@ -327,8 +327,8 @@ RUN = Question(
     compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml beside
     kernel.cu is taken, which --emit cuda -o kernel.cu wrote.
 
-    A Python program (program.py, or -m MODULE) is run as it is: its Triton and Gluon kernels run here, tensors of torch and
-    its "cuda" are on the CPU, and every launch is checked. Of the options it takes --arch, --seed, --strict and --allow.
+    A Python program (program.py, or -m MODULE) runs unchanged: its Triton and Gluon kernels run without a GPU, tensors of torch and
+    its "cuda" are on the CPU, and every launch is checked. It takes the options --arch, --seed, --strict and --allow.
 
     \b
     Arguments, in the order of the parameters:

@@ -97,10 +97,10 @@ SCALES = Question(
     name="mma scales",
     summary="Where the scale factors of mxfp8, mxfp4 and nvfp4 are stored.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
-    lie.
+    are stored.
 
-    A block of 16 or 32 elements along k has one factor. In memory 128 rows x 4 factors are one piece of 512 bytes, as
-    tcgen05.cp takes it; --element and --block say the byte of one factor.
+    A block of 16 or 32 elements along k has one factor. In memory 128 rows x 4 factors form an atom of 512 bytes,
+    which tcgen05.cp copies; --element and --block locate one factor.
     """,
     inputs=(
         SCALED_SHAPE,

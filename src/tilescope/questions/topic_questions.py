@@ -431,11 +431,11 @@ EXPLAIN = Question(
     what you see.
 
     What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
-    hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
+    hang, "garbage in every second row". Numbers in it are used: for "Required: 131072, Hardware limit: 101376" the answer says what fits.
     The name of a file reads the file, and - reads stdin.
 
-    A sentence gets up to three topics, with what tells each; where no topic is likely enough, the first line says "not sure" and
-    gives no fix. Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be
+    A sentence gets up to three topics, with how to tell them apart; if none is likely enough, the first line says
+    "not sure" and gives no fix. Unknown words get the nearest topics, and exit status 1. Without TOPIC: list everything that can be
     explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),

@@ -78,7 +78,7 @@ def wavefronts(op: Any, lane_address: Any, active: Any = None) -> Any:
     """Wavefronts of warp accesses: (..., 32) byte addresses give (...) counts, 32 addresses give an int.
 
     `active` masks lanes: booleans of the addresses' shape, or an integer with bit i for lane i. The
-    addresses of inactive lanes, and of lanes beyond an ldmatrix's rows, are not looked at.
+    addresses of inactive lanes, and of lanes beyond an ldmatrix's rows, are ignored.
 
     >>> wavefronts("ld.b32", [lane * 4 for lane in range(32)])
     1

@@ -163,7 +163,7 @@ def find_layouts(
     element_bits: int | None = None,
     max_padding_bytes: int = 128,
 ) -> LayoutSearch:
-    """The layouts of the tile that serve all patterns with the fewest excess wavefronts.
+    """The layouts of the tile with the fewest excess wavefronts over all patterns.
 
     Patterns are those of a plain tile (rows, columns) of elements of `element_bits`, or of the tile of a layout. Rows may
     be padded by up to `max_padding_bytes` (beyond a line of 128 bytes, paddings repeat themselves).

@@ -274,7 +274,7 @@ class TileReport(Value):
 
 
 def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = None) -> TileReport:
-    """The cost of each pattern, placed on `layout`; without one, of the addresses as they are.
+    """The cost of each pattern on `layout`; without a layout, of its addresses unchanged.
 
     >>> tile_report([Access.ldmatrix((64, 64), 16)], Layout((64, 64), 16, swizzle="128B")).conflict_free
     True

@@ -112,7 +112,7 @@ _TOKEN_BIT = 32  # a token holds the word from here on
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mbarrier(Value):
-    """An mbarrier's state; every operation returns the next one, and phases end by themselves.
+    """An mbarrier's state; every operation returns the next state, and completes the phase if nothing is pending.
 
     Arrivals beyond those pending, and byte counts out of range, raise LaunchFailureError, as the chip does.
 

@@ -102,7 +102,7 @@ _BITS_NAMED = 4  # of those that belong to no field
 
 
 def inspect_tensor_map(blob: bytes) -> Inspection:
-    """Fields, violations and, where the bytes are a sound map, the map. Any 128 bytes will do.
+    """Fields and violations of any 128 bytes, and the map if they are a valid one.
 
     >>> found = inspect_tensor_map(bytes(128))
     >>> found.field("rank").meaning, found.tensor_map is None
@@ -120,7 +120,7 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
-    """The map that an sm_90 driver encoded into these 128 bytes; TensorMapError where they are no map.
+    """The map in these 128 bytes, as an sm_90 driver encodes it; TensorMapError if they are not a map.
 
     >>> a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     >>> decode_tensor_map(a.encode()) == a

@@ -43,7 +43,7 @@ _PLAIN_PIXEL_BYTES = 256  # most bytes of a pixel in one copy, where no swizzle'
 
 @dataclass(frozen=True, init=False, repr=False)
 class TensorMap(AnyMap):
-    """A tiled tensor map, as cuTensorMapEncodeTiled makes it; unsound arguments raise TensorMapError.
+    """A tiled tensor map, as cuTensorMapEncodeTiled makes it; invalid arguments raise TensorMapError.
 
     >>> a = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
     >>> a.smem_bytes, a.transaction_bytes, a.smem_alignment_bytes
@@ -306,7 +306,7 @@ class Im2colMap(ColumnMap):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Im2colWideMap(ColumnMap):
-    """An im2col map that walks W alone, as cuTensorMapEncodeIm2colWide makes it (sm_100 on; documented).
+    """An im2col map that walks only W, as cuTensorMapEncodeIm2colWide makes it (sm_100 on; documented).
 
     >>> x = Im2colWideMap("f16", (64, 32, 32, 1), (128, 4096, 131072), lower_width=-1, upper_width=-1,
     ...                   channels_per_pixel=64, pixels_per_column=32, swizzle="128B", arch="sm_100")

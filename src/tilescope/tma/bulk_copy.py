@@ -65,7 +65,7 @@ def bulk_bytes(size_bytes: int) -> int:
 def bulk_load(
     memory: Any, address: int, size_bytes: int, *, memory_address: int = 0, smem: Any = None, smem_address: int = 0
 ) -> Any:
-    """Shared memory after cp.async.bulk from global `address`: the size cut down to a multiple of 16.
+    """Shared memory after cp.async.bulk from global `address`; the size is rounded down to a multiple of 16.
 
     `memory[0]` is at global address `memory_address`. `smem`, whose first byte is at `smem_address`, is written
     in place and returned; without it the result is as long as the bytes that moved, which is what the mbarrier counts.
@@ -90,7 +90,7 @@ def bulk_load(
 def bulk_store(
     smem: Any, memory: Any, address: int, size_bytes: int, *, memory_address: int = 0, smem_address: int = 0
 ) -> Any:
-    """Global memory after cp.async.bulk from shared memory: the size cut down to a multiple of 16. Returns `memory`.
+    """Global memory after cp.async.bulk from shared memory; the size is rounded down to a multiple of 16. Returns `memory`.
 
     `smem[0]` is at shared address `smem_address`, `memory[0]` at global address `memory_address`.
 

@@ -178,8 +178,8 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     """The swizzle, base offset and order that explain a dump of shared memory, or come closest.
 
     `tile` is the 2-D array to find in the bytes of `dump`. At the dump's first byte every mode and order of
-    atoms and boxes is tried; elsewhere rows of any pitch and any other XOR swizzle too. Where the dump's shared address is
-    known, `smem_address` settles the base offset; otherwise all are tried.
+    atoms and boxes is tried; elsewhere rows of any pitch and any other XOR swizzle too. If you know the dump's shared
+    address, `smem_address` fixes the base offset; otherwise all are tried.
 
     >>> import tilescope as ts
     >>> tile = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)

@@ -139,7 +139,7 @@ def gather4(
 ) -> Any:
     """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix, named one by one.
 
-    The map's box is one row high. Known from the documents alone.
+    The map's box is one row high. Documented, not measured.
 
     >>> import tilescope as ts
     >>> matrix = np.arange(64 * 8, dtype=np.uint16).reshape(64, 8)
@@ -156,7 +156,7 @@ def scatter4(
 ) -> Any:
     """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows, written where they are named.
 
-    Known from the documents alone. Returns `memory`, which is written in place.
+    Documented, not measured. Returns `memory`, which is written in place.
 
     >>> import tilescope as ts
     >>> memory = np.zeros((8, 8), np.uint16)

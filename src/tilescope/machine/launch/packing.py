@@ -128,7 +128,7 @@ def _version_number(ptx_version: str) -> tuple[int, ...]:
 def pack(memory: Memory | None = None, /, **fields: Any) -> PackedStruct:
     """The bytes of a struct by value, its fields in the order in which they are named, as C lays them out.
 
-    A Python int is C's int, a float is C's float, a bool has one byte; numpy scalars have their own type, and a pair says one:
+    A Python int is C's int, a float is C's float, a bool has one byte; numpy scalars keep their type, and a pair names one:
     ("s64", 7), or ("f32", [1, 2, 3]) for an array by value. An array is a pointer to it, which needs the `memory` in which it is
     placed; None is a null pointer. A tensor map has 128 bytes at a multiple of 64; a kernel whose PTX has version 9.0 or later,
     that of CUDA 13, gets it at a multiple of 128. Bytes are used as they are; the result of `pack` keeps its alignment, as a struct

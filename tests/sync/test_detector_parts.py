@@ -1,0 +1,31 @@
+"""Small parts of the detector, each for itself."""
+
+import numpy as np
+import pytest
+
+from tilescope.sync.all_orders.mistake import MistakeFoundError
+from tilescope.sync.detector.tmem_order import Actor
+from tilescope.sync.lane_clocks import LaneClocks
+
+
+@pytest.mark.parametrize(("how", "number", "warp"), [("core", 70, 2), ("core", 31, 0), ("ld", 3, 3), ("st", 70, 70)])
+def test_a_thread_that_issues_is_part_of_its_warp_and_a_warp_is_itself(how, number, warp):
+    actor = Actor(how, number, column=0, fenced=1, issued=2)
+    assert actor.warp == warp
+    assert (actor.epoch, actor.last_pc, actor.ranks) == (0, 0, set())
+
+
+def test_a_mistake_is_called_by_its_kind():
+    found = MistakeFoundError("race", agent=1)
+    assert (str(found), found.kind, found.facts) == ("race", "race", {"agent": 1})
+
+
+def test_lanes_that_learn_a_time_know_it_and_no_others_do():
+    clocks = LaneClocks(0, 64, 1)
+    column = 40
+    clocks.learn(np.arange(32), column, 5)
+    assert clocks.time_known_to(np.arange(64), column).tolist() == [5] * 32 + [0] * 32
+    clocks.learn(np.arange(64), column, 5)
+    assert clocks.time_known_to(np.arange(64), column).tolist() == [5] * 64
+    clocks.learn(np.arange(64), column, 3)  # which it knew already
+    assert clocks.time_known_to(np.arange(64), column).min() == 5
