@@ -49,6 +49,7 @@ _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
+_EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
 _SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
@@ -250,6 +251,9 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
                 continue
             if columns not in one_instruction or not is_readable("B", (columns, span_k)):
+                continue
+            tile_m = columns if swapped else rows
+            if product.batch.is_of_experts and tile_m < _EXPERT_ROWS <= m:
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
