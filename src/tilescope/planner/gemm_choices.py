@@ -123,14 +123,14 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
     if not predicts(product):
         shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable, TILE_M)
         return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
-    found = []
+    found: list[tuple[float, Choice]] = []
     for tile, allowed in _by_tile(product, wanted, is_readable):
         times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
-        fastest = min(times, key=lambda time: time[0])[1]
+        us, fastest = min(times, key=lambda time: time[0])
         asked = replace(wanted.plain, **{name: getattr(fastest, name) for name in _CHOSEN})
-        found.append(Choice(tile, asked))
-    found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
-    return found
+        found.append((us, Choice(tile, asked)))
+    found.sort(key=lambda timed: timed[0])
+    return [choice for _, choice in found]
 
 
 def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[Choice]:
@@ -250,7 +250,8 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
             if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
                 continue
-            if columns not in one_instruction or not is_readable("B", (columns, span_k)):
+            by_rows = product.b_major == "K"  # whole atoms of 8 rows are always read
+            if columns not in one_instruction or not (by_rows or is_readable("B", (columns, span_k))):
                 continue
             tile_m = columns if swapped else rows
             if product.batch.is_of_experts and tile_m < _EXPERT_ROWS <= m:
