@@ -118,6 +118,7 @@ class _Printer:
     def __init__(self, role: Role, work: Work) -> None:
         self.role = role
         self.work = work
+        self.takes_turns = any(isinstance(step, Loop) and step.counter == "turn" for step in role.steps)
 
     def block(self, steps: Sequence[Step | Loop], slot: str) -> Iterator[str]:
         """Steps one after another; neighbours that one thread does share its condition."""
@@ -201,7 +202,7 @@ class _Printer:
         by_one = self.role.name == "consumer" and step.op in ("copy", "expect")
         when = [] if step.when is None else [str(step.when)]
         if step.op == "store" or step.target == "bulk" or by_one:  # bulk groups belong to the thread that stores
-            if self.role.instances > 1 and "instance" not in "".join(when):  # each has its own
+            if self.takes_turns:  # each stores its own tile
                 when.append(f"threadIdx.x % {self.role.threads} == 0")
             elif "instance" not in "".join(when):
                 when.append("threadIdx.x == 0")
@@ -274,5 +275,5 @@ def _slot(loop: Loop, *, has_opening: bool) -> str:
     if (len(loop.steps) == 1 and not has_opening) or len(steps) < len(loop.steps):
         return ""
     stages = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
-    its_own = stages and "instance" in stages[0] and "turn" not in stages[0]  # of every consumer
+    its_own = stages and "instance" in stages[0] and loop.counter != "k_tile"  # of every consumer
     return stages[0] if stages and not its_own and loop.counter in stages[0] else ""

@@ -42,7 +42,7 @@ from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 
-MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
+MOST_PLANNED = 12  # choices with the shortest times that are planned, more only if all of these are refused
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
 _WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
@@ -51,6 +51,7 @@ _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
+_EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
 _SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
@@ -124,14 +125,14 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
     if not predicts(product):
         shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable, TILE_M)
         return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
-    found = []
+    found: list[tuple[float, Choice]] = []
     for tile, allowed in _by_tile(product, wanted, is_readable):
         times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
-        fastest = min(times, key=lambda time: time[0])[1]
+        us, fastest = min(times, key=lambda time: time[0])
         asked = replace(wanted.plain, **{name: getattr(fastest, name) for name in _CHOSEN})
-        found.append(Choice(tile, asked))
-    found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
-    return found
+        found.append((us, Choice(tile, asked)))
+    found.sort(key=lambda timed: timed[0])
+    return [choice for _, choice in found]
 
 
 def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[Choice]:
@@ -253,7 +254,11 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
                 continue
             if product.block_scales and not _has_one_scale(product, rows if swapped else columns, swapped=swapped):
                 continue
-            if columns not in one_instruction or not is_readable("B", (columns, span_k)):
+            by_rows = product.b_major == "K"  # whole atoms of 8 rows are always read
+            if columns not in one_instruction or not (by_rows or is_readable("B", (columns, span_k))):
+                continue
+            tile_m = columns if swapped else rows
+            if product.batch.is_of_experts and tile_m < _EXPERT_ROWS <= m:
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)

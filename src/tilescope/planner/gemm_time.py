@@ -69,6 +69,7 @@ class GemmRates:
     uneven_sm_gb_per_s: float  # beside that, where rows straddle lines
     half_line_share: float  # of what straddling costs, where rows start at multiples of 64 bytes
     sector_share: float  # and of 32
+    uneven_store_share: float  # of C: what memory writes more where its rows straddle lines
     epilogue_us: float  # of a round, before its bytes
     epilogue_gb_per_s: float  # of one SM
     turn_us: float  # from the last K step of a tile to the next tile of the other warpgroup
@@ -97,7 +98,7 @@ H200_RATES = GemmRates(
     dependent_us=0.65,
     block_us=0.006403,
     cycle_ns=0.5832,
-    smem_cycles=0.5923,
+    smem_cycles=1.25,
     issue_us=0.1194,
     issue_span_us=0.0597,
     slot_us=0.64,
@@ -109,6 +110,7 @@ H200_RATES = GemmRates(
     uneven_sm_gb_per_s=128.7,
     half_line_share=0.2108,
     sector_share=0.4711,
+    uneven_store_share=0.5,
     epilogue_us=0.002526,
     epilogue_gb_per_s=97.5,
     turn_us=0.1,
@@ -354,7 +356,11 @@ def _straddling(product: Product, rates: GemmRates) -> float:
     m, n, k = product.shape
     a_row = k if product.a_major == "K" else m
     b_row = k if product.b_major == "K" else n
-    row_bytes = [row * product.data_type.bits // 8 for row in (a_row, b_row)]
+    return _line_share([row * product.data_type.bits // 8 for row in (a_row, b_row)], rates)
+
+
+def _line_share(row_bytes: list[int], rates: GemmRates) -> float:
+    """0 where all rows start at lines of 128 bytes, a share where at halves or sectors, 1 where anywhere."""
     shares = {_LINE_BYTES: 0.0, _LINE_BYTES // 2: rates.half_line_share, _LINE_BYTES // 4: rates.sector_share}
     for step_bytes, share in shares.items():
         if all(size % step_bytes == 0 for size in row_bytes):
@@ -375,6 +381,7 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
     a_bytes = m * k * element
     b_bytes = n * k * element
     c_bytes = prod(product.c_shape) * product.output_type.bits / 8
+    c_bytes *= 1 + rates.uneven_store_share * _line_share([product.c_shape[1] * product.output_type.bits // 8], rates)
     if product.fused.residual:
         c_bytes *= 2
     if schedule.split > 1 and work.tiles_m > 1:

@@ -67,6 +67,7 @@ GEMM_OPTIONS = (
         read=tile,
         unsaid="what is fastest",
     ),
+    Input("ping_pong", "--ping-pong", "Let two warpgroups take tiles in turn", read=flag),
     Input(
         "scales",
         "--scales",

@@ -132,11 +132,11 @@ class Loaded:
                 np.frombuffer(self._bench.device.encode_map(each, address), np.uint64) for each, address in maps
             ]
             for parameter, number in zip(gemm_parameters(plan), self._extra, strict=True):
-                value: npt.NDArray[np.generic] = np.atleast_1d(number)
                 if parameter.by_map:  # it lies as C does
                     encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
-                    value = np.frombuffer(encoded, np.uint64)
-                held.append(value)
+                    held.append(np.frombuffer(encoded, np.uint64))
+                else:
+                    held.append(np.atleast_1d(number))  # an address, or a number of its type
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
             self._arguments[matrices] = _Parameters(held, pointers)
         return self._arguments[matrices].pointers
