@@ -28,7 +28,7 @@ from typing import NamedTuple
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import TMEM_LANES
-from tilescope.planner.block_scales import thread_scales
+from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.planned_gemm import FloorTerm, Prediction
@@ -39,8 +39,6 @@ _WGMMA_ROWS = 64
 _WGMMA_K_BYTES = 32  # of k that one wgmma takes
 _SPAN_BYTES = 128  # of k that one copy brings at most
 _MEASURED_SMS = 132
-_SCALED_STEP_US = 0.03  # more for a K step whose sums are multiplied by scales …
-_SCALE_US = 0.02  # … and for every scale of A that a thread loads
 _NEIGHBOURS = 2  # SMs that fetch what they share once
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
@@ -184,8 +182,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     if product.is_promoted:
         step_us *= rates.promoted_ratio
     if product.block_scales:
-        blocks = max(1, work.rows // (2 * _WGMMA_ROWS))
-        step_us += _SCALED_STEP_US + _SCALE_US * thread_scales(work.columns, blocks, swapped=schedule.swapped)
+        step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
     if stages:
         step_us = max(step_us, (rates.slot_us + step_us) / max(1, stages - 1))
     l2_us = transfer_us(_bytes_fetched_apart(product, tile, schedule), rates.l2_gb_per_s)
