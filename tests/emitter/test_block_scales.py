@@ -15,7 +15,7 @@ CASES = {
     "plain": ((70, 72, 272), SMALL),
     "two warpgroups, two tiles": ((130, 136, 256), STAGES | {"tile": (128, 128, 128), "sms": 2}),
     "two blocks of a warpgroup": ((256, 64, 256), STAGES | {"tile": (256, 64, 128)}),
-    "swapped": ((20, 200, 272), SWAPPED),
+    "swapped, an odd number of rows": ((21, 200, 272), SWAPPED),
     "swapped, four blocks of B's rows": ((20, 256, 256), STAGES | {"tile": (16, 256, 128), "swapped": True}),
     "split, more K steps than k has": ((20, 72, 640), SWAPPED | {"split": 2}),
     "tail": ((190, 64, 512), SMALL | {"tail": 2, "sms": 2}),

@@ -42,7 +42,7 @@ TYPES = {
 }
 ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2.0**-20, "tf32": 2.0**-10, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 SUMS = {"bf16": 2.0**-18, "f16": 2.0**-18, "tf32": 2.0**-18, "e4m3": 2.0**-11, "e5m2": 2.0**-11}
-LARGEST = {"e4m3": 448.0, "e5m2": 57344.0, "f16": 65504.0}
+LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}  # conversions to them saturate
 EPILOGUES = (
     "scale",
     "bias",
@@ -95,10 +95,10 @@ def draw(random):
     elif data_type in ("e4m3", "e5m2"):
         options["output_type"] = random.choice(("bf16", "bf16", "f32", "f16", "e4m3"))
     step = 64 if random.random() < 0.5 else 16
-    m = random.choice((1, 8, 24, 64, 150, 256, 500, 1000))
+    m = random.choice((1, 8, 24, 64, 150, 256, 400, 700))
     if options.get("a_major") == "MN":
         m = max(8, m // 8 * 8)
-    n, k = step * random.randint(1, 1280 // step), step * random.randint(1, 2560 // step)
+    n, k = step * random.randint(1, 1152 // step), step * random.randint(1, 2048 // step)
     return (m, n, k, data_type), options
 
 
@@ -128,6 +128,11 @@ def numbers(random, shape, data_type, *, exact):
     if data_type == "tf32":  # the tensor core ignores the low 13 bits
         return (made.view(np.uint32) & 0xFFFFE000).view(np.float32)
     return made.astype(dtype)
+
+
+def sizes(matrix):
+    """What bounds an error need not be exact."""
+    return np.abs(matrix).astype(np.float32)
 
 
 class Case:
@@ -186,19 +191,22 @@ class Case:
         plan, fused = self.plan, self.plan.fused
         _, n, k = plan.shape
         a, b = self.a.astype(np.float64), self.b.astype(np.float64)
+        needs_error = not (self.exact and fused.is_exact)
         if plan.block_scales:
             a *= self.arrays["a_scales"].repeat(128, axis=1)[:, :k, : self.rows].transpose(0, 2, 1)
             b *= self.arrays["b_scales"].repeat(128, axis=1)[:, :n].repeat(128, axis=2)[..., :k]
         experts = self.arrays.get("experts")
         if plan.batch.rows == "contiguous":
-            value, magnitude = (np.empty((1, self.rows, n)) for _ in range(2))
+            value, magnitude = (np.zeros((1, self.rows, n)) for _ in range(2))
             for item in np.unique(experts):
                 own = experts == item
                 value[0, own] = a[0, own] @ b[item].T
-                magnitude[0, own] = np.abs(a[0, own]) @ np.abs(b[item]).T
+                if needs_error:
+                    magnitude[0, own] = sizes(a[0, own]) @ sizes(b[item]).T
             bias = self.arrays["bias"][experts][None] if fused.bias else 0
         else:
-            value, magnitude = a @ b.transpose(0, 2, 1), np.abs(a) @ np.abs(b).transpose(0, 2, 1)
+            value = a @ b.transpose(0, 2, 1)
+            magnitude = sizes(a) @ sizes(b).transpose(0, 2, 1) if needs_error else np.zeros_like(value)
             bias = self.arrays["bias"][:, None] if fused.bias else 0
         alpha = float(self.arrays.get("alpha", 1))
         value = value * alpha + bias
@@ -228,7 +236,7 @@ class Case:
             case "relu":
                 return np.maximum(value, 0), error
             case "silu":
-                made = value / (1 + np.exp(-value))
+                made = value / (1 + np.exp(np.minimum(-value, 700)))
             case "gelu":
                 made = value / 2 * (1 + np.tanh(0.7978845608028654 * (value + 0.044715 * value**3)))
             case _:
@@ -250,9 +258,12 @@ class Case:
             bad = asked & (c != wanted)
         else:
             wanted = value if largest is None else np.clip(value, -largest, largest)
+            with np.errstate(over="ignore"):  # infinite where the sum exceeds C's type
+                infinite = np.isinf(np.where(asked, wanted, 0).astype(np.float32).astype(c.dtype))
             allowed = ROUNDING.get(output, 0.0) * np.abs(wanted) + error + 2.0**-9 * (output in ("e4m3", "e5m2")) + 1e-6
             with np.errstate(invalid="ignore"):
-                bad = asked & ~(np.abs(c.astype(np.float64) - wanted) <= allowed)
+                infinite |= np.isinf(c) & (np.abs(wanted) + allowed >= 65504)
+                bad = asked & ~infinite & ~(np.abs(c.astype(np.float64) - wanted) <= allowed)
         if not bad.any():
             return 0, ""
         first = tuple(int(index) for index in np.argwhere(bad)[0])

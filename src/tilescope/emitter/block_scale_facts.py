@@ -4,7 +4,8 @@ Behind the products of step k, which take their time, threads take over the scal
 
     promote(k - 1)    multiply(k)    scales = coming [k]    coming = fetch [k + 1]    …    promote(k)    multiply(k + 1)
 
-Where a thread has too many of them for that, it loads those of k there, and waits for them before it promotes.
+Two steps at a time, so that nothing is moved. Where a thread has too many of them for that, it loads those of k there, and waits
+for them before it promotes.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def block_scale_facts(gemm: GemmPlan, groups: int, blocks: int) -> BlockScaleFac
         b_shape=b_scale_shape(n, k),
         item=has_item,
         stacks_a=gemm.batch.stacks("a") and has_item,
+        is_ahead=is_ahead,
         declared=f"Scales scales, coming = {fetch(f'{first}0')};" if is_ahead else "Scales scales;",
         prefetch=f"prefetch_scales(a_scales, m, {first}k_tile, m_rows{item});",
         fetches=tuple(lines),

@@ -43,6 +43,7 @@ class BlockScaleFacts:
     b_shape: tuple[int, int]  # of one item
     item: bool  # whether the kernel has an item at hand
     stacks_a: bool  # whether every item has scales of A
+    is_ahead: bool  # whether those of the next K step are loaded behind the products of one
     declared: str  # the consumers' line before the K steps of a tile
     prefetch: str  # the producer's line for a stage
     fetches: tuple[str, ...]  # the consumers' lines for a K step, behind its products

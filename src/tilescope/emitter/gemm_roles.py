@@ -108,6 +108,7 @@ def gemm_roles(
             "wait_group wgmma": "older products have read their stages",
         },
         unrolled=("slice",),
+        doubled=("k_tile",) if scaled is not None and scaled.is_ahead else (),
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
 

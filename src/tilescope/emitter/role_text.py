@@ -49,6 +49,7 @@ class Work:
     opening: dict[str, list[str]] = field(default_factory=dict)  # loop counter: declarations behind `slot`
     notes: dict[str, str] = field(default_factory=dict)  # "op name": a comment on the line
     unrolled: tuple[str, ...] = ()  # counters of loops that index registers
+    doubled: tuple[str, ...] = ()  # of loops that hand registers on to the next turn: two turns at a time need no moves
     closing: dict[str, list[str]] = field(default_factory=dict)  # loop counter: lines behind the loop
     inside: tuple[str, ...] = ()  # groups whose steps stand in a function of the program
 
@@ -156,7 +157,8 @@ class _Printer:
                 yield from written_out
                 return
         end = str(loop.count) if start == "0" else f"{start} + {loop.count}"
-        yield "#pragma unroll" if counter in self.work.unrolled else "#pragma unroll 1"
+        turns = " 2" if counter in self.work.doubled else " 1"
+        yield "#pragma unroll" if counter in self.work.unrolled else f"#pragma unroll{turns}"
         yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"
         body = [*self.work.opening.get(counter, []), *self.block(loop.steps, slot)]
         if slot:

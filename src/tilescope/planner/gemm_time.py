@@ -28,6 +28,7 @@ from typing import NamedTuple
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
 from tilescope.mma.tmem_address import TMEM_LANES
+from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
 from tilescope.planner.planned_gemm import FloorTerm, Prediction
@@ -197,6 +198,8 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
         step_us *= rates.promoted_ratio
+    if product.block_scales:
+        step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
     if stages:
         slot_us = rates.slot_us * sqrt(work.k_bytes / _SPAN_BYTES)  # larger stages take longer to come
         step_us = max(step_us, (slot_us + step_us) / max(1, stages - 1))
