@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from emitter_toolchain import nvrtc, nvrtc_ptx
+from emitter_toolchain import nvrtc, nvrtc_ptx, run
 
 import tilescope as ts
 from tilescope.arithmetic import rounded_up
@@ -288,3 +288,56 @@ def test_emitted_synchronization_runs_in_the_machine(name):
     )
     assert made.outcome == "finished"
     assert {finding.rule for finding in made.findings if finding.severity == "error"} == UNDONE[name]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_convolution_has_the_im2col_map_of_its_source(stride):
+    sizes = {"H": 57, "W": 40, "R": 3, "S": 5, "PAD": 2}
+    text = known_kernel_text("gluon-convolution").replace('padding = "PAD"', f'padding = "PAD", stride = {stride}')
+    plan = ts.plan_kernel(text, sizes=sizes)
+    tile = plan.tile("A")
+    x = tile.tensor_map
+    assert (x.dims, x.element_strides) == ((128, 40, 57, 16), (1, stride, stride, 1))  # 02-conv-fprop.py:511
+    assert (x.channels_per_pixel, x.pixels_per_column, x.transaction_bytes) == (64, 128, 128 * 64 * 2)
+    for place, (extent, taps) in enumerate(((40, 5), (57, 3))):  # W, H
+        out = (extent + 2 * 2 - taps) // stride + 1  # line 474
+        assert tile.convolution.output_shape[2 - place] == out
+        assert x.lower_corner[place] == -2  # line 512
+        window = extent + x.upper_corner[place] - x.lower_corner[place]
+        assert (window - 1) // stride + 1 == out  # lines 494-498
+        if stride == 1:
+            assert x.upper_corner[place] == (out - 1) * stride + 1 - extent - 2  # lines 500-501
+    assert tile.convolution.offsets[2][4] == (4, 2)  # of tap (r, s), in the order W, H
+    assert next(row.bytes for row in plan.barriers if row.name == "A_B_full") == 2 * 128 * 64 * 2  # line 196
+
+
+def test_the_host_encodes_the_maps_of_the_plan(tmp_path):
+    source = ts.emit(ts.plan_kernel("gluon-convolution"), "cuda")
+    assert "cuTensorMapEncodeIm2col" in source
+    (tmp_path / "convolution.cu").write_text(source)
+    run(
+        "nvcc",
+        "-std=c++17",
+        "-gencode=arch=compute_100a,code=sm_100a",
+        "-c",
+        "-o",
+        tmp_path / "convolution.o",
+        tmp_path / "convolution.cu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        (('shape = ["M", "K"]', 'shape = [512, "K"]'), "tiles.A.shape[0]"),
+        (('filter = ["R", "S"]', 'filter = ["R"]'), "tiles.A.tensor.filter"),
+        (
+            ('stages = "STAGES", tensor = {shape = ["B', 'multicast = "first", tensor = {shape = ["B'),
+            "tiles.A.multicast",
+        ),
+    ],
+)
+def test_images_that_one_copy_cannot_load_are_refused(change, argument):
+    with pytest.raises(ts.RuleError) as error:
+        ts.plan_kernel(known_kernel_text("gluon-convolution").replace(*change))
+    assert argument in [violation.argument for violation in error.value.violations]
