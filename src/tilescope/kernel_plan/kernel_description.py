@@ -65,9 +65,9 @@ class TensorOfTile(Value):
     shape: tuple[int, ...]  # outermost first; the last dimension is contiguous
     rows: int  # the dimension that the tile's rows run along; its columns run along the last
     filter: tuple[int, ...] = ()  # extents of a convolution's filter; empty: the tile is a box
-    padding: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    dilation: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()  # of the image, on each side
+    stride: tuple[int, ...] = ()  # from one place of the filter to the next
+    dilation: tuple[int, ...] = ()  # from one tap of the filter to the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
