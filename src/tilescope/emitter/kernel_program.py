@@ -91,6 +91,16 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* bar, unsi
             asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_in(bar, rank)) : "memory");
 }
 """
+_BULK_HELPERS = r"""
+__device__ __forceinline__ void copy_bytes_in(void* to, const unsigned char* from, unsigned long long* bar, int bytes) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+        ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(bar)) : "memory");
+}
+__device__ __forceinline__ void copy_bytes_out(unsigned char* to, const void* from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+        ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+}
+"""
 _TENSOR_MEMORY_HELPERS = r"""
 __device__ __forceinline__ void tensor_commit(unsigned long long* bar) {
     asm volatile("tcgen05.commit.cta_group::GROUP.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
@@ -140,7 +150,9 @@ class _Writer:
         self.barriers = {row.name for row in plan.barriers}
         self.rings = derive_rings(plan.kernel)
         self.loops = [loop.name for loop in plan.kernel.loops]
-        self.mapped = [tile for tile in plan.tiles if tile.tensor_map is not None and self._is_copied(tile.name)]
+        copied = [tile for tile in plan.tiles if self._is_copied(tile.name)]
+        self.mapped = [tile for tile in copied if tile.tensor_map is not None]
+        self.unmapped = [tile for tile in copied if tile.tensor_map is None]  # contiguous bytes
 
     def source(self, build: str) -> str:
         """All parts below each other."""
@@ -158,6 +170,7 @@ class _Writer:
             parts.append(_TENSOR_MEMORY_HELPERS.strip("\n").replace("GROUP", "2" if self.has_leader else "1"))
         parts += [
             *self._copies(),
+            *self._bulk_copies(),
             self._declare_shared(),
             self._init(),
             *self._gaps(),
@@ -199,6 +212,11 @@ class _Writer:
                     f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
                     f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
                 )
+
+    def _bulk_copies(self) -> Iterator[str]:
+        """The copies of tiles without a map: their bytes are contiguous."""
+        if self.unmapped:
+            yield _BULK_HELPERS.strip("\n")
 
     def _copy_in(self, name: str, rank: int, is_im2col: bool) -> str:
         """A function that loads: into its own block, for the barrier of the first block, or into all blocks."""
@@ -268,6 +286,10 @@ class _Writer:
                 name = _gap_name(step, place)
                 body = self.bodies.get(name, f"{_INDENT}// {step.title}")
                 yield (f"__device__ __forceinline__ void {name}(Shared& shared, int instance{counters}) {{\n{body}\n}}")
+        for tile in self.unmapped:
+            name = f"gap_offset_{tile.name}"
+            body = self.bodies.get(name, f"{_INDENT}return 0;  // bytes from the start of {tile.name}")
+            yield f"__device__ __forceinline__ long long {name}(int instance{counters}) {{\n{body}\n}}"
         for tile in self.mapped:
             assert tile.tensor_map is not None
             name = f"gap_coordinates_{tile.name}"
@@ -283,6 +305,7 @@ class _Writer:
     def _kernel(self) -> str:
         plan = self.plan
         maps = [f"const __grid_constant__ Map map_{tile.name}" for tile in self.mapped]
+        maps += [f"unsigned char* const global_{tile.name}" for tile in self.unmapped]
         rounds = [f"const int {name}_rounds" for name in self.loops]
         bounds = f"__launch_bounds__({plan.kernel.threads}, {plan.blocks_per_sm})"
         if self.blocks > 1:
@@ -487,11 +510,16 @@ class _RoleWriter:
 
     def _copies(self, tile: PlacedTile, place: int, stage: str, bar: str) -> list[str]:
         """The copies of a tile's boxes, in or out."""
-        if tile.tensor_map is None or tile.plan is None:
-            return [f"// copy {tile.name}: it has no tensor map"]
-        rank = tile.tensor_map.rank
         inside = self.kernel.path(self.kernel.steps[place].loop)
         counters = "".join(f", {name}" if name in inside else ", 0" for name in self.writer.loops)
+        if tile.tensor_map is None or tile.plan is None:
+            smem = self.writer.stage_address(tile, stage)
+            size = self.kernel.tile(tile.name).stage_bytes
+            from_start = f"global_{tile.name} + gap_offset_{tile.name}(instance{counters})"
+            if bar:
+                return [f"copy_bytes_in({smem}, {from_start}, {bar}, {size});"]
+            return [f"copy_bytes_out({from_start}, {smem}, {size});"]
+        rank = tile.tensor_map.rank
         text = [
             f"int at_{tile.name}[{rank}] = {{}};",
             f"gap_coordinates_{tile.name}(at_{tile.name}, instance{counters});",
