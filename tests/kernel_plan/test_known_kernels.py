@@ -1,5 +1,6 @@
 """The known kernels come out as their public sources have them."""
 
+import math
 import re
 import time
 
@@ -349,3 +350,28 @@ def test_images_that_one_copy_cannot_load_are_refused(change, argument):
     with pytest.raises(ts.RuleError) as error:
         ts.plan_kernel(known_kernel_text("gluon-convolution").replace(*change))
     assert argument in [violation.argument for violation in error.value.violations]
+
+
+TENSORS = {  # the shape, the dimension of the rows, and the map's dims: the tile's two, then the others from the inside
+    "rows": ([4096, 128], 0, (128, 4096)),
+    "packed lengths": ([9999, 16, 128], 0, (128, 9999, 16)),
+    "batches of heads": ([4, 4096, 16, 128], 1, (128, 4096, 16, 4)),
+    "pages": ([2, 300, 64, 8, 128], 2, (128, 64, 8, 300, 2)),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_maps_of_two_to_five_dimensions_are_planned_and_compiled(name):
+    shape, rows, dims = TENSORS[name]
+    text = known_kernel_text("flash-attention-3-forward-128-causal")
+    written = 'tensor = {shape = [4, 4096, 16, "D"], rows = 1}'
+    assert text.count(written) == 4
+    plan = ts.plan_kernel(text.replace(written, f"tensor = {{shape = {shape}, rows = {rows}}}"))
+    strides = {extent: math.prod(shape[place + 1 :]) * 2 for place, extent in enumerate(shape)}
+    for tile in ("Q", "K", "V", "O"):
+        x = plan.tile(tile).tensor_map
+        assert (x.dims, x.box) == (dims, (64, plan.kernel.tile(tile).shape[0], *(1 for _ in dims[2:])))
+        assert x.strides_bytes == tuple(strides[extent] for extent in dims[1:])
+    source = ts.emit(plan, "cuda")
+    assert f"cp.async.bulk.tensor.{len(dims)}d.shared::cluster" in source
+    assert nvrtc(source, kernel_target(plan))
