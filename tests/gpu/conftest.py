@@ -7,7 +7,8 @@ import pytest
 
 from tilescope.errors import DeviceError
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "emitter")]
 collect_ignore = ["watched"]  # programs that tests start: to import one is to run it
 
 

@@ -50,6 +50,7 @@ def random_kernel(seed):
         step(writer, "threads", "outer", writes=["o"])
         step(reader, "store", "outer", reads=["o"])
     return {
+        "cluster": _share_rings(draw, tiles),
         "name": f"random {seed}",
         "arch": draw.choice(("sm_90", "sm_90", "sm_120")) if not any("a" in row for row in steps) else "sm_90",
         "roles": roles,
@@ -57,6 +58,15 @@ def random_kernel(seed):
         "loops": {"outer": {"count": 2}, "inner": {"inside": "outer", "count": 4}},
         "steps": steps,
     }
+
+
+def _share_rings(draw, tiles):
+    """Lets blocks of a cluster share some of the rings; the blocks of the cluster."""
+    rings = [name for name in tiles if name.startswith("r")]
+    shared = [name for name in rings if draw.random() < 0.2]
+    for name in shared:
+        tiles[name]["multicast"] = draw.choice(("first", "slices"))
+    return 2 if shared else 1
 
 
 def ring_kernel(seed, rings, stages, *, loops):

@@ -1,10 +1,11 @@
 """The known kernels come out as their public sources have them."""
 
+import math
 import re
 
 import numpy as np
 import pytest
-from emitter_toolchain import nvrtc, nvrtc_ptx
+from emitter_toolchain import nvrtc, nvrtc_ptx, run
 
 import tilescope as ts
 from tilescope.arithmetic import rounded_up
@@ -256,7 +257,12 @@ def test_barriers_of_a_cluster_have_the_counts_of_their_sources():
 
 
 # What the empty gaps of a kernel leave undone: outputs that nobody computes, all stored at the same coordinates.
-UNDONE = {PAIR: set(), "cutlass-57-grouped": {"run-race"}, "flash-attention-4-forward-128": {"run-race"}}
+UNDONE = {
+    PAIR: set(),
+    "cutlass-57-grouped": {"run-race"},
+    "deepgemm-fp8": {"run-race"},
+    "flash-attention-4-forward-128": {"run-race"},
+}
 
 
 @pytest.mark.parametrize("name", UNDONE)
@@ -271,11 +277,92 @@ def test_emitted_synchronization_runs_in_the_machine(name):
             shape = (*(1 for _ in range(described.rank - 2)), *plan.kernel.tile(tile.name).shape)
             array = np.zeros(shape, described.data_type.numpy)
             maps.append(memory.map(array, described.box, swizzle=described.swizzle.name))
+    parts = [
+        np.zeros(tile.stage_bytes, np.uint8) for tile in plan.tiles if f"global_{tile.name}" in source
+    ]  # without a map
     rounds = [np.int32(loop.count) for loop in plan.kernel.loops]
     kernel = ts.Kernel(nvrtc_ptx(source, kernel_target(plan)).rstrip("\0"), "kernel")
     blocks = plan.kernel.cluster
     made = kernel.run(
-        blocks, plan.kernel.threads, [*maps, *rounds], memory=memory, smem_bytes=plan.smem_bytes, cluster=blocks
+        blocks, plan.kernel.threads, [*maps, *parts, *rounds], memory=memory, smem_bytes=plan.smem_bytes, cluster=blocks
     )
     assert made.outcome == "finished"
     assert {finding.rule for finding in made.findings if finding.severity == "error"} == UNDONE[name]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_convolution_has_the_im2col_map_of_its_source(stride):
+    sizes = {"H": 57, "W": 40, "R": 3, "S": 5, "PAD": 2}
+    text = known_kernel_text("gluon-convolution").replace('padding = "PAD"', f'padding = "PAD", stride = {stride}')
+    plan = ts.plan_kernel(text, sizes=sizes)
+    tile = plan.tile("A")
+    x = tile.tensor_map
+    assert (x.dims, x.element_strides) == ((128, 40, 57, 16), (1, stride, stride, 1))  # 02-conv-fprop.py:511
+    assert (x.channels_per_pixel, x.pixels_per_column, x.transaction_bytes) == (64, 128, 128 * 64 * 2)
+    for place, (extent, taps) in enumerate(((40, 5), (57, 3))):  # W, H
+        out = (extent + 2 * 2 - taps) // stride + 1  # line 474
+        assert tile.convolution.output_shape[2 - place] == out
+        assert x.lower_corner[place] == -2  # line 512
+        window = extent + x.upper_corner[place] - x.lower_corner[place]
+        assert (window - 1) // stride + 1 == out  # lines 494-498
+        if stride == 1:
+            assert x.upper_corner[place] == (out - 1) * stride + 1 - extent - 2  # lines 500-501
+    assert tile.convolution.offsets[2][4] == (4, 2)  # of tap (r, s), in the order W, H
+    assert next(row.bytes for row in plan.barriers if row.name == "A_B_full") == 2 * 128 * 64 * 2  # line 196
+
+
+def test_the_host_encodes_the_maps_of_the_plan(tmp_path):
+    source = ts.emit(ts.plan_kernel("gluon-convolution"), "cuda")
+    assert "cuTensorMapEncodeIm2col" in source
+    (tmp_path / "convolution.cu").write_text(source)
+    run(
+        "nvcc",
+        "-std=c++17",
+        "-gencode=arch=compute_100a,code=sm_100a",
+        "-c",
+        "-o",
+        tmp_path / "convolution.o",
+        tmp_path / "convolution.cu",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        (('shape = ["M", "K"]', 'shape = [512, "K"]'), "tiles.A.shape[0]"),
+        (('filter = ["R", "S"]', 'filter = ["R"]'), "tiles.A.tensor.filter"),
+        (
+            ('stages = "STAGES", tensor = {shape = ["B', 'multicast = "first", tensor = {shape = ["B'),
+            "tiles.A.multicast",
+        ),
+    ],
+)
+def test_images_that_one_copy_cannot_load_are_refused(change, argument):
+    with pytest.raises(ts.RuleError) as error:
+        ts.plan_kernel(known_kernel_text("gluon-convolution").replace(*change))
+    assert argument in [violation.argument for violation in error.value.violations]
+
+
+TENSORS = {  # the shape, the dimension of the rows, and the map's dims: the tile's two, then the others from the inside
+    "rows": ([4096, 128], 0, (128, 4096)),
+    "packed lengths": ([9999, 16, 128], 0, (128, 9999, 16)),
+    "batches of heads": ([4, 4096, 16, 128], 1, (128, 4096, 16, 4)),
+    "pages": ([2, 300, 64, 8, 128], 2, (128, 64, 8, 300, 2)),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_maps_of_two_to_five_dimensions_are_planned_and_compiled(name):
+    shape, rows, dims = TENSORS[name]
+    text = known_kernel_text("flash-attention-3-forward-128-causal")
+    written = 'tensor = {shape = [4, 4096, 16, "D"], rows = 1}'
+    assert text.count(written) == 4
+    plan = ts.plan_kernel(text.replace(written, f"tensor = {{shape = {shape}, rows = {rows}}}"))
+    strides = {extent: math.prod(shape[place + 1 :]) * 2 for place, extent in enumerate(shape)}
+    for tile in ("Q", "K", "V", "O"):
+        x = plan.tile(tile).tensor_map
+        assert (x.dims, x.box) == (dims, (64, plan.kernel.tile(tile).shape[0], *(1 for _ in dims[2:])))
+        assert x.strides_bytes == tuple(strides[extent] for extent in dims[1:])
+    source = ts.emit(plan, "cuda")
+    assert f"cp.async.bulk.tensor.{len(dims)}d.shared::cluster" in source
+    assert nvrtc(source, kernel_target(plan))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tilescope.emitter.map_encoding import encode_function
 from tilescope.kernel_plan.cluster_arrivals import acting_blocks, every_block, leads
 from tilescope.kernel_plan.handovers import Ring, derive_rings
 from tilescope.kernel_plan.kernel_description import KernelStep
@@ -20,6 +21,7 @@ from tilescope.kernel_plan.kernel_pipeline import STEP_MARK, round_number
 from tilescope.kernel_plan.planned_kernel import KernelPlan, PlacedTile
 from tilescope.pipeline.expression import reference
 from tilescope.pipeline.parts import Loop, Role, Step
+from tilescope.tensor_map import TensorMap
 
 _INDENT = "    "
 _ARITHMETIC = ("read", "write", "multiply")
@@ -89,6 +91,16 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* bar, unsi
             asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address_in(bar, rank)) : "memory");
 }
 """
+_BULK_HELPERS = r"""
+__device__ __forceinline__ void copy_bytes_in(void* to, const unsigned char* from, unsigned long long* bar, int bytes) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+        ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(bar)) : "memory");
+}
+__device__ __forceinline__ void copy_bytes_out(unsigned char* to, const void* from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+        ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+}
+"""
 _TENSOR_MEMORY_HELPERS = r"""
 __device__ __forceinline__ void tensor_commit(unsigned long long* bar) {
     asm volatile("tcgen05.commit.cta_group::GROUP.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
@@ -138,7 +150,9 @@ class _Writer:
         self.barriers = {row.name for row in plan.barriers}
         self.rings = derive_rings(plan.kernel)
         self.loops = [loop.name for loop in plan.kernel.loops]
-        self.mapped = [tile for tile in plan.tiles if tile.tensor_map is not None and self._is_copied(tile.name)]
+        copied = [tile for tile in plan.tiles if self._is_copied(tile.name)]
+        self.mapped = [tile for tile in copied if tile.tensor_map is not None]
+        self.unmapped = [tile for tile in copied if tile.tensor_map is None]  # contiguous bytes
 
     def source(self, build: str) -> str:
         """All parts below each other."""
@@ -154,7 +168,15 @@ class _Writer:
             parts.append(_CLUSTER_HELPERS.strip("\n"))
         if self.uses_tensor_memory:
             parts.append(_TENSOR_MEMORY_HELPERS.strip("\n").replace("GROUP", "2" if self.has_leader else "1"))
-        parts += [*self._copies(), self._declare_shared(), self._init(), *self._gaps(), self._kernel()]
+        parts += [
+            *self._copies(),
+            *self._bulk_copies(),
+            self._declare_shared(),
+            self._init(),
+            *self._gaps(),
+            self._kernel(),
+            *self._encodings(),
+        ]
         return "\n\n".join(parts) + "\n"
 
     def _is_copied(self, name: str) -> bool:
@@ -174,37 +196,54 @@ class _Writer:
         yield "\n".join(lines)
 
     def _copies(self) -> Iterator[str]:
-        """The copies of each rank that a map has."""
-        ranks = sorted({tile.tensor_map.rank for tile in self.mapped if tile.tensor_map is not None})
-        form = "__device__ __forceinline__ void"
-        for rank in ranks:
-            given = ", ".join(f'"r"(at[{place}])' for place in range(rank))
-            into = ", ".join(f"%{place + 3}" for place in range(rank))
-            out = ", ".join(f"%{place + 2}" for place in range(rank))
-            load = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-            yield (
-                f"{form} copy_in(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}]) {{\n"
-                f'    asm volatile("{load} [%0], [%1, {{{into}}}], [%2];"\n'
-                f'        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), {given} : "memory");\n}}'
-            )
+        """The copies of each rank that a map has; an im2col map takes the offsets of a filter tap besides."""
+        kinds = {(tile.tensor_map.rank, tile.convolution is not None) for tile in self.mapped if tile.tensor_map}
+        for rank, is_im2col in sorted(kinds):
+            yield self._copy_in("copy_in", rank, is_im2col)
             if self.has_leader:
+                yield self._copy_in("copy_in_for_first", rank, is_im2col)
+            if self.blocks > 1 and any(tile.multicast for tile in self.plan.kernel.tiles) and not is_im2col:
+                yield self._copy_in("copy_in_all", rank, is_im2col)
+            if not is_im2col:
+                given = ", ".join(f'"r"(at[{place}])' for place in range(rank))
+                out = ", ".join(f"%{place + 2}" for place in range(rank))
                 yield (
-                    f"{form} copy_in_for_first(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}]) {{\n"
-                    f'    asm volatile("{load.replace("d.shared", "d.cta_group::2.shared")} [%0], [%1, {{{into}}}], [%2];"\n'
-                    f'        ::"r"(shared_address(to)), "l"(map), "r"(address_in(bar, 0)), {given} : "memory");\n}}'
+                    f"__device__ __forceinline__ void copy_out(const Map* map, const void* from, const int (&at)[{rank}]) {{\n"
+                    f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
+                    f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
                 )
-            if any(tile.multicast for tile in self.plan.kernel.tiles) and self.blocks > 1:
-                yield (
-                    f"{form} copy_in_all(void* to, const Map* map, unsigned long long* bar, const int (&at)[{rank}], "
-                    "unsigned short mask) {\n"
-                    f'    asm volatile("{load}.multicast::cluster [%0], [%1, {{{into}}}], [%2], %{rank + 3};"\n'
-                    f'        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), {given}, "h"(mask) : "memory");\n}}'
-                )
-            yield (
-                f"{form} copy_out(const Map* map, const void* from, const int (&at)[{rank}]) {{\n"
-                f'    asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{out}}}], [%1];"\n'
-                f'        ::"l"(map), "r"(shared_address(from)), {given} : "memory");\n}}'
-            )
+
+    def _bulk_copies(self) -> Iterator[str]:
+        """The copies of tiles without a map: their bytes are contiguous."""
+        if self.unmapped:
+            yield _BULK_HELPERS.strip("\n")
+
+    def _copy_in(self, name: str, rank: int, is_im2col: bool) -> str:
+        """A function that loads: into its own block, for the barrier of the first block, or into all blocks."""
+        group = ".cta_group::2" if name == "copy_in_for_first" else ""
+        mode = ".im2col" if is_im2col else ""
+        all_blocks = ".multicast::cluster" if name == "copy_in_all" else ""
+        bar = "address_in(bar, 0)" if name == "copy_in_for_first" else "shared_address(bar)"
+        taken = ["void* to", "const Map* map", "unsigned long long* bar", f"const int (&at)[{rank}]"]
+        given = [f'"r"(at[{place}])' for place in range(rank)]
+        into = ", ".join(f"%{place + 3}" for place in range(rank))
+        further = ""
+        if is_im2col:
+            taken.append(f"const unsigned short (&tap)[{rank - 2}]")
+            given += [f'"h"(tap[{place}])' for place in range(rank - 2)]
+            further = f", {{{', '.join(f'%{rank + 3 + place}' for place in range(rank - 2))}}}"
+        if all_blocks:
+            taken.append("unsigned short mask")
+            given.append('"h"(mask)')
+            further += f", %{rank + 3}"
+        load = (
+            f"cp.async.bulk.tensor.{rank}d{group}.shared::cluster.global{mode}.mbarrier::complete_tx::bytes{all_blocks}"
+        )
+        return (
+            f"__device__ __forceinline__ void {name}({', '.join(taken)}) {{\n"
+            f'    asm volatile("{load} [%0], [%1, {{{into}}}], [%2]{further};"\n'
+            f'        ::"r"(shared_address(to)), "l"(map), "r"({bar}), {", ".join(given)} : "memory");\n}}'
+        )
 
     def _declare_shared(self) -> str:
         """Shared memory: every tile at its own offset, those that lie over each other in the same bytes."""
@@ -247,16 +286,26 @@ class _Writer:
                 name = _gap_name(step, place)
                 body = self.bodies.get(name, f"{_INDENT}// {step.title}")
                 yield (f"__device__ __forceinline__ void {name}(Shared& shared, int instance{counters}) {{\n{body}\n}}")
+        for tile in self.unmapped:
+            name = f"gap_offset_{tile.name}"
+            body = self.bodies.get(name, f"{_INDENT}return 0;  // bytes from the start of {tile.name}")
+            yield f"__device__ __forceinline__ long long {name}(int instance{counters}) {{\n{body}\n}}"
         for tile in self.mapped:
             assert tile.tensor_map is not None
             name = f"gap_coordinates_{tile.name}"
             body = self.bodies.get(name, f"{_INDENT}// of the tile's first element, innermost first")
             rank = tile.tensor_map.rank
             yield f"__device__ __forceinline__ void {name}(int (&at)[{rank}], int instance{counters}) {{\n{body}\n}}"
+            if tile.convolution is not None:
+                name = f"gap_tap_{tile.name}"
+                body = self.bodies.get(name, f"{_INDENT}// offsets of the filter tap, innermost first: {_taps(tile)}")
+                taken = f"unsigned short (&tap)[{rank - 2}], int instance{counters}"
+                yield f"__device__ __forceinline__ void {name}({taken}) {{\n{body}\n}}"
 
     def _kernel(self) -> str:
         plan = self.plan
         maps = [f"const __grid_constant__ Map map_{tile.name}" for tile in self.mapped]
+        maps += [f"unsigned char* const global_{tile.name}" for tile in self.unmapped]
         rounds = [f"const int {name}_rounds" for name in self.loops]
         bounds = f"__launch_bounds__({plan.kernel.threads}, {plan.blocks_per_sm})"
         if self.blocks > 1:
@@ -295,6 +344,15 @@ class _Writer:
         if self.uses_tensor_memory:
             lines.append(f"{_INDENT}if (warp == 0) tensor_dealloc(shared.bars.tensor_memory, ALLOC_COLUMNS);")
         return "\n".join([*lines, "}"])
+
+    def _encodings(self) -> Iterator[str]:
+        """For the host: how the driver encodes the map of each tensor that the kernel names."""
+        named = [tile for tile in self.mapped if self.plan.kernel.tile(tile.name).tensor is not None]
+        if named:
+            maps = [tile_map for tile in named if (tile_map := tile.tensor_map) is not None]
+            functions = [encode_function(tile.name, tile_map) for tile, tile_map in zip(named, maps, strict=True)]
+            head = "#ifndef __CUDACC_RTC__  // for the host\n#include <cuda.h>\n#include <cuda_runtime.h>"
+            yield "\n\n".join([head, *functions, "#endif"])
 
     def _role(self, role: Role) -> list[str]:
         """The steps of a role: the synchronization of the pipeline, and its arithmetic in the same places.
@@ -452,15 +510,23 @@ class _RoleWriter:
 
     def _copies(self, tile: PlacedTile, place: int, stage: str, bar: str) -> list[str]:
         """The copies of a tile's boxes, in or out."""
-        if tile.tensor_map is None or tile.plan is None:
-            return [f"// copy {tile.name}: it has no tensor map"]
-        rank = tile.tensor_map.rank
         inside = self.kernel.path(self.kernel.steps[place].loop)
         counters = "".join(f", {name}" if name in inside else ", 0" for name in self.writer.loops)
+        if tile.tensor_map is None or tile.plan is None:
+            smem = self.writer.stage_address(tile, stage)
+            size = self.kernel.tile(tile.name).stage_bytes
+            from_start = f"global_{tile.name} + gap_offset_{tile.name}(instance{counters})"
+            if bar:
+                return [f"copy_bytes_in({smem}, {from_start}, {bar}, {size});"]
+            return [f"copy_bytes_out({from_start}, {smem}, {size});"]
+        rank = tile.tensor_map.rank
         text = [
             f"int at_{tile.name}[{rank}] = {{}};",
             f"gap_coordinates_{tile.name}(at_{tile.name}, instance{counters});",
         ]
+        if tile.convolution is not None:
+            text.append(f"unsigned short tap_{tile.name}[{rank - 2}] = {{}};")
+            text.append(f"gap_tap_{tile.name}(tap_{tile.name}, instance{counters});")
         for copy in tile.plan.copies:
             coords = [*copy.coords, *(0 for _ in range(rank - len(copy.coords)))]
             at = [
@@ -478,10 +544,12 @@ class _RoleWriter:
         """A load: into one block, into all of them, or for the barrier of the first block."""
         multicast = self.kernel.tile(tile.name).multicast if self.writer.blocks > 1 else None
         if multicast == "slices":
-            assert tile.tensor_map is not None
+            assert isinstance(tile.tensor_map, TensorMap)
             at = [at[0], f"{at[1]} + rank * {tile.tensor_map.box[1]}", *at[2:]]
             smem = f"{smem} + rank * {tile.tensor_map.smem_bytes}"
         given = f"{smem}, &map_{tile.name}, {bar}, {{{', '.join(at)}}}"
+        if tile.convolution is not None:
+            given += f", tap_{tile.name}"
         if multicast is not None:
             only_first = "if (rank == 0) " if multicast == "first" else ""
             return f"{only_first}copy_in_all({given}, {every_block(self.kernel)});"
@@ -499,6 +567,17 @@ def _first_place(step: Step | Loop) -> int | None:
     if isinstance(step, Loop):
         return next((place for inner in step.steps if (place := _first_place(inner)) is not None), None)
     return int(step.at.removeprefix(STEP_MARK)) if step.at else None
+
+
+def _taps(tile: PlacedTile) -> str:
+    """The offsets of the last filter tap, as an example."""
+    assert tile.convolution is not None
+    offsets = tile.convolution.offsets
+    place = "tap"
+    while isinstance(offsets[-1], tuple):
+        place += f" {len(offsets) - 1}"
+        offsets = offsets[-1]
+    return f"{place} has {', '.join(map(str, offsets))}"
 
 
 def _if_also(who: str, step: Step) -> str:

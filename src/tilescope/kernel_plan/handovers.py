@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilescope.kernel_plan.cluster_arrivals import acting_blocks, arrival_factor, leads
+from tilescope.kernel_plan.cluster_arrivals import acting_blocks, arrival_factor, is_multicast, leads
 from tilescope.kernel_plan.kernel_description import KernelStep
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.lifetimes import home_path
@@ -232,7 +232,7 @@ def overlay_barriers(kernel: KernelDescription, first: str, second: str) -> tupl
     """The barriers that order two tiles which lie over each other, the first of which dies first.
 
     It is followed by the other in the same round, and follows it in the next one. Where one role does both the last access
-    and the first write, its own order serves.
+    and the first write, its own order serves; not if it writes into other blocks.
     """
     around = _common_loop(kernel, first, second)
     orders = [(first, second, False)]
@@ -241,7 +241,8 @@ def overlay_barriers(kernel: KernelDescription, first: str, second: str) -> tupl
     return tuple(
         OverlayBarrier(f"{after}_over_{before}", before, after, is_next_round, around)
         for before, after, is_next_round in orders
-        if not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after))
+        if is_multicast(kernel, [after])
+        or not _is_one_group(kernel, last_roles(kernel, before) | first_roles(kernel, after))
     )
 
 

@@ -9,13 +9,14 @@ from tilescope.kernel_plan.kernel_description import MEMORIES, MULTIPLICATIONS, 
 from tilescope.kernel_plan.kernel_rules import KERNEL_STEP
 from tilescope.sync.thread_limits import BLOCK_THREADS
 
+_BOX_ROWS = 256  # of a copy
 _PATTERN_ROWS = 8  # of 128 bytes: a swizzle starts anew behind them
 
 
 def check_parts(kernel: KernelParts) -> None:
     """Refuse a kernel whose parts contradict each other; names come first, because the other checks look them up."""
     raise_all([*_check_threads(kernel), *_check_names(kernel), *_check_nesting(kernel)])
-    raise_all([*_check_loops(kernel), *_check_steps(kernel), *_check_multicast(kernel)])
+    raise_all([*_check_loops(kernel), *_check_steps(kernel), *_check_multicast(kernel), *_check_images(kernel)])
 
 
 def _check_threads(kernel: KernelParts) -> Iterator[Violation]:
@@ -132,6 +133,27 @@ def _check_multicast(kernel: KernelParts) -> Iterator[Violation]:
             limit = f"{kernel.cluster} slices of whole groups of {_PATTERN_ROWS} rows"
             at = f"tiles.{tile.name}.shape[0]"
             yield argument_range(at, tile.shape[0], limit, f'Use a multiple of {group}, or multicast = "first".')
+
+
+def _check_images(kernel: KernelParts) -> Iterator[Violation]:
+    """A column of pixels is loaded by one copy, into one block."""
+    for tile in kernel.tiles:
+        image = tile.tensor
+        if image is None or not image.filter:
+            continue
+        at = f"tiles.{tile.name}"
+        extents = len(image.shape) - 2
+        for name in ("filter", "padding", "stride", "dilation"):
+            given = getattr(image, name)
+            if len(given) != extents:
+                limit = f"{extents} numbers for an image of {extents + 2} dimensions (N, extents, C)"
+                yield argument_range(f"{at}.tensor.{name}", given, limit, "Use one for each extent, outermost first.")
+        if tile.shape[0] > _BOX_ROWS:
+            limit = f"a copy takes at most {_BOX_ROWS} pixels here"
+            yield argument_range(f"{at}.shape[0]", tile.shape[0], limit, f"Use {_BOX_ROWS} rows, and several tiles.")
+        if tile.multicast is not None:
+            limit = "the pixels of an image are loaded into one block"
+            yield argument_range(f"{at}.multicast", tile.multicast, limit, "Leave multicast out.")
 
 
 def _check_write(kernel: KernelParts, place: int, step: KernelStep, tile: KernelTile) -> Iterator[Violation]:

@@ -56,10 +56,18 @@ class KernelRole(Value):
 
 @dataclass(frozen=True, slots=True)
 class TensorOfTile(Value):
-    """The tensor in global memory that a tile is copied from or to: its shape, and the two dimensions of the tile."""
+    """The tensor in global memory that a tile is copied from or to: its shape, and the two dimensions of the tile.
+
+    With a filter it is the image of a convolution: rows of the tile are pixels, columns are channels, and TMA walks over the
+    pixels (im2col).
+    """
 
     shape: tuple[int, ...]  # outermost first; the last dimension is contiguous
     rows: int  # the dimension that the tile's rows run along; its columns run along the last
+    filter: tuple[int, ...] = ()  # extents of a convolution's filter; empty: the tile is a box
+    padding: tuple[int, ...] = ()  # of the image, on each side
+    stride: tuple[int, ...] = ()  # from one place of the filter to the next
+    dilation: tuple[int, ...] = ()  # from one tap of the filter to the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

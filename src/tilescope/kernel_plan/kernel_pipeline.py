@@ -255,7 +255,9 @@ class KernelPipeline:
         for place in part:
             turn = Turn((place,), (role.name,))
             rows = self._overlay_arrivals.get((role.name, path, place), ())
-            steps += [self._arrival(role, turn, row.name, first_roles(self.kernel, row.after)) for row in rows]
+            steps += [
+                self._arrival(role, turn, row.name, first_roles(self.kernel, row.after), [row.after]) for row in rows
+            ]
         threads_arrive = any("arrive" in step for step in steps)
         if threads_arrive and self._uses_tensor_memory(part):
             steps.insert(0, {"fence": "tcgen05.before"})

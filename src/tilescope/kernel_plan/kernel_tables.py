@@ -51,6 +51,7 @@ _TILE = (
     "swizzle",
     "tensor",
 )
+_CONVOLUTION = ("filter", "padding", "stride", "dilation")  # of a tensor that is an image
 _STEP = ("role", "operation", "reads", "writes", "a", "b", "loop")
 _MULTICASTS: tuple[Multicast, ...] = get_args(Multicast)
 _MAJORS: tuple[Major, ...] = ("K", "MN")
@@ -178,7 +179,7 @@ class KernelTables:
     def _read_tensor(self, at: str, written: object) -> TensorOfTile | None:
         if written is None:
             return None
-        row = self.table(f"{at}.tensor", written, ("shape", "rows"))
+        row = self.table(f"{at}.tensor", written, ("shape", "rows", *_CONVOLUTION))
         least, most = _DIMENSIONS
         listed = self.list_of(f"{at}.tensor.shape", row.get("shape", ()))
         if not least <= len(listed) <= most:
@@ -189,7 +190,20 @@ class KernelTables:
             self.number(f"{at}.tensor.shape[{place}]", each, 1, _LARGEST_SIZE) for place, each in enumerate(listed)
         )
         rows = self.number(f"{at}.tensor.rows", row.get("rows", len(shape) - 2), 0, len(shape) - 2)
-        return TensorOfTile(shape, rows)
+        if "filter" not in row:
+            return TensorOfTile(shape, rows)
+        return TensorOfTile(
+            shape, rows, *(self._read_extents(f"{at}.tensor.{name}", row, name) for name in _CONVOLUTION)
+        )
+
+    def _read_extents(self, at: str, row: Table, name: str) -> tuple[int, ...]:
+        """Extents of a convolution, outermost first; of the filter, one for each extent of the image."""
+        dimensions = len(self.list_of(at, row["filter"]))
+        usual = 0 if name == "padding" else 1
+        listed = entries(row.get(name, usual), _DIMENSIONS[1])
+        if listed is None:
+            return (self.number(at, row.get(name, usual), usual, _MAX_EXTENT),) * dimensions
+        return tuple(self.number(f"{at}[{place}]", each, usual, _MAX_EXTENT) for place, each in enumerate(listed))
 
     def read_step(self, place: int, written: object) -> KernelStep:
         """A step."""

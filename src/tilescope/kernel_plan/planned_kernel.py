@@ -11,7 +11,7 @@ from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.registers import RegisterUse
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.plans import Plan
-from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map import Convolution, Im2colMap, TensorMap
 from tilescope.value import Value, row_field
 
 
@@ -27,7 +27,8 @@ class PlacedTile(Value):
     alignment_bytes: int  # that its start is a multiple of
     alive: tuple[int, ...]  # places of steps
     plan: Plan | None  # None: it is stored packed, row by row
-    tensor_map: TensorMap | None
+    tensor_map: TensorMap | Im2colMap | None
+    convolution: Convolution | None = None  # of an image: the offsets of each filter tap, and the product
 
     @property
     def end_bytes(self) -> int:

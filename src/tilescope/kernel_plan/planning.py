@@ -24,7 +24,7 @@ from tilescope.kernel_plan.planned_kernel import (
 )
 from tilescope.kernel_plan.registers import check_registers, count_registers, entry_registers
 from tilescope.kernel_plan.stage_search import Candidate, Limits, StageSearch
-from tilescope.kernel_plan.tile_plans import tensor_map_of, tile_alignment
+from tilescope.kernel_plan.tile_plans import convolution_of, tensor_map_of, tile_alignment
 from tilescope.planner.problem import resolved
 from tilescope.reading import integer
 from tilescope.sync.thread_limits import MAX_BLOCKS
@@ -195,6 +195,7 @@ def _placed_tile(search: StageSearch, chosen: Candidate, name: str) -> PlacedTil
     block = chosen.shared.blocks_of(name)[0]
     planned = search.plans[name]
     tile = search.kernel.tile(name)
+    image = tile.tensor if tile.tensor is not None and tile.tensor.filter else None
     return PlacedTile(
         name=name,
         offset_bytes=chosen.shared.packing.spots[block.name].offset,
@@ -205,6 +206,7 @@ def _placed_tile(search: StageSearch, chosen: Candidate, name: str) -> PlacedTil
         alive=tuple(sorted(chosen.lifetimes[name])),
         plan=planned,
         tensor_map=None if planned is None else tensor_map_of(search.kernel, tile, planned),
+        convolution=None if planned is None or image is None else convolution_of(tile, image, planned.tensor_map(0)),
     )
 
 

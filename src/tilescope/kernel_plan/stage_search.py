@@ -304,7 +304,7 @@ def _overlay_row(kernel: KernelDescription, overlay: OverlayBarrier) -> KernelBa
     waiting = sorted(first_roles(kernel, overlay.after))
     for role in roles:
         each = arrivals(kernel, Turn((last_use(kernel, overlay.before, role),), (role,)), role)
-        count += each * arrival_factor(kernel, role, waiting)
+        count += each * arrival_factor(kernel, role, waiting, [overlay.after])
     return KernelBarrier(
         name=overlay.name,
         stages=1,

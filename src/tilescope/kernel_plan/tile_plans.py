@@ -4,6 +4,8 @@ A tile's rows and columns become the planner's (mn, k) by its major; its tensor 
 
     tensor 4 x 4096 x 16 x 128 (batch, length, heads, d), rows along length
     map    dims (128, 4096, 16, 4)    box (64, 176, 1, 1)
+
+An image has an im2col map: rows of the tile are pixels, and every tap of the filter has its offsets.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.kernel_plan.cluster_arrivals import acting_blocks
-from tilescope.kernel_plan.kernel_description import MULTIPLICATIONS, KernelTile
+from tilescope.kernel_plan.kernel_description import MULTIPLICATIONS, KernelTile, TensorOfTile
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.layout import Major
 from tilescope.planner.plan_search import candidates
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import CopyName, Direction, Operand, Problem
 from tilescope.planner.proof import proven
-from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map import Convolution, Im2colMap, TensorMap
 
 _SWIZZLE_ALIGNMENT = 1024  # where the pattern of every swizzle starts anew
 _BULK_ALIGNMENT = 128  # of what TMA writes unswizzled
@@ -113,7 +115,7 @@ def stage_stride_bytes(tile: KernelTile, planned: Plan | None, alignment: int) -
     return rounded_up(tile.stage_bytes if planned is None else planned.smem_bytes, alignment)
 
 
-def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) -> TensorMap | None:
+def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) -> TensorMap | Im2colMap | None:
     """The tensor map of a tile's tensor, with 2 to 5 dimensions; None if threads copy it.
 
     The first two dimensions are the tile's own, innermost first; boxes are 1 along the others. If every block of a cluster
@@ -122,6 +124,8 @@ def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) ->
     if planned.boxes is None:
         return None
     flat = planned.tensor_map(0)
+    if tile.tensor is not None and tile.tensor.filter:
+        return convolution_of(tile, tile.tensor, flat).tensor_map
     if tile.multicast == "slices" and acting_blocks(kernel) > 1:
         columns, rows = flat.box
         flat = replace(flat, box=(columns, rows // kernel.cluster))
@@ -142,5 +146,22 @@ def tensor_map_of(kernel: KernelDescription, tile: KernelTile, planned: Plan) ->
         swizzle=flat.swizzle,
         l2_promotion=flat.l2_promotion,
         oob_fill=flat.oob_fill,
+        arch=flat.arch,
+    )
+
+
+def convolution_of(tile: KernelTile, image: TensorOfTile, flat: TensorMap) -> Convolution:
+    """The im2col map of an image, with the offsets of the filter's taps; `flat` is the map of the tile alone."""
+    return Convolution.of(
+        image.shape,
+        (1, *image.filter),
+        flat.data_type,
+        pad=image.padding,
+        stride=image.stride,
+        dilation=image.dilation,
+        channels_per_pixel=flat.box[0],
+        pixels_per_column=tile.shape[0],
+        swizzle=flat.swizzle.name,
+        l2_promotion=flat.l2_promotion.name,
         arch=flat.arch,
     )

@@ -57,12 +57,12 @@ def kernel_answer(asked: Asked) -> Answer:
             options[name] = asked[name]
     if sizes:
         options["sizes"] = sizes
-    described: object = asked["tile"]
+    described: str | dict[str, object] = asked["tile"]
     title = str(asked["tile"])
     if "description" in asked:
         described = kernel_data(asked["description"], asked["file_name"])
         kernel = read_kernel(described, sizes)
-        title = kernel.name
+        title = str(described.get("name", asked["file_name"]))
         _require_small(asked, kernel)
     call = Call(plan_kernel, (described,), options, "kernel_plan")
     try:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tilescope.kernel_plan.placement import BARRIERS
 from tilescope.kernel_plan.planned_kernel import KernelPlan, PlacedTile
 from tilescope.sentence import by, counted
+from tilescope.tensor_map import Im2colMap
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.palette import Tint
@@ -175,6 +176,9 @@ def _copies(tile: PlacedTile) -> str:
     """The boxes of a tile, and the rank of its map."""
     if tile.plan is None or tile.tensor_map is None:
         return "-"
+    if isinstance(tile.tensor_map, Im2colMap):
+        pixels = f"{tile.tensor_map.pixels_per_column} pixels x {tile.tensor_map.channels_per_pixel} channels"
+        return f"{tile.plan.tma_instructions} of {pixels} (im2col)"
     box = " x ".join(map(str, tile.tensor_map.box))
     return f"{tile.plan.tma_instructions} of box {box}"
 
