@@ -176,7 +176,7 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, sta
     page = drawn(state)
     words = shlex.split(shown(page, "command"))
     if "-" in words:  # it reads what stands in the page's field
-        written = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
+        written = html.unescape(re.search(r"<textarea[^>]* name=[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(written.encode())))
     assert words[0] == "tilescope"
     expected = json.loads(drawn(state, ".json"))
@@ -347,7 +347,7 @@ def test_the_mistake_of_a_pipeline_is_said_and_marked(client):
 
 
 def _sample(page):
-    return html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
+    return html.unescape(re.search(r"<textarea[^>]* name=[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
 
 
 KERNEL_TEXT = """

@@ -65,6 +65,17 @@ def test_a_run_that_does_not_end_is_recorded_up_to_the_limit(client, monkeypatch
     assert "max_steps = 3000" in page.text
 
 
+def test_a_recording_that_nobody_asked_for_ends_early_and_is_offered_as_a_button(client, monkeypatch):
+    monkeypatch.setattr(run_page, "_STATE_SECONDS", -1.0)
+    fields = fields_of(1777)
+    refused = client.post("/run", json=fields, headers=OWN)
+    assert refused.status_code == 422
+    assert "a recording that goes on after 1024 steps" in refused.text
+    assert "Run and record up to 300,000 steps" in refused.text
+    assert events_of(client.post("/run/record", json=fields, headers=OWN))[-1] == {"done": True}
+    assert client.post("/run", json=fields, headers=OWN).status_code == 200
+
+
 def test_a_text_that_is_no_kernel_is_refused_with_the_reason(client):
     answer = client.post("/run/record", json={"ptx": "ret", "launch": LAUNCH}, headers=OWN)
     assert "ptx" in events_of(answer)[-1]["refused"]

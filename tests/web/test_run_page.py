@@ -314,6 +314,8 @@ def test_a_step_of_a_text_of_two_megabytes_is_a_small_and_quick_answer(client):
     whole = client.post("/run", json={"ptx": text, "launch": LAUNCH}, headers=own)
     assert whole.status_code == 200
     assert len(whole.text) > len(text)
+    assert 'id="short"' in whole.text  # the text for a talk needs no link
+    assert 'id="copy-picture"' not in whole.text
     begun = time.process_time()
     part = client.post(
         "/run", json={"ptx": text, "launch": LAUNCH, "smem_at": "10"}, headers=own | {"tilescope-part": "answer"}
