@@ -8,7 +8,7 @@ logic.py, bit_fields.py logic and shifts; fields, bytes, counts
 float_format.py         the formats of floats, and rounding to any of them
 float_words.py          bits as numbers and back: subnormals, NaN, clamps
 float_style.py          the modifiers that operations on floats share
-floating.py             add sub mul fma div rcp sqrt of floats
+floating.py             add sub mul fma div rcp sqrt of floats; fma_loop.py: fma compiled by numba
 sign_and_order.py       neg abs copysign testp min max of floats
 special_unit.py         the special function unit of an H200: rcp rsqrt sqrt lg2 ex2 sin cos tanh, and quotients
 special_unit_loop.py    the same, compiled by numba

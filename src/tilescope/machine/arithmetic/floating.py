@@ -8,6 +8,7 @@ f64                    numpy's own operation, moved to its neighbour as the mode
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -42,8 +43,10 @@ from tilescope.machine.arithmetic.float_words import (
     widen_to_double,
 )
 from tilescope.one_rounding import Rounding
+from tilescope.swizzle.permutation import compiler
 
 _F32 = FORMATS["f32"]
+_LOOP_FROM_THREADS = 1024  # for fewer, a process that has not compiled the loop would wait for it in vain
 _DOUBLE = FLOAT_OF_BITS[64]
 _DOUBLE_WORD = WORD_OF_BITS[64]
 
@@ -138,16 +141,28 @@ def _compute_doubles(double: Wide, mode: Rounding) -> Compute:
     return compute
 
 
+def _fma_by_loop(a: Array, b: Array, c: Array) -> Array:
+    """fma.rn.f32 by the loop that numba compiles."""
+    from tilescope.machine.arithmetic.fma_loop import multiply_and_add
+
+    result = np.empty(a.shape, np.float32)
+    multiply_and_add(*[np.ascontiguousarray(source).view(np.float32) for source in (a, b, c)], result)
+    return set_canonical_nan(result.view(np.uint32), np.isnan(result), _F32)
+
+
 def _quick_fma(form: FloatFormat) -> Compute:
     """fma.rn.f32, .f16. The product of doubles is exact; their sum is rounded once to a double and once more to f32.
 
     The second rounding can only go wrong where the double lies half way between two f32, or is one: its low 28 bits are
-    0 (of f16: 41). Only if there is such a lane is the error of the sum looked at.
+    0 (of f16: 41). Only if there is such a lane is the error of the sum looked at. Many threads take a compiled loop (fma_loop.py),
+    where numba is loaded.
     """
     kind, word = FLOAT_OF_BITS[form.bits], WORD_OF_BITS[form.bits]
     low_bits = constant((1 << 52 - form.fraction_bits - 1) - 1, 64)
 
     def compute(a: Array, b: Array, c: Array) -> Array:
+        if form is _F32 and a.size >= _LOOP_FROM_THREADS and "numba" in sys.modules and compiler() is not None:
+            return _fma_by_loop(a, b, c)
         product = a.view(kind).astype(_DOUBLE)
         product *= b.view(kind).astype(_DOUBLE)
         addend = c.view(kind).astype(_DOUBLE)

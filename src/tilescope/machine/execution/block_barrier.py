@@ -82,6 +82,9 @@ class BlockBarriers:
 
     def _count_warps(self, barrier: BlockBarrier, lanes: LaneNumbers) -> int:
         """The threads that warps count for; the second part of a warp counts for nothing."""
+        first, count = int(lanes[0]), len(lanes)
+        if first % WARP_LANES == 0 and count % WARP_LANES == 0 and int(lanes[-1]) - first == count - 1:
+            return count  # whole warps: lanes ascend
         warps, counts = np.unique(lanes // WARP_LANES, return_counts=True)
         lives = self.cluster.live.reshape(-1, WARP_LANES)[warps].sum(axis=1)
         is_second_part = (counts < lives) & barrier.present[warps * WARP_LANES]
