@@ -735,6 +735,7 @@
     if (rights.length < 2) return;
     const right = Math.max(...rights), left = Math.min(...columns.get(right)), box = labels.viewBox.baseVal;
     const scale = labels.getBoundingClientRect().width / box.width, width = right - left + 10;
+    for (const label of labels.querySelectorAll("text")) if (Number(label.getAttribute("x")) !== right) label.remove();
     labels.setAttribute("viewBox", `${left - 4} ${box.y} ${width} ${box.height}`);
     labels.setAttribute("width", width * scale);
   }
