@@ -436,3 +436,9 @@ def test_the_96b_swizzle_goes_with_mode_w_alone(mode, is_taken):
     asked = WIDE | {"mode": mode, "swizzle": "96B", "channels_per_pixel": 48, "arch": "sm_103"}
     found = {violation.rule for violation in ts.Im2colWideMap.check(**asked)}
     assert ("wide-swizzle" in found) != is_taken
+
+
+@pytest.mark.parametrize(("arch", "is_noted"), [("sm_100", False), ("sm_120", True)])
+def test_only_on_sm_120_packed_types_are_kept_from_clusters(arch, is_noted):
+    found = {violation.rule for violation in ts.TensorMap(**SIX_BITS | {"arch": arch}).findings}
+    assert ("cluster-load" in found) == is_noted
