@@ -128,7 +128,7 @@ class Loaded:
                     encoded = self._bench.device.encode_map(gemm_map(plan, "c"), int(number))
                     held.append(np.frombuffer(encoded, np.uint64))
                 else:
-                    held.append(np.atleast_1d(number))  # type: ignore[arg-type]  # an address, or a number of its type
+                    held.append(np.atleast_1d(number))
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
             self._arguments[matrices] = _Parameters(held, pointers)
         return self._arguments[matrices].pointers
