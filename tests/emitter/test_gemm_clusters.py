@@ -9,7 +9,7 @@ from gemm_machine import run_gemm
 import tilescope as ts
 from tilescope.emitter.emission import device_half
 
-SMALL = {"tile": (64, 64, 64), "stages": 2, "sms": 4}
+SMALL = {"tile": (64, 64, 64), "stages": 2, "sms": 4, "ping_pong": False}
 CASES = {
     "B": ((300, 200, 160), SMALL | {"multicast": 2}),
     "A, two warpgroups": ((300, 200, 160), SMALL | {"tile": (128, 64, 64), "multicast": (1, 2)}),
