@@ -1,6 +1,6 @@
 """What tests ask of a page in the browser."""
 
-PATIENCE_MS = 300_000  # a build beside the tests may take all cores
+PATIENCE_MS = 60_000  # a build beside the tests may take all cores
 
 
 def address_of(page):

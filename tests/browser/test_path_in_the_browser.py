@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def followed(page, element):
     """Wait until the page shows the way of an element, as "36,21"."""
     mn, k = element.split(",")
-    page.get_by_role("heading", name=re.compile(rf"^Element \({mn}, {k}\) lies")).wait_for()
+    page.get_by_role("heading", name=re.compile(rf"^Element \({mn}, {k}\) is at")).wait_for()
     page.locator("body:not(.busy)").wait_for()
     page.wait_for_url(re.compile(rf"element={mn}(,|%2C){k}"))
     assert page.locator("#field-element").input_value() == element
@@ -71,7 +71,7 @@ def test_the_player_leads_through_the_k_loop_and_the_chunks(open_page):
     page.get_by_label("Walk over").select_option("chunks")
     assert page.locator(".count").inner_text().endswith(" of 128")  # 8 rows of 16
     page.get_by_role("button", name="First step").click()
-    page.get_by_role("heading", name=re.compile(r"^Element \(32, \d\) lies")).wait_for()
+    page.get_by_role("heading", name=re.compile(r"^Element \(32, \d\) is at")).wait_for()
 
 
 @pytest.mark.slow
