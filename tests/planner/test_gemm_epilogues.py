@@ -50,6 +50,14 @@ def test_gates_side_by_side_come_in_turn():
     assert gemm_map(interleaved, "b").dims == (256, 512)
 
 
+@pytest.mark.parametrize("many", [{"batch": 8}, {"experts": 8, "rows": "masked"}, {"experts": 8, "rows": "contiguous"}])
+def test_the_grid_has_a_block_for_every_tile_of_all_products(many):
+    gemm = ts.plan_gemm(512, 512, 512, "bf16", **many)
+    assert gemm.schedule.cluster == (1, 1)
+    assert gemm.clusters == gemm.tiles
+    assert gemm.blocks_on(132) == min(gemm.tiles, 132)
+
+
 def test_a_batch_multiplies_tiles_bytes_and_time():
     one, eight = (ts.plan_gemm(1024, 1024, 1024, "bf16", tile=(128, 256, 64), batch=count) for count in (1, 8))
     assert eight.tiles == 8 * one.tiles

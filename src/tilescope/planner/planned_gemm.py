@@ -354,9 +354,9 @@ class PlannedGemm(Value):
 
     @property
     def clusters(self) -> int:
-        """Groups of tiles that a cluster takes at a time; without multicast as many as tiles."""
+        """Groups of tiles that a cluster takes at a time, of all products; without multicast as many as tiles."""
         tiles = (ceil_div(self.shape[0], self.tile[0]), ceil_div(self.shape[1], self.tile[1]))
-        return prod(self.schedule.cluster_grid(tiles))
+        return prod(self.schedule.cluster_grid(tiles)) * self.batch.count
 
     @property
     def c_buffers(self) -> int:
