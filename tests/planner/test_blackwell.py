@@ -142,6 +142,8 @@ def test_few_rows_of_a_are_columns_of_the_instruction():
         ((100, 256, 64), {"cta_group": 2, "split": 2}, ["m = 100 of a pair's tile", "split with tcgen05"]),
         ((128, 513, 64), {}, ["513 columns", "n = 513"]),
         ((256, 257, 64), {}, ["514 columns", "n = 257"]),
+        ((100, 200, 60), {}, ["A: k = 60", "B: k = 60", "m = 100"]),
+        ((100, 513, 60), {}, ["513 columns", "A: k = 60", "m = 100", "B: k = 60", "n = 513"]),
         ((512, 256, 64), {"cta_group": 2}, ["m = 512 of a pair's tile"]),
         ((256, 24, 64), {"cta_group": 2}, ["n = 24 of a pair's tile"]),
     ],

@@ -31,7 +31,7 @@ from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch,
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems, unplanned_options
-from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
+from tilescope.planner.gemm_tiles import K_TILE_BYTES, behind, rank, time_us, weighed
 from tilescope.planner.multicast_parts import LARGEST_CLUSTER, in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
@@ -342,7 +342,10 @@ class _TileSearch:
         b = self.plan_of("B", (tile_n // group, tile_k), swapped=schedule.swapped)
         if isinstance(a, list) or isinstance(b, list):
             unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
-            return self._refused(choice, unplanned, checks_passed=1)
+            further = self._further_obstacles(choice) if self.is_asked else []
+            return self._refused(
+                choice, [*unplanned, *(one for one in further if one not in unplanned)], checks_passed=1
+            )
         if narrow := narrow_instruction(product, schedule.sums(tile), a if schedule.swapped else b):
             return self._refused(choice, narrow, checks_passed=2)
         unshared = list(multicast_problems(product, tile, schedule))
@@ -382,14 +385,22 @@ class _TileSearch:
         return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
 
     def _further_obstacles(self, choice: Choice) -> list[Obstacle]:
-        """What else is wrong with a tile that a block, or pair, cannot compute: its operands, and how it is shared."""
+        """What else is wrong with a tile that a block, or pair, cannot compute: its operands, and how it is shared.
+
+        A k that no row of shared memory can have hides what is wrong with m and n: they are asked about with a span of k, too.
+        """
         product, schedule = self.product, choice.schedule
         m, n, k = choice.tile
-        is_of_pair = schedule.cta_group == 2  # all was said of its m and n; with rows that it takes, k is left
+        is_said = (
+            schedule.cta_group == 2 or product.scales is not None
+        )  # all of m and n; with rows that are taken, k is left
+        span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
         found: list[Obstacle] = []
-        for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_of_pair else (("A", m), ("B", n)):
-            planned = self.plan_of(matrix, (rows, k), swapped=schedule.swapped)
-            found += [each for each in planned if each.rule in _EXTENT_RULES] if isinstance(planned, list) else []
+        for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_said else (("A", m), ("B", n)):
+            for extent in dict.fromkeys((k, span_k)):
+                planned = self.plan_of(matrix, (rows, extent), swapped=schedule.swapped)
+                obstacles = planned if isinstance(planned, list) else []
+                found += [each for each in obstacles if each.rule in _EXTENT_RULES and each not in found]
         return [*found, *multicast_problems(product, choice.tile, schedule), *unplanned_options(product, schedule)]
 
     def _refused(
