@@ -95,7 +95,7 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
         (
             "Layout((16, 128), 16, padding_bytes=16)",
             "driver",
-            "(1, 0) would lie elsewhere in CU_TENSOR_MAP_SWIZZLE_NONE",
+            "(1, 0) would be elsewhere in CU_TENSOR_MAP_SWIZZLE_NONE",
         ),
         ("Layout((16, 128), 16, padding_bytes=16)", "cute-atom", "tiles of the tensor core's"),
         ("Layout((16, 128), 16, atom=(8, 64), atom_order='row', swizzle='128B')", "ptx", "column by column"),

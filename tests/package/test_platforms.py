@@ -65,6 +65,7 @@ def elsewhere(task, lines=()):
 def test_every_module_of_the_core_imports_without_unix_and_optional_packages():
     wanting = elsewhere("modules")
     assert {module for module in wanting if not module.startswith("tilescope.web.")} == {
+        "tilescope.machine.arithmetic.fma_loop",
         "tilescope.machine.arithmetic.special_unit_loop",
         "tilescope.machine.instructions.tensor_core.warpgroup_loop",
         "tilescope.mma.aligned_sum_loop",

@@ -27,7 +27,7 @@ WRONG = [
     ("plan 128x64 bf16 --card H300", 2, "Did you mean H200?"),
     ("swizzle 256B", 2, "Did you mean 128B?"),
     ("banks 64x64 bf16 --pattern ldmatrx.x4", 2, "Did you mean ldmatrix.x4?"),
-    ("mma descritors 64x128 bf16", 2, "Did you mean 'descriptors'?"),
+    ("mma descritors 64x128 bf16", 2, "Did you mean descriptors?"),
     ("mma fragment mma.m16n8k17 --operand A --type bf16", 2, "Use mma.m16n8k16."),
     ("mma fragment mma.m16n8k16 --operand E --type bf16", 2, "known: A, B, C, D"),
     ("mma scales 128x256 nvfp8", 2, "Did you mean nvfp4?"),
@@ -52,7 +52,7 @@ WRONG = [
     ("run double.ptx", 2, "Add --grid 4"),
     ("run double.ptx --grid 1 --block 32", 2, "double has 1 parameter: a."),
     # wrong order, shape, number, unit
-    ("plan bf16 128x64", 2, "'bf16' is not a tile such as"),
+    ("plan bf61 128x64", 2, "'bf61' is not a tile such as"),
     ("plan 128x64x32 bf16", 2, "has 3 extents; write 2"),
     ("gemm 4096x4096 bf16", 2, "has 2 extents; write 3"),
     ("gemm 4kx4kx4k bf16", 2, "write 4096x4096x4096"),

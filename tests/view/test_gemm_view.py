@@ -13,10 +13,10 @@ The plan
 tile              64 x 96 x 128 (m x n x k)
 tiles of C        8 x 6 = 48, in 1 round of 132 SMs; 4 k tiles each
 floor             1.50 us, bound by loads of one SM: rates of an H200, measured
-predicted         7.14 us
+predicted         7.44 us
 stages            2 of 16384 + 24576 bytes, 81920 bytes in flight
 mbarrier expects  40960 bytes a stage
-shared memory     90144 of 232448 bytes, aligned to 1024
+shared memory     94240 of 232448 bytes, aligned to 1024
 
 Tensor maps
    type      dims       stride bytes  box      swizzle  copies
@@ -38,9 +38,10 @@ A, 64 m x 128 k: copies   B, 96 n x 128 k: copies   C, 64 m x 96 n: stores
 Shared memory: starts of the stages
       region      A          B     slice of C    full       empty
 stage  bytes    16384      24576      4096         8          8
-    0            0x0      0x8000     0x14000    0x16000    0x16010
-    1          0x4000     0xe000     0x15000    0x16008    0x16018
-Ends at 0x16020: 142304 bytes stay free.
+    0            0x0      0x8000     0x14000    0x17000    0x17010
+    1          0x4000     0xe000     0x15000    0x17008    0x17018
+    2                                0x16000
+Ends at 0x17020: 138208 bytes stay free.
 """
 
 
@@ -56,6 +57,9 @@ GEMMS = [
     {"arch": "sm_100", "tile": (256, 96, 64), "output_type": "f32"},
     {"arch": "sm_80"},
     {"tile": (64, 8, 64), "stages": 1},
+    {"ping_pong": True, "tile": (64, 128, 64)},
+    {"epilogue": "residual"},
+    {"epilogue": "bias+residual", "ping_pong": True, "tile": (64, 128, 64)},
 ]
 
 
@@ -75,6 +79,8 @@ def test_shared_memory_is_drawn_where_it_is(options):
         "acc_full": offsets.get("accumulators", ())[: gemm.accumulators],
         "acc_empty": offsets.get("accumulators", ())[gemm.accumulators :],
         "address": offsets.get("address", ()),
+        "residual_full": offsets.get("residual_barrier", ()),
+        "order": offsets.get("order_barriers", ()),
     }
     assert len(grid.rows) == max(gemm.stages, len(offsets.get("epilogue", ())))  # slices of C may have two buffers
     for column, name in enumerate(names):

@@ -31,6 +31,8 @@ _REGION_NAMES = {  # what a region of shared memory holds, each of it once a sta
     "address": ("address",),  # of tensor memory
     "answers": ("answer",),  # of cluster launch control
     "answer_barriers": ("next_full", "next_empty"),
+    "residual_barrier": ("residual_full",),
+    "order_barriers": ("order",),  # of warpgroups that take turns
 }
 _COLOURS = {
     "A": 0,
@@ -46,6 +48,8 @@ _COLOURS = {
     "answer": 3,
     "next_full": 6,
     "next_empty": 7,
+    "residual_full": 6,
+    "order": 7,
 }  # of a matrix's copies and of its region
 
 
