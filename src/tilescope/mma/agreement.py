@@ -57,7 +57,7 @@ def compatible(
     >>> print(compatible(a, right, smem_address=0x480))
     All 64 x 16 elements (mn x k) are where the descriptor reads them.
     >>> print(compatible(a, WgmmaDescriptor.decode(right.encode() | 1 << 49), smem_address=0x480))
-    Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) is stored; 1024 of 1024 elements differ. \
+    Element (mn 0, k 0) was written at 0x490 and is read at 0x480, where (mn 0, k 8) lies; 1024 of 1024 elements differ. \
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):

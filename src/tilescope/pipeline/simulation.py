@@ -154,7 +154,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     ...         {"read": ["a"]},
     ...     ]}],
     ... }).sentence)
-    full, phase 0 expects 8192 bytes, the copies bring 4096: the phase never ends. Expect 4096 bytes.
+    full, phase 0 expects 8192 bytes, the copies deliver 4096: the phase never ends. Expect 4096 bytes.
     """
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)

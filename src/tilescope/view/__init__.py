@@ -110,7 +110,7 @@ def walk(value: Value, **options: object) -> tuple[Step, ...]:
 
     >>> from tilescope.swizzle import Swizzle
     >>> walk(Swizzle.named("128B"))[9].sentence
-    'logical bytes 0x90 to 0x9f: are at 0x80 to 0x8f'
+    'logical bytes 0x90 to 0x9f: stored at 0x80 to 0x8f'
     """
     if value.kind not in _MODULE_OF:
         return ()
