@@ -176,3 +176,10 @@ def test_no_assertion_reads_a_clock():
                 if any(isinstance(name, ast.Attribute) and name.attr in CLOCKS for name in called):
                     timed.append(f"{path.relative_to(TESTS)}:{node.lineno}")
     assert timed == []
+
+
+def test_no_page_shows_where_files_are_on_a_machine():
+    """Tracebacks of examples are elided."""
+    root = TESTS.parent
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    assert [page.name for page in pages if re.search(r'^ +File "/', page.read_text("utf-8"), re.MULTILINE)] == []
