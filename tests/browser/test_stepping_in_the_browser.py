@@ -230,3 +230,16 @@ def test_a_mistake_of_a_pipeline_is_fixed_by_a_button(open_page, screen):
     press(page, page.get_by_role("link", name="Apply the fix"), screen)
     page.get_by_role("heading", name="Proven for every order").wait_for(timeout=PATIENCE_MS)
     comes_into_view(page, ".verdict")
+
+
+def test_the_coloured_text_covers_the_text_that_is_typed(open_page):
+    page = open_page("/run")
+    editor = page.locator(".editor:visible").first
+    editor.locator(".sheet").wait_for()
+    above, padding = editor.evaluate(
+        """editor => {
+            const area = editor.querySelector("textarea"), sheet = editor.querySelector(".sheet");
+            return [sheet.getBoundingClientRect().top - area.getBoundingClientRect().top, parseFloat(getComputedStyle(area).paddingTop)];
+        }"""
+    )
+    assert abs(above - padding) < 1
