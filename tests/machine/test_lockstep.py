@@ -122,6 +122,7 @@ def allow_processes(patch, processes):
         join(self, done)
 
     patch.setattr(lockstep, "_LEAST_SHARED_WORK", 0)
+    patch.setattr(lockstep, "_LEAST_SHARED_STEPS", 0)
     patch.setattr(lockstep, "count_processes", lambda: processes)
     patch.setattr(lockstep._Lockstep, "_join", noted)
     return joined

@@ -54,7 +54,8 @@ _MOST_UNDO_BYTES = 1 << 28  # of arrays that are written
 _MOST_THREADS = 1 << 30
 _LEAST_BLOCKS = 3  # for which a batch is worth while …
 _LEAST_BLOCKS_LED_BY_FIRST = 8  # … and of which the first one leads: if that fails, it was for nothing
-_LEAST_SHARED_WORK = 1 << 18  # warp instructions of blocks that are worth several processes
+_LEAST_SHARED_WORK = 1 << 20  # warp instructions of blocks that are worth several processes …
+_LEAST_SHARED_STEPS = 1000  # … and of one block: what a short one did to memory takes longer to send than to do
 _SHARE_BATCHES = 64  # of a share: a grid may have more blocks than can be listed
 
 
@@ -193,7 +194,7 @@ class _Lockstep:
         blocks_before = self._blocks_before + before
         block_steps = launch.steps // blocks_before if blocks_before else 0
         work = block_steps * (launch.block_lanes // WARP_LANES) * len(starts)
-        if not blocks_before or count < 2 or work < _LEAST_SHARED_WORK:
+        if count < 2 or block_steps < _LEAST_SHARED_STEPS or work < _LEAST_SHARED_WORK or not blocks_before:
             self._run_batches(starts, before)
             return
         edges = [len(starts) * share // count for share in range(count + 1)]
