@@ -36,10 +36,15 @@ class TimedGemm(NamedTuple):
         us, predicted_us = float(data["us"]), float(data["predicted_us"])
         if not (us > 0 and predicted_us > 0):
             raise ValueError(f"{us} us measured, {predicted_us} us predicted")
-        product, kernel, bound, date, model = (
-            str(data[name]) for name in ("product", "kernel", "bound", "date", "model")
+        return cls(
+            product=str(data["product"]),
+            kernel=str(data["kernel"]),
+            us=us,
+            predicted_us=predicted_us,
+            bound=str(data["bound"]),
+            date=str(data["date"]),
+            model=str(data["model"]),
         )
-        return cls(product, kernel, us, predicted_us, bound, date, model)
 
 
 class Correction(NamedTuple):

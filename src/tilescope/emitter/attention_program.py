@@ -221,7 +221,7 @@ def _placement_obstacles(plan: KernelPlan) -> Iterator[Violation]:
 
 
 def attention_facts(kernel: AttentionKernel) -> Facts:
-    """What the template of a kernel is told."""
+    """The facts that the template of a kernel takes."""
     texts = {name: _tile_text(name, tile) for name, tile in kernel.tiles.items()}
     problem = kernel.tiles["q"].plan.problem
     row = multiplied(problem.data_type, "attention", TYPE_NOT_MULTIPLIED)

@@ -180,7 +180,7 @@ def unemitted_targets(gemm: GemmPlan) -> dict[Target, Violation]:
 
 
 def _header_program(gemm: GemmPlan) -> GemmProgram:
-    """What a header is told: alpha and beta are arguments, whatever else is fused."""
+    """The facts of a header: alpha and beta are arguments, whatever else is fused."""
     if gemm.product.consumer != "wgmma":
         raise HEADER_WITHOUT_TMA.error(consumer=gemm.product.consumer)
     callable_plan = gemm

@@ -258,7 +258,7 @@ class ProductFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmProgram:
-    """Everything that the program of a GEMM is told."""
+    """All facts that the program of a GEMM takes."""
 
     product: ProductFacts
     work: WgmmaWork | MmaWork | Tcgen05Work

@@ -78,7 +78,7 @@ TILE_BEYOND_MMA = EMIT.worded(
 
 
 def gemm_program(gemm: GemmPlan) -> GemmProgram:
-    """What the program of a GEMM is told."""
+    """The facts that the program of a GEMM takes."""
     is_scaled_e2m1 = gemm.scales is not None and gemm.data_type.ptx == SCALED_E2M1.name
     row = SCALED_E2M1 if is_scaled_e2m1 else multiplied(gemm.data_type, "a GEMM", GEMM_TYPE_NOT_MULTIPLIED)
     conversion = _conversion(gemm, row)

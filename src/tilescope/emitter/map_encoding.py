@@ -30,7 +30,7 @@ def encode_function(name: str, tensor_map: TensorMap | Im2colMap) -> str:
         arrays |= {"cuuint32_t box": tensor_map.box}
         own = "box, element_strides"
     lines = [f"inline CUresult encode_{name}(CUtensorMap* map, void* address) {{"]
-    lines += [f"    const {declared}[] = {{{_listed(values)}}};" for declared, values in arrays.items()]
+    lines += [f"    const {declared}[] = {{{_write_list(values)}}};" for declared, values in arrays.items()]
     options = ", ".join(str(facts[option]) for option in ("interleave", "swizzle", "l2_promotion", "oob_fill"))
     lines += [
         "    void* function = nullptr;",
@@ -44,5 +44,5 @@ def encode_function(name: str, tensor_map: TensorMap | Im2colMap) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _listed(values: Iterable[int]) -> str:
+def _write_list(values: Iterable[int]) -> str:
     return ", ".join(map(str, values))

@@ -190,9 +190,9 @@ class _Printer:
             at=at,
             commit_call=_commit(name, at, mask),
             fence_name=_FENCES.get(str(step.target), ""),
-            arrival=_arrival(at, mask, self._arriving(step)),
+            arrival=_arrival(at, mask, self._count_arrivals(step)),
             suffix="_read" if values.get("read") else "",
-            meeting=_meeting(step.target, threads),
+            meeting=_write_barrier(step.target, threads),
         )
         note = self.work.notes.get(f"{step.op} {name or step.target}", "")
         return [f"{call};  // {note}" if note else f"{call};"]
@@ -210,7 +210,7 @@ class _Printer:
                 when.append("threadIdx.x == 0")
             return " && ".join(when).replace("instance == 0", "threadIdx.x == 0")
         if step.op in ("arrive", "release"):
-            threads = self._arriving(step)
+            threads = self._count_arrivals(step)
             blocks = _masked_blocks(step.arguments.get("mask"))
             if blocks > 1:  # a thread for every block
                 when.append(f"threadIdx.x % {threads} < {blocks}")
@@ -218,15 +218,15 @@ class _Printer:
                 when.append(f"threadIdx.x % {threads} == 0")
         return " && ".join(when)
 
-    def _arriving(self, step: Step) -> int:
+    def _count_arrivals(self, step: Step) -> int:
         """Threads of the role of which one arrives."""
         return self.role.threads // int(step.arguments.get("count", 1))
 
 
-def _meeting(bar: object, threads: Written | None) -> str:
+def _write_barrier(bar: object, threads: Written | None) -> str:
     """The call by which threads meet: all of the block, or those of a barrier, whose number may differ between warpgroups.
 
-    >>> _meeting(1, 128), _meeting("1 + instance", 128), _meeting(0, None)
+    >>> _write_barrier(1, 128), _write_barrier("1 + instance", 128), _write_barrier(0, None)
     ('bar_sync<1, 128>()', 'bar_sync_at<128>(1 + instance)', '__syncthreads()')
     """
     if not threads:

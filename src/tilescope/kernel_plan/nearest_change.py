@@ -79,7 +79,7 @@ def _weakest(edits: Sequence[_Edit], arch: Arch, limits: Limits) -> _Enough | No
     found: _Enough | None = None
     while low <= high:
         middle = (low + high) // 2 if found else high  # the strongest first: mostly it is not enough
-        change = _fitting(edits[middle], arch, limits)
+        change = _try_edit(edits[middle], arch, limits)
         if change is not None:
             found = _Enough(middle, change)
             high = middle - 1
@@ -166,7 +166,7 @@ def _readable(edit: _Edit) -> KernelDescription | None:
         return None
 
 
-def _fitting(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
+def _try_edit(edit: _Edit, arch: Arch, limits: Limits) -> KernelChange | None:
     """The change with its numbers, if the kernel fits with it."""
     kernel = _readable(edit)
     if kernel is None:

@@ -148,7 +148,7 @@ def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> 
             group = grouped if wanted.group is None else wanted.group
             found.append(Choice(tile, replace(schedule, group=group)))
     if wanted.tile is None and wanted.multicast is None:
-        found += [shared for choice in found for shared in _sharing(product, choice)]
+        found += [shared for choice in found for shared in _with_shared_operands(product, choice)]
     costs = {choice: weighed(product, choice.tile, choice.schedule, None, 0) for choice in found}
     lowest_us = min((time_us(cost) for cost in costs.values()), default=0.0)
     return [
@@ -157,7 +157,7 @@ def _tmem_choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> 
     ]
 
 
-def _sharing(product: Product, choice: Choice) -> Iterator[Choice]:
+def _with_shared_operands(product: Product, choice: Choice) -> Iterator[Choice]:
     """The same tile in clusters of two that share B or A, whichever is more, where that pays by documented rates.
 
     The rate of the L2 is in no document. Where memory could not bring what the SMs fetch within the time of the products, the

@@ -84,10 +84,10 @@ def alternatives(plan: GemmPlan) -> list[GemmPlan]:
     >>> [each.tile for each in alternatives(plan_gemm(16, 4096, 4096, "bf16"))][0]
     (16, 64, 128)
     """
-    return [_replanned(plan, ranked) for ranked in plan.ranked]
+    return [_plan_again(plan, ranked) for ranked in plan.ranked]
 
 
-def _replanned(plan: GemmPlan, ranked: RankedTile) -> GemmPlan:
+def _plan_again(plan: GemmPlan, ranked: RankedTile) -> GemmPlan:
     product = plan.product
     asked = {field.name: getattr(ranked.schedule, field.name) for field in fields(ranked.schedule)}
     return plan_gemm(
