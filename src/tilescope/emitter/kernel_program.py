@@ -18,8 +18,9 @@ from tilescope.emitter.map_encoding import encode_function
 from tilescope.kernel_plan.cluster_arrivals import acting_blocks, every_block, leads
 from tilescope.kernel_plan.handovers import Ring, derive_rings
 from tilescope.kernel_plan.kernel_description import KernelStep
-from tilescope.kernel_plan.kernel_pipeline import STEP_MARK, round_number
+from tilescope.kernel_plan.kernel_pipeline import STEP_MARK
 from tilescope.kernel_plan.planned_kernel import KernelPlan, PlacedTile
+from tilescope.kernel_plan.ring_counters import round_number
 from tilescope.pipeline.expression import reference
 from tilescope.pipeline.parts import Loop, Role, Step
 from tilescope.tensor_map import TensorMap

@@ -1,19 +1,13 @@
 """The pipeline of a whole kernel: every wait, arrival, fence and copy of its roles, as data for `simulate`.
 
 A role does its steps in their order, in their loops. Before the first step of a turn it waits, after the last one it arrives;
-both at the level of the loop in each round of which the tile is filled once. Tiles that lie over others are cut into
-pieces of memory that they share, so that the proof covers the overlays:
-
-    V 0..90111, O over 0..32767    pieces m0 (V, O) and m1 (V)
+both at the level of the loop in each round of which the tile is filled once.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import NamedTuple
 
 from tilescope.errors import Violation
 from tilescope.kernel_plan.cluster_arrivals import acting_blocks, arrival_mask, every_block, leads
@@ -31,6 +25,8 @@ from tilescope.kernel_plan.kernel_description import ASYNC_PROXY, KernelRole, Ke
 from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
 from tilescope.kernel_plan.placement import Placement
+from tilescope.kernel_plan.ring_counters import RingCounters, round_number
+from tilescope.kernel_plan.tile_pieces import Piece, TilePieces
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import BARS
@@ -39,31 +35,6 @@ STEP_MARK = "step "  # before the place of the kernel's step that a step of the 
 _IN_FIRST_BLOCK = "rank == 0"
 _FIRST_BAR = 1  # 0 is __syncthreads
 _AtStep = dict[tuple[str, tuple[str, ...], int], list[OverlayBarrier]]  # by role, loops around, place of the step
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A slot of the pipeline that a stage of a tile uses, and the condition under which it does."""
-
-    slot: str
-    bytes: int
-    when: str = ""
-
-    def if_also(self, condition: str) -> _Piece:
-        """The piece with one condition more."""
-        return _Piece(self.slot, self.bytes, f"{self.when} and {condition}" if self.when else condition)
-
-
-class _Cut(NamedTuple):
-    """A part of a memory between two ends of tiles, and the half of the lanes."""
-
-    low: int
-    high: int
-    half: int
-
-
-def _start_of(cut: _Cut) -> int:
-    return cut.low
 
 
 def check_bars(kernel: KernelDescription) -> list[Violation]:
@@ -90,15 +61,15 @@ class KernelPipeline:
     shared: Placement
     tensor: Placement
     entry_registers: int
-    _cuts: Mapping[str, tuple[_Cut, ...]] = field(init=False)
-    _cut_tiles: frozenset[str] = field(init=False)
+    _pieces: TilePieces = field(init=False)
+    _counters: RingCounters = field(init=False)
     _overlay_waits: _AtStep = field(init=False)
     _overlay_arrivals: _AtStep = field(init=False)
 
     def __post_init__(self) -> None:
-        overlaid = [block for pair in (*self.shared.overlays, *self.tensor.overlays) for block in pair]
-        object.__setattr__(self, "_cut_tiles", frozenset(name for block in overlaid for name in block.tiles))
-        object.__setattr__(self, "_cuts", {memory: tuple(self._cut_memory(memory)) for memory in ("shared", "tensor")})
+        pieces = TilePieces(self.kernel, self.rings, self.stages, self.shared, self.tensor)
+        object.__setattr__(self, "_pieces", pieces)
+        object.__setattr__(self, "_counters", RingCounters(self.kernel, self.stages))
         waits: _AtStep = {}
         arriving: _AtStep = {}
         for row in self.overlay_barriers:
@@ -114,16 +85,11 @@ class KernelPipeline:
 
     def build(self) -> Pipeline:
         """The pipeline, as data."""
-        slots: Plain = {}
-        for ring in self.rings:
-            for name in ring.tiles:
-                for piece in self._all_pieces(ring, name):
-                    self._enter_slot(slots, ring, name, piece)
         data: Plain = {
             "name": self.kernel.name,
             "constants": {f"{loop.name}_rounds": loop.count for loop in self.kernel.loops},
             "barriers": {row.name: {"count": row.count, "stages": row.stages} for row in self.barriers},
-            "slots": slots,
+            "slots": self._pieces.slots(),
             "roles": [self._role(role) for role in self.kernel.roles],
         }
         if any(role.registers is not None for role in self.kernel.roles):
@@ -213,8 +179,8 @@ class KernelPipeline:
         for ring, fill, number, turn in self._own_turns(role, path):
             own = [place for place in turn.places if self.kernel.steps[place].role == role.name]
             if own[0] in part:
-                parity = self._parity(ring, fill)
-                barrier = self._reference(ring.barrier_name(number), ring, fill)
+                parity = self._counters.parity(ring, fill)
+                barrier = self._counters.barrier(ring.barrier_name(number), ring, fill)
                 steps.append({"wait": barrier, "parity": f"{parity} ^ 1" if number == 0 else parity})
         steps += self._last_turns(part, path)
         parity = f"{round_number(self.kernel, path)} % 2"
@@ -249,7 +215,7 @@ class KernelPipeline:
             if own[-1] not in part or self._arrives_by_itself(own, path):
                 continue
             following = (number + 1) % len(ring.turns[fill])
-            barrier = self._reference(ring.barrier_name(following), ring, fill)
+            barrier = self._counters.barrier(ring.barrier_name(following), ring, fill)
             waiting = ring.turns[fill][following].roles
             steps.append(self._arrival(role, turn, barrier, waiting, ring.tiles if following == 0 else ()))
         for place in part:
@@ -296,11 +262,11 @@ class KernelPipeline:
             case "load":
                 return self._load(place, step)
             case "store":
-                stored = self._named("store", self._pieces_of(step.inputs, place))
+                stored = self._named("store", self._pieces.of_tiles(step.inputs, place))
                 done: list[Plain] = [{"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
                 return [*stored, *done, *self._meeting(role, place, "threads")]
             case "wgmma":
-                pieces = self._pieces_of(step.inputs, place)
+                pieces = self._pieces.of_tiles(step.inputs, place)
                 multiplied = self._named("multiply", pieces)
                 if not multiplied:
                     return []
@@ -316,7 +282,7 @@ class KernelPipeline:
                 loaded = [name for name in names if name in step.writes]
                 if not loaded:
                     continue
-                full = self._reference(ring.barrier_name(1), ring, fill)
+                full = self._counters.barrier(ring.barrier_name(1), ring, fill)
                 total = sum(self.kernel.tile(name).stage_bytes for name in loaded)
                 expects: Plain = {"expect": full, "bytes": total}
                 signals: Plain = {"barrier": full}
@@ -328,11 +294,11 @@ class KernelPipeline:
                     expects["arrive"] = False
                 steps.append(expects)
                 for name in loaded:
-                    for piece in self._pieces(ring, name, place):
+                    for piece in self._pieces.of_tile(ring, name, place):
                         steps += self._copies(self.kernel.tile(name), piece, signals)
         return steps
 
-    def _copies(self, tile: KernelTile, piece: _Piece, signals: Plain) -> list[Plain]:
+    def _copies(self, tile: KernelTile, piece: Piece, signals: Plain) -> list[Plain]:
         """The copies of a piece: one, or one for the slice of each block; those for all blocks have a mask."""
         blocks = acting_blocks(self.kernel)
         if blocks == 1 or tile.multicast is None:
@@ -347,8 +313,8 @@ class KernelPipeline:
         ]
 
     def _tensor_product(self, place: int, step: KernelStep) -> list[Plain]:
-        operands = self._pieces_of(step.inputs, place)
-        into = self._pieces_of(step.writes, place)
+        operands = self._pieces.of_tiles(step.inputs, place)
+        into = self._pieces.of_tiles(step.writes, place)
         always = [piece.slot for piece in operands if not piece.when]
         steps: list[Plain] = []
         for number, target in enumerate(into):
@@ -360,8 +326,8 @@ class KernelPipeline:
         return [product | for_all for product in steps]
 
     def _thread_code(self, role: KernelRole, place: int, step: KernelStep) -> list[Plain]:
-        read = self._pieces_of(step.inputs, place)
-        written = self._pieces_of(step.writes, place)
+        read = self._pieces.of_tiles(step.inputs, place)
+        written = self._pieces.of_tiles(step.writes, place)
         steps = self._named("read", read)
         if not written:
             loaded = any(self._is_loaded(name) for name in step.inputs)
@@ -427,145 +393,13 @@ class KernelPipeline:
         """Whether TMA writes the tile, so that a fence is between what threads read and the next load."""
         return any(step.operation == "load" for _, step in self.kernel.writes_of(name))
 
-    def _named(self, operation: str, pieces: Sequence[_Piece]) -> list[Plain]:
+    def _named(self, operation: str, pieces: Sequence[Piece]) -> list[Plain]:
         """One step for all pieces that are always used, and one for each that depends on the stage."""
         always = [piece.slot for piece in pieces if not piece.when]
         steps: list[Plain] = [{operation: always}] if always else []
         return steps + [{operation: [piece.slot], "when": piece.when} for piece in pieces if piece.when]
 
-    def _pieces_of(self, names: Sequence[str], place: int) -> list[_Piece]:
-        found: list[_Piece] = []
-        for name in names:
-            for ring in self.rings:
-                if name in ring.tiles:
-                    found += self._pieces(ring, name, place)
-        return found
-
-    def _pieces(self, ring: Ring, name: str, place: int) -> list[_Piece]:
-        """The pieces that a step of a role uses of a tile; what rescales a sum skips the first round of its loop."""
-        tile = self.kernel.tile(name)
-        fill = next(number for number, names in enumerate(ring.fills) if name in names)
-        stage = self._stage(ring, fill)
-        step = self.kernel.steps[place]
-        is_first = place in ring.turns[fill][0].places
-        if ring.behind and is_first and name in step.writes and name in step.inputs:  # there is no sum yet
-            return [piece.if_also(f"{ring.home[-1]} > 0") for piece in self._plain_pieces(ring, tile, stage, step)]
-        return self._plain_pieces(ring, tile, stage, step)
-
-    def _plain_pieces(self, ring: Ring, tile: KernelTile, stage: str, step: KernelStep) -> list[_Piece]:
-        """The pieces of one stage: those of the role's own instance, if it writes one each; of an exchanged tile, all."""
-        name = tile.name
-        copies = self.kernel.copies_of(tile)
-        writers = {each.role for _, each in self.kernel.writes_of(name)}
-        is_own = step.role in writers and not (tile.exchanged and name in step.inputs)
-        if name in self._cut_tiles:
-            own = "instance" if is_own and copies > 1 else ""
-            return self._cut_pieces(ring, tile, stage, own)
-        slot = ring.name if len(ring.fills) > 1 else name
-        size = tile.stage_bytes
-        if copies == 1:
-            return [_Piece(f"{slot}[{stage}]", size)]
-        if is_own:
-            return [_Piece(f"{slot}[{stage} * {copies} + instance]", size)]
-        return [_Piece(f"{slot}[{stage} * {copies} + {number}]", size) for number in range(copies)]
-
-    def _cut_pieces(self, ring: Ring, tile: KernelTile, stage: str, own: str) -> list[_Piece]:
-        """The pieces of each stage and instance of a tile that shares memory, each with its condition."""
-        placement = self.shared if tile.memory == "shared" else self.tensor
-        pieces = []
-        count = self.stages[tile.name]
-        copies = self.kernel.copies_of(tile)
-        for number in range(count):
-            for copy in range(copies):
-                conditions = []
-                if count > 1:
-                    conditions.append(f"{stage} == {number}")
-                if own:
-                    conditions.append(f"{own} == {copy}")
-                start, end, half = self._extent(placement, ring, tile, number * copies + copy)
-                cuts = self._cuts[tile.memory]
-                for low, high, lanes in cuts[bisect_left(cuts, start, key=_start_of) :]:
-                    if high > end:
-                        break
-                    if half & lanes:
-                        slot = f"{tile.memory}_{low}_{lanes}"
-                        size = min(high - low, max(0, start + tile.stage_bytes - low))
-                        pieces.append(_Piece(slot, size if tile.memory == "shared" else 0, " and ".join(conditions)))
-        return pieces
-
-    def _extent(self, placement: Placement, ring: Ring, tile: KernelTile, number: int) -> tuple[int, int, int]:
-        """First and last address, and the lanes, of a stage of a tile."""
-        blocks = placement.blocks_of(tile.name)
-        if tile.memory == "tensor":
-            block = blocks[number]
-            spot = placement.packing.spots[block.name]
-            return spot.offset, spot.offset + block.size, spot.half
-        block = blocks[0]
-        spot = placement.packing.spots[block.name]
-        if len(ring.fills) > 1:  # slots of a turning ring move, so that all of them count as one
-            return spot.offset, spot.offset + block.size, spot.half
-        start = spot.offset + number * block.stride
-        return start, start + block.stride, spot.half
-
-    def _cut_memory(self, memory: str) -> Iterable[_Cut]:
-        """The parts that the ends of all overlaid stages cut a memory into."""
-        placement = self.shared if memory == "shared" else self.tensor
-        ends: set[int] = set()
-        for ring in self.rings:
-            for name in ring.tiles:
-                tile = self.kernel.tile(name)
-                if tile.memory == memory and name in self._cut_tiles:
-                    for number in range(self.stages[name] * self.kernel.copies_of(tile)):
-                        start, end, _ = self._extent(placement, ring, tile, number)
-                        ends |= {start, end}
-        halves = (1, 2) if memory == "tensor" else (3,)
-        return (_Cut(low, high, half) for low, high in pairwise(sorted(ends)) for half in halves)
-
-    def _all_pieces(self, ring: Ring, name: str) -> list[_Piece]:
-        """All pieces of a tile, whatever the stage."""
-        if name in self._cut_tiles:
-            return self._cut_pieces(ring, self.kernel.tile(name), "0", "")
-        return [_Piece(ring.name if len(ring.fills) > 1 else name, self.kernel.tile(name).stage_bytes)]
-
-    def _enter_slot(self, slots: Plain, ring: Ring, name: str, piece: _Piece) -> None:
-        tile = self.kernel.tile(name)
-        row: Plain = {} if tile.memory == "shared" else {"space": "tmem"}
-        if name not in self._cut_tiles:
-            row["stages"] = self.stages[name] * self.kernel.copies_of(tile)
-        slots[piece.slot] = row
-
-    def _fill(self, ring: Ring, fill: int) -> str:
-        counter = round_number(self.kernel, ring.home)
-        if len(ring.fills) == 1:
-            return counter
-        return f"({counter} * {len(ring.fills)} + {fill})"
-
-    def _stage(self, ring: Ring, fill: int) -> str:
-        stages = self.stages[ring.tiles[0]]
-        return "0" if stages == 1 else f"{self._fill(ring, fill)} % {stages}"
-
-    def _parity(self, ring: Ring, fill: int) -> str:
-        stages = self.stages[ring.tiles[0]]
-        number = self._fill(ring, fill)
-        return f"{number} % 2" if stages == 1 else f"{number} / {stages} % 2"
-
-    def _reference(self, barrier: str, ring: Ring, fill: int) -> str:
-        stage = self._stage(ring, fill)
-        return barrier if stage == "0" else f"{barrier}[{stage}]"
-
 
 def _mark_steps(steps: list[Plain], place: int) -> list[Plain]:
     """The steps with the place of the kernel's step that they belong to."""
     return [step | {"at": f"{STEP_MARK}{place}"} for step in steps]
-
-
-def round_number(kernel: KernelDescription, path: tuple[str, ...], last_from: int | None = None) -> str:
-    """The number of a round among all rounds of its loops: (tile * kv_rounds + kv); the names are those of the loops.
-
-    Loops from the number `last_from` on are in their last round.
-    """
-    text = ""
-    for number, name in enumerate(kernel.loop(each).name for each in path):
-        counter = name if last_from is None or number < last_from else f"{name}_rounds - 1"
-        text = f"({text} * {name}_rounds + {counter})" if text else f"({counter})" if " " in counter else counter
-    return text or "0"
