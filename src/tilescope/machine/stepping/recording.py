@@ -1,52 +1,36 @@
-"""The recorded steps of a launch, and the state of a block after any of them."""
+"""The recorded steps of a launch, and the state after any of them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
 from tilescope.machine.decoding.access_decoder import decode_accesses
 from tilescope.machine.edits.trial import COPIED_BYTES, InitialState
 from tilescope.machine.execution.launch_grid import MakesSchedules, cluster_starts, run_grid
 from tilescope.machine.launch.launch import Launch
 from tilescope.machine.observers.last_writer import LastWriter
 from tilescope.machine.observers.observe import launch_detector
-from tilescope.machine.observers.smem_picture import SmemPicture
-from tilescope.machine.observers.smem_watch import NOBODY, WrittenCells, rank_of
+from tilescope.machine.observers.smem_watch import rank_of
 from tilescope.machine.program import Program
-from tilescope.machine.stepping.cluster_log import ClusterLog, Parked, shared_runs
+from tilescope.machine.stepping.block_state import BlockState, line_of, number_ranges, source_line_of, text_of
+from tilescope.machine.stepping.cluster_log import ClusterLog
 from tilescope.machine.stepping.run_state import (
-    Doing,
-    LocalBytes,
-    MbarrierAt,
-    PendingWork,
-    RegisterValue,
     RunState,
     StepEvent,
     StepRan,
-    TmemAt,
-    TmemWriter,
-    WarpPlace,
 )
 from tilescope.machine.stepping.step_recorder import Progress, StepRecorder, record_program
-from tilescope.mma.tmem_address import TMEM_COLUMNS
-from tilescope.ptx.syntax import Instruction, Register
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.sentence import by
-from tilescope.sync.address import GLOBAL_START, SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.sync.address import GLOBAL_START
 from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers
 
 EVENTS_KEPT = 500
-_FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 
 
 @dataclass(slots=True)
@@ -135,7 +119,7 @@ class Recording:
         is_own = block is None or (log is active and rank == int(shape.block_of_lane[lanes[0]]))
         default_thread = int(lanes[0]) % shape.block_lanes if is_own else 0
         thread_number = default_thread if thread is None else self._read_thread(thread)
-        parts = _BlockState(self.launch, log, rank, number).parts(thread_number)
+        parts = BlockState(self.launch, log, rank, number).parts(thread_number)
         state = RunState(
             step=number,
             steps=steps,
@@ -163,8 +147,8 @@ class Recording:
                 StepEvent(
                     step=step,
                     event=name,
-                    ptx_line=_line(self.launch.program.instructions[pc]),
-                    source_line=_source_line(self.launch.program.instructions[pc]),
+                    ptx_line=line_of(self.launch.program.instructions[pc]),
+                    source_line=source_line_of(self.launch.program.instructions[pc]),
                 )
                 for step, name, pc in found[:EVENTS_KEPT]
             )
@@ -213,9 +197,9 @@ class Recording:
         rank = int(shape.block_of_lane[lanes[0]])
         own = lanes[shape.block_of_lane[lanes] == rank]
         return StepRan(
-            ptx_line=_line(instruction),
-            source_line=_source_line(instruction),
-            ptx_text=_text(instruction),
+            ptx_line=line_of(instruction),
+            source_line=source_line_of(instruction),
+            ptx_text=text_of(instruction),
             block=shape.block_index(rank),
             threads=number_ranges(own[shape.exists[own]] % shape.block_lanes),
         )
@@ -234,283 +218,14 @@ class Recording:
         shape = writer.cluster.shape
         writer_rank, thread = divmod(record.lane, shape.block_lanes)
         return LastWriter(
-            ptx_line=_line(instruction),
-            source_line=_source_line(instruction),
-            ptx_text=_text(instruction),
+            ptx_line=line_of(instruction),
+            source_line=source_line_of(instruction),
+            ptx_text=text_of(instruction),
             block=shape.block_index(writer_rank),
             thread=thread,
         )
 
 
-class _Parts(NamedTuple):
-    """The parts of a RunState that belong to one block."""
-
-    warps: tuple[WarpPlace, ...]
-    registers: tuple[RegisterValue, ...]
-    mbarriers: tuple[MbarrierAt, ...]
-    pending: tuple[PendingWork, ...]
-    smem: SmemPicture | None
-    local: tuple[LocalBytes, ...] = ()
-    tmem: TmemAt | None = None
-
-
-class _BlockState:
-    """The state of one block of a cluster after a step; `log` is None if the cluster never started."""
-
-    def __init__(self, launch: Launch, log: ClusterLog | None, rank: int, step: int) -> None:
-        self.launch = launch
-        self.log = log
-        self.rank = rank
-        self.step = step
-        self.count = 0 if log is None else log.count_until(step)
-
-    def parts(self, thread: int) -> _Parts:
-        """What a RunState says of the block and one of its threads."""
-        log = self.log
-        if log is None or (self.count == 0 and self.step > 0):
-            return _Parts(tuple(self._unstarted()), (), (), (), None)
-        return _Parts(
-            tuple(self._warps(log)),
-            tuple(self._registers(log, self.rank * self.launch.block_lanes + thread)),
-            tuple(self._mbarriers(log)),
-            tuple(self._pending(log)),
-            self._picture(log),
-            tuple(self._local(log, self.rank * self.launch.block_lanes + thread)),
-            self._tmem(log),
-        )
-
-    def _unstarted(self) -> Iterator[WarpPlace]:
-        threads = self.launch.block_threads
-        for warp, first in enumerate(range(0, threads, WARP_LANES)):
-            numbers = np.arange(first, min(first + WARP_LANES, threads))
-            yield _warp_place(warp, numbers, None, "not started", "")
-
-    def _warps(self, log: ClusterLog) -> Iterator[WarpPlace]:
-        """Where the threads of each warp are: at the next instruction that they execute, or where they wait or ended."""
-        following = log.find_next(self.count)
-        latest = log.find_latest(self.count)
-        reasons = {}
-        for parked in log.parked_at(self.step):
-            for lane in parked.lanes.tolist():
-                reasons[lane] = parked
-        shape = log.cluster.shape
-        first = self.rank * shape.block_lanes
-        for warp, warp_first in enumerate(range(0, shape.block_threads, WARP_LANES)):
-            threads = range(warp_first, min(warp_first + WARP_LANES, shape.block_threads))
-            places: dict[tuple[int, Doing, str], list[int]] = {}
-            for thread in threads:
-                place = _place_of(log, first + thread, following, latest, reasons.get(first + thread))
-                places.setdefault(place, []).append(thread)
-            for (pc, doing, waits_for), numbers in places.items():
-                yield _warp_place(warp, np.array(numbers), self._instruction(pc), doing, waits_for)
-
-    def _instruction(self, pc: int) -> Instruction | None:
-        return None if pc < 0 else self.launch.program.instructions[pc]
-
-    def _registers(self, log: ClusterLog, lane: int) -> Iterator[RegisterValue]:
-        names = self.launch.program.fact(_name_registers)
-        for written in log.registers_of(lane, self.step):
-            register = names.get(written.number)
-            if register is None:
-                continue  # a value that the machine keeps for itself
-            step_place = log.count_until(written.step) - 1
-            yield RegisterValue(
-                name=register.name,
-                type=register.type,
-                bits=int.from_bytes(written.content, "little"),
-                value=describe_bits(register.type, written.content),
-                step=written.step,
-                ptx_line=_line(self._instruction(log.pcs[step_place])),
-            )
-
-    def _local(self, log: ClusterLog, lane: int) -> Iterator[LocalBytes]:
-        """What a lane has written to its local memory, by address."""
-        first = lane * log.cluster.local_stride
-        written = log.local.latest(first, first + log.cluster.program.local_bytes, self.step)
-        for piece in sorted(written, key=lambda piece: (piece.start, piece.step)):
-            yield LocalBytes(
-                address=piece.start - first,
-                content=piece.content.hex(),
-                step=piece.step,
-                ptx_line=_line(self._instruction(piece.pc)),
-            )
-
-    def _tmem(self, log: ClusterLog) -> TmemAt | None:
-        """The allocations of the block, and the cells that each instruction wrote last."""
-        book = log.tmem.books_at(self.rank, self.step)
-        if book is None:
-            return None
-        contents = log.tmem.at(self.rank, self.step)
-        written = np.flatnonzero(contents.writes >= 0)
-        pcs = np.array([write.pc for write in log.tmem.writes], np.int64)[contents.writes[written]]
-        writers = []
-        for pc in np.unique(pcs).tolist():
-            cells = written[pcs == pc]
-            instruction = self._instruction(pc)
-            writers.append(
-                TmemWriter(
-                    ptx_line=_line(instruction),
-                    source_line=_source_line(instruction),
-                    ptx_text=_text(instruction),
-                    step=max(log.tmem.writes[number].step for number in np.unique(contents.writes[cells]).tolist()),
-                    lanes=number_ranges(np.unique(cells // TMEM_COLUMNS)),
-                    columns=number_ranges(np.unique(cells % TMEM_COLUMNS)),
-                    cells=len(cells),
-                    first=int(contents.cells[cells[0]]),
-                )
-            )
-        return TmemAt(allocations=tuple(book.allocations), writers=tuple(writers))
-
-    def _mbarriers(self, log: ClusterLog) -> Iterator[MbarrierAt]:
-        for address, row in sorted(log.barriers_at(self.step).items()):
-            if row.state is not None and address >> SHARED_RANK_SHIFT == self.rank:
-                yield MbarrierAt(
-                    address=address & SHARED_OFFSET_MASK,
-                    phase=row.phase,
-                    parity=row.state.phase,
-                    count=row.state.count,
-                    pending=row.state.pending,
-                    tx_bytes=row.state.tx_bytes,
-                )
-
-    def _pending(self, log: ClusterLog) -> Iterator[PendingWork]:
-        shape = log.cluster.shape
-        for row in log.works_at(self.step):
-            own = row.lanes[shape.block_of_lane[row.lanes] == self.rank]
-            record = None if row.copy is None else row.copy.record
-            is_here = record is not None and record.shared_address >> SHARED_RANK_SHIFT == self.rank
-            if not len(own) and not is_here:
-                continue
-            instruction = self._instruction(row.work.pc)
-            yield PendingWork(
-                unit=row.work.kind,
-                ptx_line=_line(instruction),
-                source_line=_source_line(instruction),
-                ptx_text=_text(instruction),
-                threads=number_ranges((own if len(own) else row.lanes) % shape.block_lanes),
-                issued=row.issued,
-                bytes=None if record is None else record.bytes,
-                shared_address=None if record is None else record.shared_address & SHARED_OFFSET_MASK,
-                barrier=None if row.work.barrier is None else row.work.barrier & SHARED_OFFSET_MASK,
-                coords=None if record is None else record.coords,
-            )
-
-    def _picture(self, log: ClusterLog) -> SmemPicture:
-        shape = log.cluster.shape
-        contents = log.shared.at(self.step)
-        own = slice(self.rank * shape.shared_stride, self.rank * shape.shared_stride + shape.shared_end)
-        pcs = np.append(log.shared.pcs(), NOBODY).astype(np.int64)[contents.records]
-        pending = self._pending_writers(log, len(pcs))
-        pcs = np.where(pending == NOBODY, pcs, pending)
-        instructions = self.launch.program.instructions
-        written = WrittenCells(instructions, pcs[own], pending[own] != NOBODY, contents.content[own], 1)
-        is_here = [
-            record
-            for step, record in log.loads
-            if step <= self.step and record.shared_address >> SHARED_RANK_SHIFT == self.rank
-        ]
-        return SmemPicture(
-            block=shape.block_index(self.rank),
-            at=f"step {self.step + 1}",  # right before it runs
-            times=1,
-            came=1,
-            bytes=shape.shared_end,
-            writers=tuple(written.writers()),
-            stretches=tuple(written.stretches()),
-            tiles=tuple(written.tiles(is_here, self.launch.maps)),
-            mbarriers=tuple(barrier.address for barrier in self._mbarriers(log)),
-        )
-
-    def _pending_writers(self, log: ClusterLog, size_bytes: int) -> npt.NDArray[np.int64]:
-        """By byte of the cluster's shared memory: the pending copy that will write it, or NOBODY."""
-        writers = np.full(size_bytes, NOBODY, np.int64)
-        for row in log.works_at(self.step):
-            if row.copy is not None and row.copy.record.kind == "load":
-                for run in shared_runs(row.copy):
-                    writers[run.starts[:, None] + np.arange(run.piece_bytes)] = row.work.pc
-        return writers
-
-
-def _place_of(
-    log: ClusterLog,
-    lane: int,
-    following: npt.NDArray[np.int64],
-    latest: npt.NDArray[np.int64],
-    parked: Parked | None,
-) -> tuple[int, Doing, str]:
-    """Where a thread is, what it does, and what it waits for."""
-    if parked is not None:
-        return parked.pc, "waiting", parked.waits_for
-    if following[lane] >= 0:
-        return int(following[lane]), "ready", ""
-    return int(latest[lane]), "stopped" if log.cluster.live[lane] else "exited", ""
-
-
-def _warp_place(
-    warp: int, threads: LaneNumbers, instruction: Instruction | None, doing: Doing, waits_for: str
-) -> WarpPlace:
-    return WarpPlace(
-        warp=warp,
-        threads=number_ranges(threads),
-        ptx_line=None if instruction is None else instruction.line,
-        source_line=_source_line(instruction),
-        ptx_text=_text(instruction),
-        doing=doing,
-        waits_for=waits_for,
-    )
-
-
 def _lanes_that_ran(log: ClusterLog, step: int) -> LaneNumbers:
     place = max(log.count_until(step) - 1, 0)
     return log.lane_sets[log.sets[place]] if log.steps else log.lane_sets[0]
-
-
-def _line(instruction: Instruction | None) -> int:
-    return 0 if instruction is None else instruction.line
-
-
-def _source_line(instruction: Instruction | None) -> str | None:
-    return None if instruction is None else instruction.source_line
-
-
-def _text(instruction: Instruction | None) -> str:
-    return "" if instruction is None else instruction.text
-
-
-def _name_registers(program: Program) -> dict[int, Register]:
-    """The registers of the text, by their numbers in the machine."""
-    functions = program.module.functions
-    return {
-        number: functions[function].registers[own]
-        for (function, own), number in program.register_numbers.items()
-        if function in functions and 0 <= own < len(functions[function].registers)
-    }
-
-
-def describe_bits(type_name: str, content: bytes) -> str:
-    r"""The value of a register by its declared type; untyped bits are an unsigned number.
-
-    >>> describe_bits("f32", bytes.fromhex("0000803f")), describe_bits("s32", b"\xff" * 4), describe_bits("pred", b"\x01")
-    ('1.0', '-1', 'true')
-    """
-    if type_name == "pred":
-        return "true" if any(content) else "false"
-    float_format = _FLOATS.get(type_name)
-    if float_format is not None:
-        return str(np.frombuffer(content, float_format)[0])
-    return str(int.from_bytes(content, "little", signed=type_name.startswith("s")))
-
-
-def number_ranges(numbers: npt.NDArray[np.integer]) -> str:
-    """Numbers of threads, lanes or columns in short.
-
-    >>> number_ranges(np.array([0, 1, 2, 3, 8, 16, 17]))
-    '0-3, 8, 16-17'
-    """
-    ordered = sorted(numbers.tolist())
-    breaks = [index for index, (one, other) in enumerate(pairwise(ordered), 1) if other != one + 1]
-    parts = []
-    for start, end in pairwise([0, *breaks, len(ordered)]):
-        first, last = ordered[start], ordered[end - 1]
-        parts.append(str(first) if first == last else f"{first}-{last}")
-    return ", ".join(parts)
