@@ -17,7 +17,7 @@ from tilescope.rule import UNKNOWN_NAME
 from tilescope.sentence import shortened
 from tilescope.symptoms import CAUSE, Diagnosis, diagnose
 from tilescope.symptoms.ranking import Likely, is_about_a_fault
-from tilescope.symptoms.symptom_diagnosis import is_certain, strength_of
+from tilescope.symptoms.symptom_diagnosis import is_certain, score_of
 from tilescope.symptoms.topic import HOW_TO_LIST, Topic
 from tilescope.symptoms.word_forms import words_of
 
@@ -56,16 +56,16 @@ def in_sentence(name: str) -> Topic | Diagnosis | None:
 def _says_more(diagnosis: Diagnosis, name: str) -> bool:
     """Whether what a question describes says much more than the terms it spells: "what alignment does TMA need"."""
     terms = mentioned_terms(name)
-    return bool(terms) and strength_of(diagnosis) > _MUCH_MORE * terms[0].score
+    return bool(terms) and score_of(diagnosis) > _MUCH_MORE * terms[0].score
 
 
 def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
     """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
     found = list(terms)
     if diagnosis.symptoms:
-        found.append(Likely(strength_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
+        found.append(Likely(score_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
     elif diagnosis.named:
-        found.append(Likely(strength_of(diagnosis), diagnosis.named[0].name, "cause"))
+        found.append(Likely(score_of(diagnosis), diagnosis.named[0].name, "cause"))
     if not found:
         return None
     best, *others = sorted(found, key=lambda likely: -likely.score)

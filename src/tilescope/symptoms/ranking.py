@@ -120,7 +120,7 @@ def weight(words: Iterable[str]) -> float:
     return sum(known.get(word, unknown) for word in words)
 
 
-def strength(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
+def score_phrase(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
     """How much speaks for a topic of which a phrase is in the question: its words, where they stand, and what else fits."""
     place = closeness(phrase, question) * _front_share(phrase, question)
     return _kind_share(kind, question) * place * weight(phrase) + _also(_topic_named(kind, name), words)

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 from tilescope.cuda_error import CUDA_ERROR, LEAST_DISTINCT_CODE, MentionedCodes, codes_in
 from tilescope.symptoms.index import fault_word_uses, indexed_topics
 from tilescope.symptoms.printed_line import line_with_codes
-from tilescope.symptoms.ranking import closeness, likeliest, nearest, spells_more_than_background, strength
+from tilescope.symptoms.ranking import closeness, likeliest, nearest, score_phrase, spells_more_than_background
 from tilescope.symptoms.senses import quoted_reason, with_senses
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, Cause, Symptom, table
 from tilescope.symptoms.vocabulary import name_words, vocabulary, written_words
@@ -211,25 +211,25 @@ def _has_number(question: str) -> bool:
     return any(letter.isdigit() for letter in question[:MAX_CHARACTERS])
 
 
-def strength_of(diagnosis: Diagnosis) -> float:
+def score_of(diagnosis: Diagnosis) -> float:
     """How much speaks for what a diagnosis names, to be compared with terms that the question spells as well."""
     question = diagnosis.question
     words = question_words(question)
-    strengths = [0.0]
+    scores = [0.0]
     if diagnosis.symptoms:
         name = diagnosis.symptoms[0].name
         phrase = _strongest_there(_symptom_phrases().get(name, ()), question, words)
         if phrase:
             said = _in_cudas_words(name, phrase, question)
-            strengths.append(said * strength("symptom", name, phrase, question, words))
+            scores.append(said * score_phrase("symptom", name, phrase, question, words))
     if diagnosis.causes:  # those that the words name, or the likeliest of the symptom, which they may name as well
         name = diagnosis.causes[0].name
         phrase = _strongest_there(_cause_phrases()[name], question, words)
-        strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
-    return max(strengths) or _strength_of_guess(diagnosis)
+        scores.append(score_phrase("cause", name, phrase, question, words) if phrase else 0.0)
+    return max(scores) or _score_of_guess(diagnosis)
 
 
-def _strength_of_guess(diagnosis: Diagnosis) -> float:
+def _score_of_guess(diagnosis: Diagnosis) -> float:
     """How much speaks for what a diagnosis names although no phrase of it is there whole: what it shares, or a card's name."""
     if not (diagnosis.symptoms or diagnosis.named):
         return 0.0
