@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilescope.errors import Violation, argument_range, raise_all, unknown_name
 from tilescope.kernel_plan.kernel_description import MEMORIES, MULTIPLICATIONS, KernelParts, KernelStep, KernelTile
@@ -165,12 +165,7 @@ def _check_write(kernel: KernelParts, place: int, step: KernelStep, tile: Kernel
         "threads": MEMORIES,
     }[step.operation]
     if tile.memory not in reached:
-        yield _refuse_step(
-            place,
-            found=f"{step.operation} writes {tile.name}, whose memory is {tile.memory}",
-            limit=f"{step.operation} writes {' or '.join(reached) or 'global memory'}",
-            fix=f"Put {tile.name} there, or use another operation.",
-        )
+        yield _refuse_memory(place, f"{step.operation} writes", tile, reached)
     shared_by_all = tile.memory != "registers" and not tile.per_instance
     if shared_by_all and kernel.role(step.role).instances > 1:
         yield _refuse_step(
@@ -192,12 +187,16 @@ def _check_read(place: int, step: KernelStep, tile: KernelTile) -> Iterator[Viol
     elif step.operation == "load":
         reached = ()
     if tile.memory not in reached:
-        yield _refuse_step(
-            place,
-            found=f"{step.operation} reads {tile.name}, whose memory is {tile.memory}",
-            limit=f"{step.operation} reads {' or '.join(reached) or 'global memory'} there",
-            fix=f"Put {tile.name} there, or use another operation.",
-        )
+        yield _refuse_memory(place, f"{step.operation} reads", tile, reached)
+
+
+def _refuse_memory(place: int, accesses: str, tile: KernelTile, reached: Sequence[str]) -> Violation:
+    return _refuse_step(
+        place,
+        found=f"{accesses} {tile.name}, whose memory is {tile.memory}",
+        limit=f"{accesses} {' or '.join(reached) or 'global memory'}",
+        fix=f"Put {tile.name} there, or use another operation.",
+    )
 
 
 def _refuse_step(place: int, *, found: str, limit: str, fix: str) -> Violation:
