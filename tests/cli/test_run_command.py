@@ -176,6 +176,21 @@ def test_an_array_that_was_saved_is_an_argument(capsys):
     assert (np.load("twice.npy") == 2 * np.load("once.npy")).all()
 
 
+@pytest.mark.parametrize("between", [(), ("--",)], ids=["words", "behind --"])
+def test_words_behind_the_file_are_arguments_of_the_kernel(capsys, between):
+    file, *launch = LAUNCH[:-4]
+    _, by_option, _ = printed(capsys, *LAUNCH, "--json")
+    status, out, _ = printed(capsys, file, *launch, "--json", *between, LAUNCH[-3], LAUNCH[-1])
+    assert status == 0
+    assert json.loads(out)["extra"]["outputs"] == json.loads(by_option)["extra"]["outputs"]
+
+
+def test_arguments_are_given_in_one_way(capsys):
+    status, _, err = printed(capsys, *LAUNCH, "--", "40")
+    assert status == 2
+    assert "'40' and --arg both give arguments" in err
+
+
 def test_a_spin_that_nobody_ends_is_a_hang(capsys):
     Path("spin.ptx").write_text(SPIN)
     status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:zeros")

@@ -229,11 +229,7 @@ def with_kernel(asked: Asked, output: Output) -> Asked:
             raise click.UsageError(f"{file} and -m {asked['module']} both name a program; keep one of them.")
         taken = output.as_json or output.is_quiet or output.is_stdout_taken
         return asked.saying(program=asked.get("module", file), is_stdout_taken=taken)
-    if "program_arguments" in asked:
-        extra = " ".join(asked["program_arguments"])
-        raise click.UsageError(
-            f"{shortened(extra, 60)!r}: arguments are for a Python program; those of a kernel are --arg."
-        )
+    asked = _with_arguments(asked)
     if asked.get("kernel") == asked.get("launch") == STDIN:
         raise click.UsageError("Only one of them can be -: stdin holds one file.")
     asked = _with_language(asked)
@@ -252,6 +248,16 @@ def with_kernel(asked: Asked, output: Output) -> Asked:
     own_folder = Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent
     folders = (*asked["folders"], own_folder)
     return asked.saying(ptx=text, read_source=lambda name: read_source_beside(folders, name))
+
+
+def _with_arguments(asked: Asked) -> Asked:
+    """Words behind a kernel's file are its arguments, as those of --arg are."""
+    words: tuple[str, ...] = asked.get("program_arguments", ())
+    if words and "args" in asked:
+        raise click.UsageError(
+            f"{shortened(' '.join(words), 60)!r} and --arg both give arguments; keep one of them, in the order of the parameters."
+        )
+    return asked.saying(args=words) if words else asked
 
 
 def _with_language(asked: Asked) -> Asked:

@@ -331,7 +331,7 @@ RUN = Question(
     its "cuda" are on the CPU, and every launch is checked. It takes the options --arch, --seed, --strict and --allow.
 
     \b
-    Arguments, in the order of the parameters:
+    Arguments of a kernel, behind FILE or --arg, in the order of the parameters:
     f16:256x192                    random numbers, the same every time
     f16:256x192:zeros              also :ones and :arange
     f16:256x192@a.npy              a file; bf16@a.npy: its shape, @a.npy: its type
@@ -353,7 +353,7 @@ RUN = Question(
         Input(
             "program_arguments",
             "",
-            "Arguments of a program",
+            "Arguments of a kernel or a program",
             is_many=True,
             is_required=False,
             shown_as="[-- ARGUMENT…]",
