@@ -1,6 +1,8 @@
 """Plans for tcgen05: every layout that exists is planned, agrees with its descriptors, and nothing else is."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import compatible, plan
@@ -124,7 +126,71 @@ def test_a_time_by_documented_rates_says_so():
     assert (prediction.basis, prediction.fitted, prediction.bound) == ("documented", False, "steps")
     assert 2 * 8192**3 / 2250e6 < gemm.predicted_us < 1.05 * 2 * 8192**3 / 2250e6
     assert any(reason.name == "documented-time" for reason in gemm.reasons)
-    assert ts.plan_gemm(8192, 8192, 8192, "bf16", arch="sm_103").predicted_us is None  # no card of sm_103 is known
+    assert ts.plan_gemm(8192, 8192, 8192, "bf16", arch="sm_103").card.name == "B300"
+    assert ts.plan_gemm(8192, 8192, 8192, "bf16", arch="sm_110").predicted_us is None  # no card of sm_110 is known
+
+
+DOCUMENTED_CARDS = ("B200", "B300", "RTX 5090", "RTX PRO 6000")
+EXTENTS = st.integers(1, 64).map(lambda count: 128 * count) | st.integers(1, 40).map(lambda count: 16 * count)
+
+
+@settings(max_examples=12)
+@given(
+    shape=st.tuples(EXTENTS, EXTENTS, EXTENTS),
+    card=st.sampled_from(DOCUMENTED_CARDS),
+    data_type=st.sampled_from(["bf16", "f16", "tf32", "e4m3", "mxfp8", "mxfp4", "nvfp4"]),
+)
+def test_every_tile_of_a_documented_card_has_a_time_above_its_floor(shape, card, data_type):
+    gemm = ts.plan_gemm(*shape, data_type, card=card)
+    for tile in gemm.ranked:
+        prediction = tile.prediction
+        assert (prediction.basis, prediction.fitted) == ("documented", False)
+        assert prediction.us >= tile.floor_us > 0
+        assert prediction.main_us >= max(dict(prediction.bounds_us).values())
+    assert gemm.predicted_us == gemm.ranked[0].prediction.us
+
+
+@pytest.mark.parametrize(
+    ("card", "data_type", "tile", "tflops"),
+    [
+        ("RTX 5090", "bf16", (64, 128, 64), 209.5),
+        ("RTX 5090", "e4m3", (64, 128, 128), 419),
+        ("RTX 5090", "mxfp8", (64, 128, 128), 838),  # twice the plain type's
+        ("RTX PRO 6000", "nvfp4", (128, 128, 256), 2015.2),
+    ],
+)
+def test_a_product_by_mma_takes_whole_rounds_at_the_documented_rate(card, data_type, tile, tflops):
+    sms = ts.CARD[card].sms
+    m, n, k = 4096, 4096, 4096
+    gemm = ts.plan_gemm(m, n, k, data_type, card=card, tile=tile)
+    rounds = -(-(m // tile[0]) * (n // tile[1]) // sms)
+    steps_us = rounds * 2 * tile[0] * tile[1] * k * sms / tflops / 1e6
+    left = (m // tile[0]) * (n // tile[1]) - (rounds - 1) * sms
+    stores_us = left * tile[0] * tile[1] * 2 / 1792e3
+    assert gemm.ranked[0].prediction.bound == "steps"
+    assert gemm.predicted_us == pytest.approx(steps_us + stores_us)
+
+
+def test_warps_read_the_rows_and_columns_of_their_parts_from_shared_memory():
+    gemm = ts.plan_gemm(256, 4096, 4096, "bf16", card="RTX PRO 6000", tile=(64, 32, 64))
+    assert gemm.warps == (4, 2)
+    read_bytes = (64 * 2 + 32 * 4) * 4096 * 2  # A by two warps, B by four
+    rounds = 3
+    bounds = dict(gemm.ranked[0].prediction.bounds_us)
+    assert gemm.rounds == rounds
+    assert bounds["shared memory"] == pytest.approx(rounds * read_bytes / (128 * 2617e-3) / 1e3)
+
+
+def test_4_bit_types_of_a_b300_are_multiplied_32_bytes_of_k_at_a_time():
+    """Its peak is that of k = 96, which no tile of 256 is multiplied by: its time is that of a B200."""
+    b200, b300 = (ts.plan_gemm(4096, 4096, 4096, "nvfp4", card=card) for card in ("B200", "B300"))
+    assert ts.CARD["B300"].tflops(b300.data_type) > 1.4 * ts.CARD["B200"].tflops(b200.data_type)
+    assert (b300.tile, b300.predicted_us) == (b200.tile, b200.predicted_us)
+    assert next(term.rate for term in b300.ranked[0].terms if term.name == "arithmetic") == 9000
+
+
+def test_mma_is_no_measure_where_the_datasheet_s_rate_is_of_tcgen05():
+    assert ts.plan_gemm(4096, 4096, 4096, "bf16", card="B200", consumer="ldmatrix").predicted_us is None
 
 
 def test_few_rows_of_a_are_columns_of_the_instruction():

@@ -31,13 +31,16 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlainData, RuleError, check_fields, unknown_name
 from tilescope.value import Row
 
-CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
+CardName = Literal[
+    "H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "RTX PRO 6000", "B200", "B300"
+]
 
 # operations of one SM's tensor cores: wgmma.m64n256k16 takes 128 cycles, as benchmarks/wgmma_rates.py found on an H200
 _SM_FLOP_PER_CYCLE = {
     ("sm_90", "float16"): 4096,
     ("sm_90", "bfloat16"): 4096,
     ("sm_100", "bfloat16"): 8192,  # m128 n256 k16 of tcgen05 in 128 cycles
+    ("sm_103", "bfloat16"): 8192,
 }
 
 
@@ -68,7 +71,9 @@ class Card(Row):
     clock_mhz: int | None  # the highest
     l2_bytes: int | None
     memory_gb_per_s: int
-    tflop_per_s: Mapping[str, float] = field(repr=False, hash=False)  # dense, by data type, summed in 32 bits
+    tflop_per_s: Mapping[str, float] = field(
+        repr=False, hash=False
+    )  # dense, by type or scaled format, summed in 32 bits
     tma: TmaRates | None = field(repr=False)
     measured: frozenset[str] = field(repr=False)  # names of cells, and types of tflop_per_s; the rest is documented
     source: str
@@ -120,11 +125,18 @@ class Card(Row):
             return None
         return "measured" if cell in self.measured else "documented"
 
-    def tflops(self, data_type: DataType) -> float | None:
-        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card's power allows for seconds."""
-        return self.tflop_per_s.get(data_type.name)
+    def tflops(self, data_type: DataType, scales: str = "") -> float | None:
+        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card's power allows for seconds.
 
-    def peak_tflops(self, data_type: DataType) -> float | None:
+        `scales` names the format of scale factors, which has a rate of its own on some cards.
+
+        >>> e4m3 = DataType.named("e4m3")
+        >>> Card.named("RTX 5090").tflops(e4m3), Card.named("RTX 5090").tflops(e4m3, "mxfp8")
+        (419, 838)
+        """
+        return self.tflop_per_s.get(scales, self.tflop_per_s.get(data_type.name))
+
+    def peak_tflops(self, data_type: DataType, scales: str = "") -> float | None:
         """Dense TFLOP/s that no kernel exceeds, however short: every tensor core busy at the highest clock.
 
         What a datasheet says is that already; of a measured rate, the cycles of its instructions tell.
@@ -136,7 +148,7 @@ class Card(Row):
         """
         in_a_cycle = _SM_FLOP_PER_CYCLE.get((self.arch.name, data_type.name))
         if in_a_cycle is None or self.clock_mhz is None or self.basis(data_type.name) != "measured":
-            return self.tflops(data_type)
+            return self.tflops(data_type, scales)
         return self.sms * in_a_cycle * self.clock_mhz / 1e6
 
     @property
@@ -192,6 +204,7 @@ _TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "tf32": ("tfloat32", "tfloat32_ftz"),
     "half": ("float16", "bfloat16"),
     "fp8": ("e4m3", "e5m2"),
+    "mxfp8": ("mxfp8",),  # with scale factors, where those have a rate of their own
     "fp6": ("e2m3", "e3m2", "16u6_align16b"),
     "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
     "int8": ("int8", "uint8"),
@@ -289,10 +302,22 @@ _CARDS = (
         clock_mhz=2407,
         l2_bytes=96 << 20,
         memory_gb_per_s=1792,
-        tflop_per_s=_tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
+        tflop_per_s=_tflops(half=209.5, tf32=104.8, fp8=419, mxfp8=838, fp4=1676, int8=838),
         tma=None,
         measured=_NONE,
-        source="RTX Blackwell architecture white paper",
+        source="RTX Blackwell architecture white paper; mxfp8: its rate with 16-bit sums, which learn-cuda 08 reports",
+    ),
+    Card(
+        name="RTX PRO 6000",
+        arch=ARCH["sm_120"],
+        sms=188,
+        clock_mhz=2617,
+        l2_bytes=128 << 20,
+        memory_gb_per_s=1792,
+        tflop_per_s=_tflops(half=503.8, tf32=251.9, fp8=1007.6, fp4=2015.2, int8=1007.6),
+        tma=None,
+        measured=_NONE,
+        source="RTX PRO Blackwell architecture white paper, Workstation Edition",
     ),
     Card(
         name="B200",
@@ -301,10 +326,22 @@ _CARDS = (
         clock_mhz=None,
         l2_bytes=None,
         memory_gb_per_s=8000,
-        tflop_per_s=_tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
+        tflop_per_s=_tflops(half=2250, tf32=1125, fp8=4500, fp6=4500, fp4=9000, int8=4500),
         tma=None,
         measured=_NONE,
-        source="HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32",
+        source="HGX B200 datasheet, an eighth of eight cards; TF32 is 1100 to 1250 on NVIDIA's pages",
+    ),
+    Card(
+        name="B300",
+        arch=ARCH["sm_103"],
+        sms=148,
+        clock_mhz=None,
+        l2_bytes=None,
+        memory_gb_per_s=8000,
+        tflop_per_s=_tflops(half=2250, tf32=1125, fp8=4500, fp6=4500, fp4=14000, int8=150),
+        tma=None,
+        measured=_NONE,
+        source="HGX B300 datasheet, an eighth of eight cards; FP4 (k = 96) is 13,125 to 14,000 on NVIDIA's pages",
     ),
 )
 CARD: dict[str, Card] = {row.name: row for row in _CARDS}
@@ -313,6 +350,9 @@ _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.valu
     "h200sxm": CARD["H200"],
     "a100sxm": CARD["A100"],
     "h100sxm5": CARD["H100 SXM"],
+    "b300sxm6ac": CARD["B300"],
+    "rtxpro6000blackwell": CARD["RTX PRO 6000"],
+    "rtxpro6000blackwellworkstationedition": CARD["RTX PRO 6000"],
 }
 
 

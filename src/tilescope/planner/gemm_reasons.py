@@ -205,12 +205,12 @@ def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
     terms = best.ranked[0].terms
     bound = terms[0]
     yield Reason.of("floor", floor_us=bound.us, card=card.name, bound=bound.name, terms=tuple(map(str, terms)))
-    sustained_tflops = card.tflops(product.data_type)
+    sustained_tflops = product.tflops
     if bound.name == "arithmetic" and sustained_tflops is not None and sustained_tflops < bound.rate:
         m, n, k = product.shape
         yield Reason.of("sustained", card=card.name, tflops=sustained_tflops, us=2 * m * n * k / sustained_tflops / 1e6)
     known = {
-        "TFLOP/s of this type": card.tflops(product.data_type),
+        "TFLOP/s of this type": sustained_tflops,
         "the clock": card.smem_gb_per_s,
         "one SM's rate": card.tma or not product.by_tma,
         "bytes in flight": card.tma or not product.by_tma,

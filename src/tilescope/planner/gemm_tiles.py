@@ -201,7 +201,7 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
     tile_m, tile_n, _ = share.tile
     element = product.data_type
     terms = []
-    tflops = card.peak_tflops(element)
+    tflops = product.peak_tflops
     if tflops is not None:
         flop = 2 * tile_m * tile_n * share.k * card.sms
         basis = card.basis(element.name) or "documented"

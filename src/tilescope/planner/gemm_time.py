@@ -14,7 +14,8 @@
     epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
     adding      what blocks that share k send each other
 
-Of tcgen05 no kernel was measured: its time comes from the documented rates of arithmetic and memory alone, and is labelled so.
+Of tcgen05, and of mma where a card has nothing faster, no kernel was measured: the time comes from the documented rates of
+arithmetic, shared memory and memory alone, and is labelled so.
 
 16 x 4096 x 4096 bf16, tile 16 x 64, swapped, split 2:  2.9 launch + 7.9 main loop (memory) + 0.1 epilogue + 0.7 adding = 11.6 us
 """
@@ -27,11 +28,12 @@ from typing import NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
+from tilescope.mma.consumer import consumers_of
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import PLAIN, Schedule
-from tilescope.planner.planned_gemm import FloorTerm, Prediction
+from tilescope.planner.planned_gemm import FloorTerm, Prediction, share_among_warps
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
@@ -187,7 +189,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
 
     `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.
     """
-    if product.in_tensor_memory:
+    if product.in_tensor_memory or _multiplies_by_lanes(product):
         return _by_documents(product, tile, schedule)
     if not predicts(product):
         return None
@@ -233,37 +235,44 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     )
 
 
-def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
-    """The time by the documented rates of a card with tcgen05; what they do not know (launch, L2, power) is left out.
+def _multiplies_by_lanes(product: Product) -> bool:
+    """Whether it is multiplied by mma on an architecture whose datasheets' rates are those of mma."""
+    return product.consumer == consumers_of(product.arch)[0] == "ldmatrix"
 
-    Two accumulators let a tile be stored while the next one is multiplied: the stores of the last round alone come on top.
+
+def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
+    """The time by the documented rates of a card; what they do not know (launch, L2, power) is left out.
+
+    A tile is stored while the next one is multiplied, by a second accumulator or by TMA: the stores of the last round alone
+    come on top.
     """
     card = product.card
-    tflops = None if card is None else card.peak_tflops(product.data_type)
+    tflops = product.peak_tflops
     if card is None or tflops is None or product.sms is None:
         return None
     rows, columns, _ = schedule.sums(tile)
     grid = schedule.cluster_grid(tile_grid(product.shape, tile))
     in_a_cluster = prod(schedule.cluster)
     at_once = max(1, clusters(product.sms, in_a_cluster))
-    rounds = ceil_div(prod(grid), at_once)
+    taken = prod(grid) * product.batch.count
+    rounds = ceil_div(taken, at_once)
     k = schedule.k_tiles(product.shape[2], tile[2]) * tile[2]
     c_bytes = product.output_type.bits / 8
     m, n, _ = product.shape
     operand_bytes = (m + n) * product.shape[2] * product.operand_bits / 8  # once: how much the L2 holds is not known
     if card.l2_bytes is not None:
-        operand_bytes = order_bytes(product, tile, schedule.group)
-    moved_bytes = operand_bytes + m * n * c_bytes
+        operand_bytes = order_bytes(product, tile, schedule.group) * product.operand_bits / product.data_type.bits
+    moved_bytes = (operand_bytes + m * n * c_bytes) * product.batch.count
     bounds = {
         "steps": rounds * 2.0 * rows * columns * k * card.sms / tflops / 1e6,
         "memory": transfer_us(moved_bytes, card.memory_gb_per_s),
     }
-    if card.smem_gb_per_s is not None:  # every instruction reads its rows; of a pair's columns each block reads half
-        read_rows = ceil_div(rows, TMEM_LANES) * (min(rows, TMEM_LANES) + columns // schedule.cta_group)
+    if card.smem_gb_per_s is not None:
+        read_rows = _rows_read(product, tile, schedule)
         read_bytes = rounds * read_rows * k * product.data_type.smem_bits // 8
         bounds["shared memory"] = transfer_us(read_bytes, card.smem_gb_per_s)
     bound = max(bounds, key=lambda name: bounds[name])
-    last_blocks = (prod(grid) - (rounds - 1) * at_once) * in_a_cluster
+    last_blocks = (taken - (rounds - 1) * at_once) * in_a_cluster
     return Prediction(
         launch_us=0,
         main_us=bounds[bound],
@@ -274,6 +283,19 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
         basis="documented",
         fitted=False,
     )
+
+
+def _rows_read(product: Product, tile: Tile, schedule: Schedule) -> int:
+    """Rows of A and B that one K step of a block reads from shared memory.
+
+    Every instruction of tcgen05 reads its own; of a pair's columns each block reads half. Of warps that multiply by mma, each
+    reads the rows and the columns of its part.
+    """
+    rows, columns, _ = schedule.sums(tile)
+    if product.in_tensor_memory:
+        return ceil_div(rows, TMEM_LANES) * (min(rows, TMEM_LANES) + columns // schedule.cta_group)
+    down, across = share_among_warps(tile)
+    return rows * max(1, across) + columns * max(1, down)
 
 
 def transfer_us(moved_bytes: float, gb_per_s: float) -> float:

@@ -399,21 +399,7 @@ class PlannedGemm(Value):
     @property
     def warps(self) -> tuple[int, int]:
         """Warps down and across a tile of C that is multiplied by mma: the most that share it evenly; (0, 0): none do."""
-        shares = [share for share in itertools.product((1, 2, 4), (1, 2, 4, 8)) if self._is_shared_evenly(*share)]
-        return max(shares, key=self._warps_and_squareness, default=(0, 0))
-
-    def _is_shared_evenly(self, down: int, across: int) -> bool:
-        """Whether that many warps have equal parts of the tile, and registers for them."""
-        m, n, _ = self.tile
-        if down * across > _MAX_WARPS or m % (_WARP_ROWS * down) or n % (_WARP_COLUMNS * across):
-            return False
-        return m // down * n // across // 32 <= MAX_ACCUMULATORS
-
-    def _warps_and_squareness(self, share: tuple[int, int]) -> tuple[int, int]:
-        """Sort key: the most warps, then parts that are nearest to squares."""
-        m, n, _ = self.tile
-        down, across = share
-        return down * across, -abs(m // down - n // across)
+        return share_among_warps(self.tile)
 
     def smem_regions(self) -> tuple[SmemRegion, ...]:
         """The regions of a block's shared memory, in order."""
@@ -444,6 +430,27 @@ class PlannedGemm(Value):
         ((65536, 98304, 131072, 163840), (229376, 229384))
         """
         return {region.name: region.starts for region in self.smem_regions()}
+
+
+def share_among_warps(tile: Tile) -> tuple[int, int]:
+    """Warps down and across a tile of C that is multiplied by mma: the most that share it evenly; (0, 0): none do.
+
+    >>> share_among_warps((64, 128, 64)), share_among_warps((64, 32, 64))
+    ((2, 4), (4, 2))
+    """
+    m, n, _ = tile
+
+    def is_even(down: int, across: int) -> bool:
+        if down * across > _MAX_WARPS or m % (_WARP_ROWS * down) or n % (_WARP_COLUMNS * across):
+            return False
+        return m // down * n // across // 32 <= MAX_ACCUMULATORS
+
+    def warps_and_squareness(share: tuple[int, int]) -> tuple[int, int]:
+        down, across = share
+        return down * across, -abs(m // down - n // across)
+
+    shares = [share for share in itertools.product((1, 2, 4), (1, 2, 4, 8)) if is_even(*share)]
+    return max(shares, key=warps_and_squareness, default=(0, 0))
 
 
 class _Wanted(NamedTuple):

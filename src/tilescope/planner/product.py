@@ -27,6 +27,7 @@ from tilescope.planner.gemm_batch import ONE, Batch
 
 Tile = tuple[int, int, int]  # m, n, k
 
+_BF16 = DataType.named("bfloat16")
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
@@ -74,6 +75,30 @@ class Product(NamedTuple):
     def operand_bits(self) -> float:
         """Bits of an element of A or B in global memory, with its part of a scale factor."""
         return self.data_type.bits if self.scales is None else self.data_type.bits + 8 / self.scales.block
+
+    @property
+    def tflops(self) -> float | None:
+        """The card's TFLOP/s for it, held for seconds; None without a card, or where nobody knows."""
+        return None if self.card is None else self.card.tflops(self.data_type, self._scales_name)
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """The card's TFLOP/s that no kernel with its instructions exceeds; None without a card, or where nobody knows.
+
+        An instruction of tcgen05 takes 32 bytes of k in the same cycles, whatever the type. A B300 reaches its peak of 4-bit types
+        with 48 bytes, which no tile here is multiplied by.
+        """
+        if self.card is None:
+            return None
+        peak = self.card.peak_tflops(self.data_type, self._scales_name)
+        bf16 = self.card.tflops(_BF16)
+        if peak is None or bf16 is None or not self.in_tensor_memory:
+            return peak
+        return min(peak, bf16 * _BF16.bits / self.data_type.smem_bits)
+
+    @property
+    def _scales_name(self) -> str:
+        return "" if self.scales is None else self.scales.name
 
     @property
     def by_tma(self) -> bool:

@@ -34,6 +34,7 @@ _STATIC_SMEM_BYTES = 48 * KIB  # of a block that was not given more, and of ever
 _TURING_SMEM_BYTES = 64 * KIB
 _STAGES_TRIED = (4, 3, 2)
 _BARRIER_BYTES_PER_STAGE = 16  # a full and an empty mbarrier
+_LEFT_OUT_OF_NAMES = {"rtx", "sxm", "pcie"}  # of cards: 4090 and H100 say enough, 6000 does not
 
 _NUMBER = r"(0x[0-9a-f]+|\d[\d,_']*)"
 _REQUIRED = re.compile(
@@ -279,7 +280,7 @@ def _element_bytes(text: str) -> int | None:
 def _architecture(text: str) -> Arch | None:
     """The architecture that a text names, or that of a card in it.
 
-    >>> _architecture("on an H100").name, _architecture("for sm_120a").name, _architecture("on my card")
+    >>> _architecture("on an H100").name, _architecture("for sm_120a").name, _architecture("6000 bytes on my card")
     ('sm_90', 'sm_120', None)
     """
     target = _TARGET.search(text)
@@ -289,8 +290,7 @@ def _architecture(text: str) -> Arch | None:
 
     words = set(re.findall(r"\w+", text.casefold()))
     for name, card in CARD.items():
-        numbered = {word for word in name.casefold().split() if any(letter.isdigit() for letter in word)}
-        if numbered <= words:
+        if set(name.casefold().split()) - _LEFT_OUT_OF_NAMES <= words:
             return card.arch
     return None
 
