@@ -16,7 +16,7 @@ import tilescope as ts
 from tilescope.errors import RuleError
 from tilescope.gpu.verify.suites import Outcome
 from tilescope.gpu.verify.suites.approx_suite import APPROX, EXPONENTS, FUNCTIONS, compute_sums, compute_words, sums
-from tilescope.machine.arithmetic import operation, special_unit
+from tilescope.machine.arithmetic import approximate, operation, special_unit
 from tilescope.machine.arithmetic.approximate import compiled_loop
 from tilescope.machine.arithmetic.special_unit import FLUSHED, QUOTIENTS, SCALED, rows_of, truncated_square
 from tilescope.machine.launch.cuda_compiler import find_nvcc, read_nvcc_version
@@ -99,6 +99,36 @@ def naive_square(x):
 @given(st.integers(0, (1 << 17) - 1))
 def test_the_squarer_is_the_triangle_without_its_low_columns(x):
     assert truncated_square(np.array([x], np.int32)).item() == naive_square(x)
+
+
+@pytest.mark.parametrize("function", approximate._ORDINARY, ids=lambda function: function.__name__)
+def test_ordinary_words_have_the_bits_of_all_words(function):
+    """Every exponent, both signs, the ends of each binade; the dividends of quotients are anything."""
+    ordinary = approximate._ORDINARY[function]
+    rng = np.random.default_rng(4)
+    any_words = rng.integers(0, 1 << 32, 1 << 19, np.uint64).astype(np.uint32)
+    binades = np.arange(512, dtype=np.uint32) << np.uint32(23)
+    words = np.concatenate([any_words, binades, binades + np.uint32(1), binades - np.uint32(1)])
+    magnitudes = words & np.uint32(0x7FFFFFFF)
+    is_ordinary = (magnitudes >= ordinary.least) & (magnitudes < ordinary.end)
+    assert [ordinary.takes(words[place : place + 1]) for place in range(2000)] == is_ordinary[:2000].tolist()
+    words = words[is_ordinary]
+    is_quotient = function in QUOTIENTS.values()
+    sources = [any_words[: len(words)], words] if is_quotient else [words]
+    rows = rows_of("ex2" if "ex2" in function.__name__ else "rcp")
+    with np.errstate(all="ignore"):
+        expected = function(*[source.astype(np.int64) for source in sources], rows)
+        found = ordinary.compute(*sources)
+    np.testing.assert_array_equal(found, expected.astype(np.uint32))
+
+
+def test_a_word_that_is_not_ordinary_takes_the_whole_way(monkeypatch):
+    monkeypatch.setattr(approximate, "compiled_loop", lambda _: None)
+    one, infinity, tiny = 0x3F800000, 0x7F800000, 1
+    words = np.array([one, infinity, tiny], np.uint32)
+    assert compute("ex2.approx.f32", words).tolist() == [0x40000000, infinity, one]
+    assert compute("div.full.f32", words, words).tolist() == [one, special_unit.NAN, one]
+    assert compute("rcp.approx.ftz.f32", words).tolist() == [one, 0, infinity]
 
 
 @pytest.mark.parametrize("name", [*FLUSHED, *QUOTIENTS], ids=str)

@@ -91,7 +91,8 @@ class Cluster:
         self.random = launch.random
         self.undefined: UndefinedValues | None = None  # while there are undefined values
         self.steps = program.steps
-        self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+        rows = program.fact(rows_of_words)
+        self.registers: list[Words] = [self._register(number, row) for number, row in enumerate(rows)]
 
     def _shape(self, launch: Launch, first_block: BlockIndex) -> ClusterShape:
         """The lanes of its blocks."""
@@ -112,14 +113,16 @@ class Cluster:
         self.undefined = values
         self.steps = self.program.steps if values is None else values.steps
 
-    def _register(self, number: int) -> Words:
+    def _register(self, number: int, row: int | None) -> Words:
+        """A register of all lanes; `row` is its place among the words, if it is one."""
+        if row is not None:
+            return self.words[row, : self.lane_count]
         dtype = self.program.register_dtypes[number]
         content = self.program.read_only.get(number)
         if content is None:
-            row = self.program.fact(rows_of_words)[number]
-            return np.zeros(self.lane_count, dtype) if row is None else self.words[row, : self.lane_count]
+            return np.zeros(self.lane_count, dtype)
         if isinstance(content, Constant):
-            return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
+            return _repeated(np.array(content.bits, dtype), self.lane_count)
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
         return self._special(content)
@@ -153,7 +156,7 @@ class Cluster:
             address = program.local_offsets[variable.number]
         else:
             address = self.launch.variable_addresses[variable.name]
-        return np.broadcast_to(np.array(address + content.offset, np.uint64), (self.lane_count,))
+        return _repeated(np.array(address + content.offset, np.uint64), self.lane_count)
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
@@ -431,7 +434,7 @@ class Front:
         """How many warps the lanes belong to."""
         if self._counted is not self.lanes:
             self._counted = self.lanes
-            self._warps = len(np.unique(self.lanes // WARP_LANES))
+            self._warps = int(np.count_nonzero(np.bincount(self.lanes // WARP_LANES)))
         return self._warps
 
 
@@ -448,6 +451,12 @@ class _LaneNames:
     def __exit__(self, kind: object, fault: object, trace: object) -> None:
         if isinstance(fault, KernelFaultError) and fault.lane is not None:
             fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
+
+
+def _repeated(value: Words, count: int) -> Words:
+    """A single value for all lanes, which nobody may change: numpy.broadcast_to takes ten times as long to make it."""
+    repeated: Words = np.ndarray((count,), value.dtype, value.tobytes(), strides=(0,))
+    return repeated
 
 
 def rows_of_words(program: Program) -> list[int | None]:
@@ -468,7 +477,7 @@ def _bytes_of_lane(values: Words) -> int:
 
 def _unless_equal(after: Words, values: Words) -> Words | None:
     """What memory holds after a store; None if that is the value of every lane."""
-    return after if (after != values).any() else None
+    return after if after is not values and (after != values).any() else None
 
 
 def _outside_shared(address: int, cluster: Cluster, lane: int | None, end: int) -> KernelFaultError:

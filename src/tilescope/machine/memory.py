@@ -30,6 +30,12 @@ from tilescope.tensor_map import TensorMap
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
 GUARD_BYTES = 1 << 16  # between arrays: a step too far is a fault, not the next array
 Bytes = npt.NDArray[np.uint8]
+_WIDE_DTYPES: dict[int, np.dtype[np.generic]] = {  # by bytes: types whose items numpy copies as they are
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+    16: np.dtype(np.complex128),
+}
 
 
 @dataclass(slots=True)
@@ -51,12 +57,45 @@ class Region:
         whole = len(self.content) // dtype.itemsize * dtype.itemsize
         return self.content[:whole].view(dtype)
 
+    def lookup(self, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> WordRows:
+        """Where (lanes, count) words lie that follow each other, or (lanes,) words if `count` is 1.
+
+        Rows that lie at multiples of their size are words of that size, if there is such a type: numpy picks them ten times faster.
+        """
+        offsets = addresses - self.address
+        wide = _WIDE_DTYPES.get(dtype.itemsize * count) if count > 1 else dtype
+        if wide is not None and not (count > 1 and np.count_nonzero(offsets & wide.itemsize - 1)):
+            return WordRows(self.words(wide), offsets >> wide.itemsize.bit_length() - 1)
+        return WordRows(self.words(dtype), (offsets // dtype.itemsize)[:, None] + np.arange(count))
+
     def copy(self) -> Region:
         """The same bytes at the same address, copied unless they are read-only."""
         if not self.content.flags.writeable:
             return self
         content = self.content.copy()
         return Region(self.address, content, content, content.__array_interface__["data"][0])
+
+
+class WordRows(NamedTuple):
+    """Words of an array, or rows of them that count as one word, and which of them are meant."""
+
+    words: npt.NDArray[np.generic]
+    places: npt.NDArray[np.int64]
+
+    def pick(self, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
+        """A copy of the words that are meant."""
+        picked: npt.NDArray[np.generic] = self.words[self.places]
+        return picked if picked.dtype == dtype else picked.view(dtype).reshape(-1, count)
+
+    def put(self, values: npt.NDArray[np.generic]) -> None:
+        """Write (lanes,) or (lanes, count) values; of several lanes at one place the last one wins."""
+        if values.dtype != self.words.dtype:
+            values = np.ascontiguousarray(values).view(self.words.dtype)[:, 0]
+        self.words[self.places] = values
+
+    def are_ascending(self) -> bool:
+        """Whether every row lies behind the one before it, so that no two lanes share one."""
+        return self.places.ndim == 1 and bool((self.places[1:] > self.places[:-1]).all())
 
 
 class Exchanged(NamedTuple):
@@ -75,10 +114,9 @@ class ChangedBytes(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Words of one array that lanes write, and where in it."""
+    """Words of one array that lanes write."""
 
-    words: npt.NDArray[np.generic]
-    places: npt.NDArray[np.int64]
+    rows: WordRows
     lanes: slice | npt.NDArray[np.int64]
 
 
@@ -188,27 +226,33 @@ class GlobalMemory:
         size_bytes = dtype.itemsize * count
         region = self._one_region(addresses, size_bytes)
         if region is not None:
-            return _pick_words(region.words(dtype), (addresses - region.address) // dtype.itemsize, count)
+            return region.lookup(addresses, dtype, count).pick(dtype, count)
         shape = (len(addresses), count) if count > 1 else len(addresses)
         result = np.empty(shape, dtype)
         for region, lanes in self._by_region(addresses, size_bytes):
-            places = (addresses[lanes] - region.address) // dtype.itemsize
-            result[lanes] = _pick_words(region.words(dtype), places, count)
+            result[lanes] = region.lookup(addresses[lanes], dtype, count).pick(dtype, count)
         return result
 
     def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
         """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
         for piece in self._written_pieces(addresses, values):
-            piece.words[piece.places] = values[piece.lanes]
+            piece.rows.put(values[piece.lanes])
 
     def exchange(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> Exchanged:
         """Write words as `store` does; what lay there before, and what lies there now."""
+        count = values.shape[1] if values.ndim > 1 else 1
+        pieces = self._written_pieces(addresses, values)
+        if len(pieces) == 1 and pieces[0].rows.are_ascending():
+            rows = pieces[0].rows
+            before = rows.pick(values.dtype, count)
+            rows.put(values)
+            return Exchanged(before, values)
         before = np.empty_like(values)
         after = np.empty_like(values)
-        for piece in self._written_pieces(addresses, values):
-            before[piece.lanes] = piece.words[piece.places]
-            piece.words[piece.places] = values[piece.lanes]
-            after[piece.lanes] = piece.words[piece.places]
+        for rows, lanes in pieces:
+            before[lanes] = rows.pick(values.dtype, count)
+            rows.put(values[lanes])
+            after[lanes] = rows.pick(values.dtype, count)
         return Exchanged(before, after)
 
     def _written_pieces(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> list[_Piece]:
@@ -226,9 +270,7 @@ class GlobalMemory:
                     ILLEGAL_ADDRESS, "a store to a read-only array", lane, int(addresses[lane]), is_global=True
                 )
             self._keep(region)
-            first = (addresses[lanes] - region.address) // values.dtype.itemsize
-            places = first if count == 1 else first[:, None] + np.arange(count)
-            pieces.append(_Piece(region.words(values.dtype), places, lanes))
+            pieces.append(_Piece(region.lookup(addresses[lanes], values.dtype, count), lanes))
         return pieces
 
     def keep_for_undo(self, most_bytes: int) -> None:
@@ -389,8 +431,3 @@ def _share_bytes(regions: Sequence[Region]) -> bool:
 
 def _outside(address: int, size_bytes: int) -> str:
     return f"an access of {size_bytes} bytes at {address:#x}, which no array contains"
-
-
-def _pick_words(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
-    chosen: npt.NDArray[np.generic] = words[places if count == 1 else places[:, None] + np.arange(count)]
-    return chosen

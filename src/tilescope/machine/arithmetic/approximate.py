@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,17 @@ from tilescope.machine.arithmetic.compute import (
 )
 from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
 from tilescope.machine.arithmetic.float_style import PACKED
-from tilescope.machine.arithmetic.float_words import propagate_nan, upper_half_as_f32
-from tilescope.machine.arithmetic.special_unit import FACTORS, FLUSHED, FRACTION_BITS, QUOTIENTS, SCALED, Words, rows_of
+from tilescope.machine.arithmetic.float_words import propagate_nan, set_canonical_nan, upper_half_as_f32
+from tilescope.machine.arithmetic.special_unit import (
+    ARGUMENT_BITS,
+    FACTORS,
+    FLUSHED,
+    FRACTION_BITS,
+    QUOTIENTS,
+    SCALED,
+    Words,
+    rows_of,
+)
 from tilescope.swizzle.permutation import compiler
 
 TYPES = {
@@ -43,8 +53,15 @@ TYPES = {
     "tanh": ("f32", "f16", "f16x2", "bf16", "bf16x2"),
 }
 
-_LOOP_FROM_WORDS = 1 << 23  # loading numba takes as long as numpy needs for these
+_LOOP_FROM_WORDS = 1 << 24  # loading numba takes as long as numpy needs for these
 _WORDS_OF_A_CALL = 1500  # that take as long as a call of numpy's functions with no words
+
+_SIGN_SHIFT = constant(31, 32)
+_SIGN = constant(1 << 31, 32)
+_MAGNITUDE = constant((1 << 31) - 1, 32)
+_EXPONENT = constant(0xFF << FRACTION_BITS, 32)
+_FRACTION = constant((1 << FRACTION_BITS) - 1, 32)
+_RECIPROCAL_EXPONENT = constant(252 << FRACTION_BITS, 32)
 
 
 @dataclass(slots=True)
@@ -101,6 +118,7 @@ def quotient_factors(modifiers: tuple[str, ...]) -> Compute:
 
 def _on_f32(function: Callable[..., Words], table: str) -> Compute:
     """A function of the unit as one of f32 bits: compiled where numba is loaded, or worth loading."""
+    ordinary = _ORDINARY.get(function)
 
     def compute(*sources: Array) -> Array:
         _work.words += sources[0].size + _WORDS_OF_A_CALL
@@ -110,10 +128,87 @@ def _on_f32(function: Callable[..., Words], table: str) -> Compute:
             results = np.empty(sources[0].shape, np.uint32)
             loop(*[np.ascontiguousarray(source) for source in sources], rows_of(table), results)
             return results
+        if ordinary is not None and ordinary.takes(sources[-1]):
+            return ordinary.compute(*sources)
         wide = [source.astype(np.int64) for source in sources]
         return np.asarray(function(*wide, rows_of(table)).astype(np.uint32))
 
     return compute
+
+
+class _Ordinary(NamedTuple):
+    """A function of arrays whose last one holds ordinary words: none that the unit treats apart, flushes or scales.
+
+    They are what kernels have nearly always, and take less than half of numpy's time.
+    """
+
+    compute: Compute
+    least: int  # of the words without their signs
+    end: int
+
+    def takes(self, words: Array) -> bool:
+        """Whether all words are ordinary."""
+        magnitudes = words & _MAGNITUDE
+        return bool(magnitudes.max(initial=0) < self.end) and bool(magnitudes.min(initial=self.end) >= self.least)
+
+
+@cache
+def _quadratics(name: str) -> tuple[Array, Array, Array]:
+    """The coefficients of a function's segments as doubles, which hold its sums without rounding."""
+    rows = rows_of(name)
+    return rows.base.astype(np.float64), rows.c1.astype(np.float64), rows.c2.astype(np.float64)
+
+
+def _evaluate(name: str, segments: Array, arguments: Array, shift: int) -> Array:
+    """special_unit.evaluate without the last bits."""
+    base, c1, c2 = _quadratics(name)
+    total = c1.take(segments)
+    total *= arguments
+    total += base.take(segments)
+    square = c2.take(segments)
+    square *= rows_of(name).squares.take(arguments)
+    total += square
+    total *= 2.0**-shift
+    return total.astype(np.uint32)
+
+
+def _ordinary_ex2(words: Array) -> Array:
+    """2^x for |x| < 126: a negative argument is replaced by its one's complement, unless it is whole."""
+    fixed = (words.view(np.float32) * np.float32(1 << FRACTION_BITS)).astype(np.int32)
+    fixed -= (words >> _SIGN_SHIFT).view(np.int32) & (fixed << 32 - FRACTION_BITS != 0)
+    part = (fixed & (1 << FRACTION_BITS) - 1).astype(np.intp)
+    fractions = _evaluate("ex2", part >> ARGUMENT_BITS, part & (1 << ARGUMENT_BITS) - 1, 15)
+    return ((fixed >> FRACTION_BITS) + 126 << FRACTION_BITS).view(np.uint32) + fractions
+
+
+def _ordinary_rcp(words: Array) -> Array:
+    """1 / x for 2^-126 <= |x| < 2^125."""
+    fraction = (words & _FRACTION).astype(np.intp)
+    fractions = _evaluate("rcp", fraction >> 16, (fraction & 0xFFFF) << 1, 16)
+    exponents = _RECIPROCAL_EXPONENT - (words & _EXPONENT)
+    return exponents + fractions | words & _SIGN
+
+
+def _ordinary_quotient(dividends: Array, divisors: Array) -> Array:
+    """A quotient by such an x; the dividend may be anything."""
+    product = dividends.view(np.float32) * _ordinary_rcp(divisors).view(np.float32)
+    return set_canonical_nan(product.view(np.uint32), np.isnan(product), FORMATS["f32"])
+
+
+def _f32_word(number: float) -> int:
+    return int(np.float32(number).view(np.uint32))
+
+
+_ORDINARY: dict[Callable[..., Words], _Ordinary] = {
+    **dict.fromkeys((FLUSHED["ex2"], SCALED["ex2"]), _Ordinary(_ordinary_ex2, 0, _f32_word(126.0))),
+    **dict.fromkeys(
+        (FLUSHED["rcp"], SCALED["rcp"]), _Ordinary(_ordinary_rcp, _f32_word(2.0**-126), _f32_word(2.0**125))
+    ),
+    **dict.fromkeys(
+        (QUOTIENTS["full", False], QUOTIENTS["approx", False]),
+        _Ordinary(_ordinary_quotient, _f32_word(2.0**-126), _f32_word(2.0**125)),
+    ),
+}
 
 
 @cache

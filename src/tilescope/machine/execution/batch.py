@@ -180,7 +180,7 @@ class BatchSchedule(Schedule):
         self._is_at_barrier[lanes] = True
         self._barrier_pcs[lanes] = front.pc
         is_missing = np.asarray((cluster.exists & ~self._is_at_barrier).reshape(cluster.blocks, -1).any(axis=1))
-        blocks = np.unique(cluster.block_of_lane[lanes])
+        blocks = self._blocks_among(lanes)
         complete = blocks[~is_missing[blocks]]
         if len(complete):
             released = self._lanes_of(complete)
@@ -204,7 +204,11 @@ class BatchSchedule(Schedule):
 
     def _lanes_of_blocks(self, lanes: LaneNumbers) -> LaneNumbers:
         """The threads of all blocks that some lanes belong to."""
-        return self._lanes_of(np.unique(self.cluster.block_of_lane[lanes]))
+        return self._lanes_of(self._blocks_among(lanes))
+
+    def _blocks_among(self, lanes: LaneNumbers) -> LaneNumbers:
+        """The blocks that some lanes belong to, each once."""
+        return np.flatnonzero(np.bincount(self.cluster.block_of_lane[lanes]))
 
     def exit(self, lanes: LaneNumbers) -> None:
         """End threads. Warps of their blocks may be complete without them."""

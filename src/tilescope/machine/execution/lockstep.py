@@ -144,8 +144,10 @@ class _Lockstep:
         self._copies = 0  # bulk copies that were issued
         self._counts = np.zeros((2, len(launch.program.steps) + 1), np.int64)
         detector = launch.detector
-        width = cell_bytes(launch.program, "global")
-        cells = GlobalCells(launch.memory, width) if detector is None else detector.memory
+        if detector is None:
+            cells = GlobalCells(launch.memory, cell_bytes(launch.program, "global"))
+        else:
+            cells = detector.memory
         self._memory = LockstepMemory(cells, launch.block_lanes, self._blocks_before * launch.block_lanes)
         self._costs = None if launch.costs is None else Costs()
         known = launch.array_ends

@@ -25,6 +25,7 @@ from tilescope.sync.cluster_shape import BlockIndex, LaneNumbers, block_index
 Mask = npt.NDArray[np.bool_]
 SECTOR_BYTES = 32
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
+_WARP_SHIFT = WARP_LANES.bit_length() - 1  # numpy divides four times slower than it shifts
 _MOST_WAITING = 1 << 15  # lanes whose addresses wait to be counted together
 
 
@@ -102,7 +103,8 @@ def sectors_of(kind: AccessKind, addresses: Addresses, _mask: Mask | None) -> Wa
     >>> counts.cost, counts.least
     (array([8]), array([4]))
     """
-    in_order = np.sort(addresses, axis=1)
+    is_in_order = (addresses[:, 1:] >= addresses[:, :-1]).all()
+    in_order = addresses if is_in_order else np.sort(addresses, axis=1)
     asked_bytes = _different(in_order) * kind.size_bytes
     touched = _different(in_order >> _SECTOR_SHIFT) * max(1, kind.size_bytes // SECTOR_BYTES)
     return WarpCounts(touched, -(-asked_bytes // SECTOR_BYTES))
@@ -132,7 +134,7 @@ def warp_rows(executions: Sequence[Execution]) -> WarpRows:
     lanes = np.concatenate([one.lanes for one in executions])
     addresses = np.concatenate([one.addresses for one in executions])
     execution = np.repeat(np.arange(len(executions)), [len(one.lanes) for one in executions])
-    warps = lanes // WARP_LANES
+    warps = lanes >> _WARP_SHIFT
     is_first = np.ones(len(lanes), np.bool_)
     is_first[1:] = (warps[1:] != warps[:-1]) | (execution[1:] != execution[:-1])
     starts = np.flatnonzero(is_first)
@@ -226,13 +228,15 @@ def _instance(execution: Execution, first: _FirstLane, rows: WarpRows, counts: W
     """One warp's execution."""
     where = execution.where
     rank, lane_of_block = divmod(first.lane, where.block_lanes)
-    places = rows.addresses[row].tolist()
-    active = [True] * len(places) if rows.mask is None else rows.mask[row].tolist()
+    places: list[int | None] = rows.addresses[row].tolist()
+    if rows.mask is not None:
+        active = rows.mask[row].tolist()
+        places = [place if taken else None for place, taken in zip(places, active, strict=True)]
     return Instance(
         execution.kind,
         int(counts.cost[row]),
         int(counts.least[row]),
         block_index(first.first_block, where.cluster, rank),
         lane_of_block // WARP_LANES,
-        tuple(place if taken else None for place, taken in zip(places, active, strict=True)),
+        tuple(places),
     )

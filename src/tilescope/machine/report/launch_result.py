@@ -71,8 +71,8 @@ def build_run(launch: Launch, result: GridRun, notes: tuple[Violation, ...], aft
 def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[InstructionCount, ...]:
     """The executions of each instruction and the cost of its accesses; those of unknown bits that ran are noted in the launch."""
     program = launch.program
-    threads = np.cumsum(result.thread_counts)
-    warps = np.cumsum(result.warp_counts)
+    threads = np.cumsum(result.thread_counts).tolist()
+    warps = np.cumsum(result.warp_counts).tolist()
     rows = []
     for pc, instruction in enumerate(program.instructions):
         if instruction is None:
@@ -84,8 +84,8 @@ def _count_instructions(launch: Launch, result: GridRun, costs: Costs) -> tuple[
                 ptx_line=instruction.line,
                 source_line=instruction.source_line,
                 ptx_text=instruction.text,
-                threads=int(threads[pc]),
-                warps=int(warps[pc]),
+                threads=threads[pc],
+                warps=warps[pc],
                 wavefronts=None if shared is None else shared.cost,
                 least_wavefronts=None if shared is None else shared.least,
                 sectors=None if sectors is None else sectors.cost,
