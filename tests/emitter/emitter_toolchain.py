@@ -1,15 +1,18 @@
-"""The compilers of the nvidia-cuda wheels, which need no card."""
+"""The compilers of the nvidia-cuda wheels, or of the system's CUDA toolkit; they need no card."""
 
 import importlib.util
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 
 def cuda_root():
-    """The folder of the wheels that holds bin/nvcc, include and lib."""
-    roots = map(Path, importlib.util.find_spec("nvidia").submodule_search_locations)
-    return next(path.parent.parent for root in roots for path in root.glob("*/bin/nvcc"))
+    """The folder that holds bin/nvcc, include and lib: of the wheels, or of the toolkit whose nvcc is on the path."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [] if spec is None else map(Path, spec.submodule_search_locations)
+    of_wheels = (path.parent.parent for root in roots for path in root.glob("*/bin/nvcc"))
+    return next(of_wheels, None) or Path(shutil.which("nvcc")).resolve().parent.parent
 
 
 def nvrtc(source, target):
@@ -52,7 +55,7 @@ def _text(program, size_of, copy):
 
 
 def run(program, *arguments):
-    """A tool of the CUDA wheels; what it says is the message of a failure."""
+    """A tool of CUDA; what it says is the message of a failure."""
     root = cuda_root()
     environment = os.environ | {"PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """Random GEMMs on the card, every form that is emitted: few kernels, many numbers of rows, each product against numpy.
 
     python tests/gpu/random_products.py --kernels 120 --rows 9 --seed 1
+    compute-sanitizer python tests/gpu/random_products.py --forms 3/16          small: every 16th of all forms, from number 3
 
 A kernel takes any number of rows, so one is compiled for several products. C is poisoned, with a margin around it; two launches must
 give the same bits. Half of the products have small whole numbers, whose sums are exact: C must be right to the bit. The others have
@@ -16,6 +17,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from math import prod
+from pathlib import Path
 from random import Random
 
 import ml_dtypes
@@ -57,6 +59,19 @@ EPILOGUES = (
     "residual",
     "scale+bias+residual",
     "scale+bias+silu+residual",
+)
+SCHEDULES = (
+    {"swapped": False},
+    {"swapped": True},
+    {"split": 2},
+    {"split": 4, "parts": 1},
+    {"parts": 3, "split": 1},
+    {"tail": 2},
+    {"multicast": (2, 1)},
+    {"multicast": (1, 2)},
+    {"multicast": (2, 1), "parts": 2},
+    {"ping_pong": True},
+    {"ping_pong": True, "multicast": (2, 1)},
 )
 MARGIN = 512  # elements around C that must stay as they are
 POISON = 0xEE
@@ -103,20 +118,37 @@ def draw(random):
 
 
 def make_kernel(seed):
-    """A plan that is drawn by a seed, one of its ranked alternatives, and its cubin; what cannot be planned is drawn again."""
+    """A plan that is drawn by a seed, and its cubin; what cannot be planned is drawn again."""
     random = Random(seed)
     while True:
         asked, options = draw(random)
         try:
-            plan = ts.plan_gemm(*asked, **options)
-            ranked = random.choice(plan.ranked)
-            schedule = {field.name: getattr(ranked.schedule, field.name) for field in fields(ranked.schedule)}
-            if random.random() < 0.1 and not plan.batch.is_of_experts and not plan.block_scales:
-                schedule["dependent"] = True
-            plan = ts.plan_gemm(*asked, **options, tile=ranked.tile, **schedule)
+            chosen = any_schedule(asked, random) if random.random() < 0.5 else ranked_one(asked, options, random)
+            plan = ts.plan_gemm(*asked, **options, **chosen)
             return seed, plan, cubin(plan)
         except ts.RuleError:
             continue
+
+
+def ranked_one(asked, options, random):
+    """Tile and schedule of one of the alternatives that a plan ranks."""
+    plan = ts.plan_gemm(*asked, **options)
+    ranked = random.choice(plan.ranked)
+    chosen = {field.name: getattr(ranked.schedule, field.name) for field in fields(ranked.schedule)}
+    if random.random() < 0.1 and not plan.batch.is_of_experts and not plan.block_scales:
+        chosen["dependent"] = True
+    return chosen | {"tile": ranked.tile}
+
+
+def any_schedule(asked, random):
+    """A schedule of the table with a tile that suits it, whatever its time."""
+    chosen = dict(random.choice(SCHEDULES))
+    rows, columns = random.choice((64, 128)), random.choice((32, 64, 128))
+    spans = 1 if asked[3] in ("e4m3", "e5m2") else random.choice((1, 1, 2))
+    k = spans * 128 * 8 // ts.DataType.named(asked[3]).bits
+    swapped = chosen.setdefault("swapped", random.random() < 0.5)
+    chosen["tile"] = (columns, rows, k) if swapped else (rows, columns, k)
+    return chosen
 
 
 def numbers(random, shape, data_type, *, exact):
@@ -250,20 +282,22 @@ class Case:
         largest = LARGEST.get(output)
         asked = ~np.isnan(value)
         if self.exact and self.plan.fused.is_exact:
-            clipped = (
-                value if output in ("s32", "f32", "bf16") or largest is None else np.clip(value, -largest, largest)
-            )
-            wanted = np.where(asked, clipped, 0)
-            wanted = wanted.astype(np.float32).astype(c.dtype) if output != "s32" else wanted.astype(np.int32)
+            wanted = np.where(asked, value if largest is None else np.clip(value, -largest, largest), 0)
+            with np.errstate(over="ignore"):  # sums beyond C's type are infinite
+                wanted = wanted.astype(np.float32).astype(c.dtype) if output != "s32" else wanted.astype(np.int32)
             bad = asked & (c != wanted)
         else:
             wanted = value if largest is None else np.clip(value, -largest, largest)
-            with np.errstate(over="ignore"):  # infinite where the sum exceeds C's type
-                infinite = np.isinf(np.where(asked, wanted, 0).astype(np.float32).astype(c.dtype))
             allowed = ROUNDING.get(output, 0.0) * np.abs(wanted) + error + 2.0**-9 * (output in ("e4m3", "e5m2")) + 1e-6
-            with np.errstate(invalid="ignore"):
-                infinite |= np.isinf(c) & (np.abs(wanted) + allowed >= 65504)
-                bad = asked & ~infinite & ~(np.abs(c.astype(np.float64) - wanted) <= allowed)
+            with np.errstate(over="ignore", invalid="ignore"):
+                ends = [
+                    np.where(asked, wanted + side * allowed, 0).astype(np.float32).astype(c.dtype) for side in (-1, 1)
+                ]
+                overflows = np.isinf(c) & (
+                    (c == ends[0]) | (c == ends[1])
+                )  # an end of what is allowed is infinite, too
+                bad = asked & ~overflows & ~(np.abs(c.astype(np.float64) - wanted) <= allowed)
+                bad |= asked & np.isfinite(c) & np.isinf(ends[0]) & (ends[0] == ends[1])  # both ends are, and C is not
         if not bad.any():
             return 0, ""
         first = tuple(int(index) for index in np.argwhere(bad)[0])
@@ -283,7 +317,7 @@ def started(device, name, case):
     for each in gemm_parameters(plan):
         value = case.arrays[each.name]
         others[each.name] = device.upload(value) if isinstance(value, np.ndarray) else value
-    grid = blocks_of(plan, rows, case.items, device.facts["sms"])
+    grid = blocks_of(plan, rows, case.items)
     results = []
     for _ in range(2):
         place = device.upload(c)
@@ -310,7 +344,7 @@ def started(device, name, case):
     return results
 
 
-def blocks_of(plan, rows, items, sms):
+def blocks_of(plan, rows, items):
     """Blocks of a launch with that many rows."""
     if plan.schedule.tail > 1:
         return plan.blocks
@@ -319,7 +353,7 @@ def blocks_of(plan, rows, items, sms):
     tiles = prod(across) * in_a_cluster * items
     if not plan.schedule.persistent:
         return tiles * plan.schedule.split * plan.schedule.parts
-    return min(tiles, sms // in_a_cluster * in_a_cluster)
+    return min(tiles, plan.sms // in_a_cluster * in_a_cluster)
 
 
 def check(device, name, case):
@@ -355,27 +389,72 @@ def describe(plan):
     return ", ".join(word for word in words if word)
 
 
+def kernels_of_all_forms():
+    """Small kernels of every form, by name: those that the machine runs in the emitter's tests, and one whose sums exceed float16."""
+    import test_block_scales
+    import test_gemm_clusters
+    import test_gemm_forms
+    import test_gemm_runs
+    import test_gemm_turns
+
+    cases = {f"form: {name}": case for name, case in test_gemm_forms.CASES.items()}
+    cases |= {f"run: {number}": case for number, case in enumerate(test_gemm_runs.CASES)}
+    cases |= {f"cluster: {name}": (shape, "bf16", each) for name, (shape, each) in test_gemm_clusters.CASES.items()}
+    cases |= {f"turns: {name}": case for name, case in test_gemm_turns.CASES.items()}
+    cases |= {f"scales: {name}": (shape, "e4m3", each) for name, (shape, each) in test_block_scales.CASES.items()}
+    beyond = {
+        "scales": "block128",
+        "epilogue": "swiglu-interleaved",
+        "output_type": "f16",
+        "tile": (24, 64, 128),
+        "split": 4,
+    }
+    return cases | {"sums beyond float16": ((24, 640, 1792), "e4m3", beyond)}
+
+
+def make_form(name, case):
+    """A kernel of the table, as `make_kernel` returns it."""
+    shape, data_type, options = case
+    plan = ts.plan_gemm(*shape, data_type, **options)
+    return name, plan, cubin(plan)
+
+
 def run(kernels, rows, seed, *, quiet=False):
     """How many products there were, and those that are wrong; counts of every form."""
+    with ProcessPoolExecutor() as executor:
+        return run_kernels(
+            executor.map(make_kernel, range(1000 * seed, 1000 * seed + kernels)), rows, seed, quiet=quiet
+        )
+
+
+def run_forms(share, rows, seed, *, quiet=False):
+    """The same of every so many-th kernel of all forms; "0/1": all."""
+    first, step = map(int, share.split("/"))
+    chosen = list(kernels_of_all_forms().items())[first::step]
+    with ProcessPoolExecutor() as executor:
+        return run_kernels(executor.map(make_form, *zip(*chosen, strict=True)), rows, seed, quiet=quiet)
+
+
+def run_kernels(made, rows, seed, *, quiet):
+    """Several products of each kernel, which comes with its name or number and its plan."""
     device = Device()
     random = Random(seed)
     counts, wrong, products = collections.Counter(), [], 0
     began = time.time()
-    with ProcessPoolExecutor() as executor:
-        for number, plan, image in executor.map(make_kernel, range(1000 * seed, 1000 * seed + kernels)):
-            name = device.load(image)
-            for turn in range(rows):
-                case = Case(plan, rows_of(plan, random), 100 * number + turn, exact=turn % 2 == 0)
-                said = check(device, name, case)
-                products += 1
-                for form in forms(plan):
-                    counts[form] += 1
-                if said:
-                    wrong.append(
-                        f"kernel {number} ({describe(plan)}, {plan.shape}), {case.rows} rows, exact {case.exact}: {said}"
-                    )
-                    if not quiet:
-                        say(wrong[-1])
+    for number, (name, plan, image) in enumerate(made, 1000 * seed):
+        loaded = device.load(image)
+        for turn in range(rows):
+            case = Case(plan, rows_of(plan, random), 100 * number + turn, exact=turn % 2 == 0)
+            said = check(device, loaded, case)
+            products += 1
+            for form in forms(plan):
+                counts[form] += 1
+            if said:
+                wrong.append(
+                    f"kernel {name} ({describe(plan)}, {plan.shape}), {case.rows} rows, exact {case.exact}: {said}"
+                )
+                if not quiet:
+                    say(wrong[-1])
     if not quiet:
         say(f"{time.time() - began:.1f} s")
     return products, wrong, counts
@@ -399,12 +478,17 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("kernels", 120), ("rows", 9), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--forms", metavar="FIRST/STEP", help="kernels of all forms in place of random ones")
     asked = parser.parse_args(arguments)
-    products, wrong, counts = run(asked.kernels, asked.rows, asked.seed)
+    if asked.forms:
+        products, wrong, counts = run_forms(asked.forms, asked.rows, asked.seed)
+    else:
+        products, wrong, counts = run(asked.kernels, asked.rows, asked.seed)
     say(json.dumps(dict(sorted(counts.items()))))
-    say(f"{products - len(wrong)} of {products} products right, {asked.kernels} kernels, seed {asked.seed}")
+    say(f"{products - len(wrong)} of {products} products right, {products // asked.rows} kernels, seed {asked.seed}")
     return bool(wrong)
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1] / "emitter"))
     sys.exit(main(sys.argv[1:]))
