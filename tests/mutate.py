@@ -15,6 +15,7 @@ each of the others is a missing test.
 import argparse
 import ast
 import functools
+import itertools
 import json
 import os
 import random
@@ -96,11 +97,6 @@ class Mutant(NamedTuple):
         return self.path, self.line, self.after
 
 
-def offset_of(lines, line, column):
-    """Byte offset of a place in a file, as ast counts lines and columns."""
-    return sum(map(len, lines[: line - 1])) + column
-
-
 def is_type_only(node, parents):
     """Whether a node is part of an annotation, an import, a docstring, a block for type checkers or an invisible keyword."""
     while node in parents:
@@ -151,7 +147,7 @@ def changed(node):
 def mutants_of(path):
     """Every mutant of a module."""
     source = path.read_bytes()
-    lines = source.splitlines(keepends=True)
+    begins = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]  # byte offset of each line
     tree = ast.parse(source)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
@@ -159,8 +155,8 @@ def mutants_of(path):
         if inside_text or is_type_only(node, parents):
             continue
         for replacement in changed(node):
-            start = offset_of(lines, node.lineno, node.col_offset)
-            end = offset_of(lines, node.end_lineno, node.end_col_offset)
+            start = begins[node.lineno - 1] + node.col_offset
+            end = begins[node.end_lineno - 1] + node.end_col_offset
             before, after = source[start:end].decode(), ast.unparse(replacement)
             is_statement = isinstance(node, ast.Expr)
             text = after if is_statement else f"({after})"
