@@ -14,6 +14,8 @@ each of the others is a missing test.
 
 import argparse
 import ast
+import functools
+import itertools
 import json
 import os
 import random
@@ -45,7 +47,8 @@ COPIED = (
     "CONTRIBUTING.md",
     "mkdocs.yml",
 )
-CPU_SECONDS = 300  # a mutant that takes longer loops forever: noticed
+# CPU seconds of each selection of tests, some five times what they need: a mutant that takes longer loops forever, and is noticed.
+CPU_SECONDS = {"package": 300, "related": 1500, "everything": 3000}
 OPTIONS = ["-q", "-x", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
 
 SWAPPED_COMPARISONS = {
@@ -65,6 +68,8 @@ SWAPPED_OPERATORS = {
     ast.Sub: ast.Add,
     ast.Mult: ast.FloorDiv,
     ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
     ast.Mod: ast.FloorDiv,
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
@@ -90,11 +95,6 @@ class Mutant(NamedTuple):
     @property
     def key(self):
         return self.path, self.line, self.after
-
-
-def offset_of(lines, line, column):
-    """Byte offset of a place in a file, as ast counts lines and columns."""
-    return sum(map(len, lines[: line - 1])) + column
 
 
 def is_type_only(node, parents):
@@ -123,8 +123,10 @@ def is_union_of_types(node):
 
 def changed(node):
     """Replacements of a node: source text of each."""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED_COMPARISONS:
-        return [ast.Compare(node.left, [SWAPPED_COMPARISONS[type(node.ops[0])]()], node.comparators)]
+    if isinstance(node, ast.Compare):  # of a chain, such as 1 <= rank <= 5, one end at a time
+        swapped = [SWAPPED_COMPARISONS[type(operator)]() for operator in node.ops]
+        chains = [[*node.ops[:at], operator, *node.ops[at + 1 :]] for at, operator in enumerate(swapped)]
+        return [ast.Compare(node.left, chain, node.comparators) for chain in chains]
     if isinstance(node, ast.BinOp) and type(node.op) in SWAPPED_OPERATORS and not is_union_of_types(node):
         return [ast.BinOp(node.left, SWAPPED_OPERATORS[type(node.op)](), node.right)]
     if isinstance(node, ast.BoolOp):
@@ -145,7 +147,7 @@ def changed(node):
 def mutants_of(path):
     """Every mutant of a module."""
     source = path.read_bytes()
-    lines = source.splitlines(keepends=True)
+    begins = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]  # byte offset of each line
     tree = ast.parse(source)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
@@ -153,8 +155,8 @@ def mutants_of(path):
         if inside_text or is_type_only(node, parents):
             continue
         for replacement in changed(node):
-            start = offset_of(lines, node.lineno, node.col_offset)
-            end = offset_of(lines, node.end_lineno, node.end_col_offset)
+            start = begins[node.lineno - 1] + node.col_offset
+            end = begins[node.end_lineno - 1] + node.end_col_offset
             before, after = source[start:end].decode(), ast.unparse(replacement)
             is_statement = isinstance(node, ast.Expr)
             text = after if is_statement else f"({after})"
@@ -177,8 +179,8 @@ def drawn_mutants(count, seed):
     return chosen
 
 
-def limit_cpu():
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+def limit_cpu(seconds):
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 class Copy:
@@ -199,12 +201,13 @@ class Copy:
         self.written += 1  # a time of its own: cached bytecode of the mutant before is not taken for this one's
         os.utime(path, (self.written, self.written))
 
-    def first_failure(self, selection):
-        """The test that fails, "" if all pass."""
+    def first_failure(self, selection, seconds):
+        """The test that fails, "" if all pass; a run that takes more than these seconds of CPU time fails as a whole."""
         environment = os.environ | {"PYTHONPATH": str(self.folder / "src"), "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "pytest", *OPTIONS, *selection]
+        limit = functools.partial(limit_cpu, seconds)
         done = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, preexec_fn=limit_cpu
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, preexec_fn=limit
         )
         if done.returncode == 0:
             return ""
@@ -231,7 +234,7 @@ class Copy:
         package = Path(mutant.path).parts[2]
         try:
             for stage, selection in self.stages(package, is_wide).items():
-                failure = self.first_failure(["--thinned", *selection])
+                failure = self.first_failure(["--thinned", *selection], CPU_SECONDS[stage])
                 if failure:
                     self.killers[failure.partition("::")[0]] += 1
                     return stage, failure
