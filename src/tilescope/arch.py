@@ -117,7 +117,7 @@ class Arch(Row):
         return self._targets(feature) != "-"
 
     def target(self, feature: str) -> str | None:
-        """The target to compile for, such as "sm_90a" for wgmma; None where the feature is missing."""
+        """The target to compile for, such as "sm_90a" for wgmma; None if the feature is missing."""
         suffix = {"-": None, "plain": "", "a": "a", "a,f": "a"}[self._targets(feature)]
         return None if suffix is None else self.name + suffix
 

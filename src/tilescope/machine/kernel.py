@@ -251,7 +251,7 @@ class Kernel:
         return KernelText(self.ptx, self.module, functions)
 
     def mutants(self) -> Iterator[Mutant]:
-        """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
+        """Copies of the kernel with one change each, for tests that should detect them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
         parities, slots and swizzles are changed. A fence that orders nothing, whatever the launch, is not removed alone.
@@ -291,7 +291,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with one thing changed. `line` and `source_line` say where; None if all instructions of a kind are changed.
+    """A kernel with one change. `line` and `source_line` say where; None if all instructions of a kind are changed.
 
     `kernel` is assembled on first use, so looking through names and kinds costs nothing.
     """

@@ -137,7 +137,7 @@ def decompress(
 ) -> Matrix:
     """The matrix A (m, k) that `values` (m, k / 2) and `metadata` encode: the inverse of `compress`.
 
-    Metadata that names a place twice is refused: PTX does not define its effect.
+    Metadata that selects a position twice is refused: PTX does not define its effect.
 
     >>> decompress([[5, 7, 2, 3]], [[0x8, 0xD]], "bf16").astype(int).tolist()
     [[5, 0, 7, 0, 0, 2, 0, 3]]

@@ -136,12 +136,12 @@ class OperandDescriptor(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was measured to read such descriptors, or only documents say how."""
+        """Whether such descriptors were "measured" on a card or are only "documented"."""
         return self.form.basis
 
     @property
     def mode(self) -> str:
-        """The swizzle's name, with what "none" means to a tensor core."""
+        """The name of the swizzle; for "none", with its meaning for a tensor core."""
         return mode_of(self.swizzle)
 
     def layout(self, major: Major = "K", element_bits: int = 16) -> CanonicalLayout:
@@ -189,7 +189,7 @@ class OperandDescriptor(Value):
         return logical ^ seen ^ self.swizzle.apply(seen)
 
     def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:
-        """Fields that the hardware does not look at in this mode."""
+        """Fields that the hardware ignores in this mode."""
         ignored = self.layout(major).ignored_fields
         if not self.leading_is_address:
             return ignored

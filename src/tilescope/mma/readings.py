@@ -96,7 +96,7 @@ DESCRIPTORS: dict[str, type[OperandDescriptor]] = {
 
 @dataclass(frozen=True, slots=True)
 class WordReadings(Value):
-    """All that a number could be, the likeliest first: sound without a warning, sound, not sound.
+    """All readings of a number, the most likely first: valid without a warning, valid, invalid.
 
     >>> [reading.name for reading in descriptor_readings(0x4000404000010040).possible]
     ['tcgen05 descriptor']

@@ -120,7 +120,7 @@ _ATOM_COLUMNS = 4  # of tensor memory
 
 
 class ScaleStep(NamedTuple):
-    """What one instruction along k needs to find its scale factors."""
+    """The location of the scale factors for one instruction along k."""
 
     k: int  # the first that it multiplies
     column: int  # of tensor memory: where its word lies, counted from the first word

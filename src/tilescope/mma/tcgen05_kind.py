@@ -73,7 +73,7 @@ class Documented:
 
     @property
     def basis(self) -> Basis:
-        """What the value rests on."""
+        """Whether the behaviour was "measured" on a card or is only "documented"."""
         return "documented"
 
 

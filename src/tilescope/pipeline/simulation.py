@@ -81,7 +81,7 @@ class Event(Value):
 
 @dataclass(frozen=True, slots=True)
 class BarrierFacts(Value):
-    """What a barrier needs: its count, and for the first phase in every block the bytes and who arrives."""
+    """The requirements of a barrier: its count, and for the first phase in every block the bytes and the arriving roles."""
 
     name: str
     stages: int
@@ -93,7 +93,7 @@ class BarrierFacts(Value):
 
 @dataclass(frozen=True, slots=True)
 class Simulation(Value):
-    """What became of a pipeline: proven, a mistake, or undecided after `states` states."""
+    """The verdict about a pipeline: proven, a mistake, or undecided after `states` states."""
 
     verdict: Answer
     pipeline: Pipeline

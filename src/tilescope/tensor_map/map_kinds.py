@@ -103,7 +103,7 @@ class TensorMap(AnyMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises.
 
         >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
         ['address-alignment', 'box-range', 'store-overrun']
@@ -163,7 +163,7 @@ class ColumnMap(AnyMap):
 
     @property
     def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """(dimension, lower corner, upper corner) of what a copy walks: W, H, D, or W alone; interleaved dims start with W."""
+        """(dimension, lower corner, upper corner) of each dimension that a copy walks: W, H, D, or only W."""
         return self._record.corners
 
     def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Im2colMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
         given = {
             "data_type": data_type,
             "dims": dims,
@@ -379,7 +379,7 @@ class Im2colWideMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_100",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
         given = {
             "data_type": data_type,
             "dims": dims,

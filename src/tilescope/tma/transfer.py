@@ -137,7 +137,7 @@ def store(
 def gather4(
     tensor_map: AnyMap, memory: Any, column: int, rows: Sequence[int], *, smem: Any = None, smem_address: int = 0
 ) -> Any:
-    """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix, named one by one.
+    """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix with separate coordinates.
 
     The map's box is one row high. Documented, not measured.
 
@@ -154,7 +154,7 @@ def gather4(
 def scatter4(
     tensor_map: AnyMap, smem: Any, memory: Any, column: int, rows: Sequence[int], *, smem_address: int = 0
 ) -> Any:
-    """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows, written where they are named.
+    """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows with separate coordinates.
 
     Documented, not measured. Returns `memory`, which is written in place.
 
@@ -182,7 +182,7 @@ def load_multicast(
 
     `smems[r]` is the shared memory of the block with rank r in the cluster, its first byte at `smem_address`; bit r
     of `cta_mask` says whether it receives the box. All are returned; each receiving block's mbarrier gets the whole
-    `transaction_bytes`. Measured with two blocks; more, and architectures other than sm_90, follow the documents.
+    `transaction_bytes`. Measured with two blocks on sm_90; other cases follow the documentation.
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("u8", (64,), (), (16,))
