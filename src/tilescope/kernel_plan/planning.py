@@ -44,7 +44,8 @@ def plan_kernel(
 ) -> KernelPlan:
     """The plan of a whole kernel: offsets, stages, overlays, columns, registers and barriers; PlanError if it does not fit.
 
-    `kernel` is plain data, the text of a TOML file, its path, or the name of a known kernel. `sizes` replaces sizes of it.
+    `kernel` is plain data, the text of a TOML file, its path, or the name of a known kernel. `sizes` replaces some of its
+    sizes.
     Defaults (None) are those of the kernel, otherwise sm_90, one block per SM and no cluster.
 
     >>> import tilescope as ts
