@@ -231,7 +231,7 @@ def _frozen_example(example: Example | None) -> Example | None:
 # What errors.py says of arguments, whoever reads them.
 ARGUMENT_TYPE = rule(
     ARGUMENT_TYPE_WORDING.rule,
-    "Every argument is of its own kind: integers, sequences of integers, arrays of numbers, names of a table.",
+    "Every argument has the expected kind: integers, sequences of integers, arrays of numbers, names of a table.",
     source="the signature of the call",
     passing='ts.TensorMap("bf16", (64, 64), (128,), (64, 64))',
     failing='ts.TensorMap("bf16", "64x64", (128,), (64, 64))',

@@ -1,4 +1,4 @@
-"""The 32-bit descriptor that tells tcgen05.mma its types, shape and majorness: known from documents.
+"""The 32-bit descriptor that tells tcgen05.mma its types, shape and majorness: known from documentation.
 
     kind f16, tf32, f8f6f4, i8
     31 30   28 … 24   22 … 17   16   15   14    13    12 … 10   9 … 7   5 4   3          2        1 0

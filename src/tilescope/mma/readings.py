@@ -70,7 +70,7 @@ DESCRIPTOR_BASE_OFFSET = rule(
     argument="base_offset",
     found="base_offset = {base_offset}",
     limit="TMA swizzles by the absolute address, which is base offset 0",
-    fix="Use 0 unless the data was written with a pattern of its own.",
+    fix="Use 0 unless the data was written with another pattern.",
     severity="warning",
     source="measured on an H200",
     basis="measured",

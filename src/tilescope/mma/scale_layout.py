@@ -80,7 +80,7 @@ SCALE_ROWS = rule(
     "For B of a pair with m = 128, each half of n is a multiple of 32 columns.",
     argument="rows",
     found="B of {rows} columns in a pair with m = {m}",
-    limit="each half of n is a multiple of {multiple} columns, as the documents have it, and at most {most}",
+    limit="each half of n is a multiple of {multiple} columns, as documented, and at most {most}",
     fix="Use 64, 128, 192 or 256.",
     source="CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100",
     architectures=BLACKWELL,

@@ -11,7 +11,7 @@
 What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not
 allocated, a lane that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field
 names: DeepGEMM lets all four warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All
-of it is known from documents.
+of it is known from documentation.
 """
 
 from __future__ import annotations

@@ -105,10 +105,10 @@ TMEM_K = rule(
 METADATA_K = TMEM_K.worded(limit="the metadata of one instruction is of {whole} elements along k")
 TMEM_UNKNOWN = rule(
     "tmem-unknown",
-    "If no document says how a matrix is stored in tensor memory, tilescope does not guess.",
+    "If the documentation does not say how a matrix is stored in tensor memory, tilescope does not guess.",
     argument="operand",
     found="A in tensor memory under layout {layout}",
-    limit="no document says in which lanes it is stored",
+    limit="the documentation does not say in which lanes it is stored",
     fix="Keep A in shared memory, or use M 128.",
     source="PTX ISA, tcgen05.mma: figures of the layouts alone",
     architectures=BLACKWELL,

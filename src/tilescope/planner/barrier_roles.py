@@ -1,6 +1,6 @@
 """ts.plan_pipeline: the barriers and roles that bring planned tiles to their consumer, stage after stage.
 
-    producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait for every stage before it leaves
+    producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait forevery stage before it leaves
                   ▲                                  ▼
     consumer   release ◀─ wait_group ◀─ multiply ◀─ wait full
 

@@ -7,7 +7,7 @@ Im2colWideMap   walks W alone, from sm_100 on; H and D stand still during a copy
     mode W       pixels_per_column pixels along W, then the halo of the instruction
     mode W128    always 128 pixels, the halo after every 32
 
-What Im2colWideMap is rests on the documents. A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
+Im2colWideMap follows the documentation. A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
 
     dims = (4096, 4096)          ┌──────────────── dims[0] ───┐
     strides_bytes = (8192,)      │ ┌ box[0] ┐                 │  one row of the box:
