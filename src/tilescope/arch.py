@@ -28,7 +28,7 @@ KIB = 1024
 WARP_LANES = 32
 ARCH_PARTLY_KNOWN = rule(
     "arch-partly-known",
-    "An architecture is one of the table; of sm_107 (Rubin) the documents say too little for a row.",
+    "An architecture is one of the table; sm_107 (Rubin) is not documented completely enough for a row.",
     argument="arch",
     found="arch = {asked}",
     limit="{arch} is documented in parts only: {missing}",
@@ -117,7 +117,7 @@ class Arch(Row):
         return self._targets(feature) != "-"
 
     def target(self, feature: str) -> str | None:
-        """The target to compile for, such as "sm_90a" for wgmma; None where the feature is missing."""
+        """The target to compile for, such as "sm_90a" for wgmma; None if the feature is missing."""
         suffix = {"-": None, "plain": "", "a": "a", "a,f": "a"}[self._targets(feature)]
         return None if suffix is None else self.name + suffix
 
@@ -128,13 +128,13 @@ class Arch(Row):
 
 
 _TARGET_SPELLING = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?")
-# Targets without a row of their own, and the one that speaks for them: the documents give sm_121 the column of sm_120, and
+# Targets without a row of their own, and the one that speaks for them: the documentation gives sm_121 the column of sm_120, and
 # sm_101 is what sm_110 was called before PTX 9.0.
 SHARED_ROWS = {"sm_121": "sm_120", "sm_101": "sm_110"}
 
 
 def _canonical(name: str) -> str:
-    """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
+    """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, which shares its column in the documentation."""
     plain = name.strip().casefold()
     target = target_of(plain)
     return _CARDS.get(plain) or SHARED_ROWS.get(target, target) or name

@@ -282,7 +282,7 @@ class DescriptorField(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection(Value):
-    """What a word says as a descriptor of some kind: every field, what is wrong with it, and the value if it is one.
+    """A word read as a descriptor of some kind: every field, the violations, and the value if it is valid.
 
     >>> import tilescope as ts
     >>> found = ts.inspect_tensor_map(ts.TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B").encode())

@@ -125,7 +125,7 @@ class DataType(Row):
 
     @classmethod
     def knows(cls, name: object) -> bool:
-        """Whether `named` takes this.
+        """Whether `named` accepts this name.
 
         >>> DataType.knows("bf16"), DataType.knows("complex64")
         (True, False)
@@ -138,7 +138,7 @@ class DataType(Row):
 
     @property
     def tma(self) -> DataType:
-        """The type as which TMA moves this one: itself for the driver's sixteen."""
+        """The driver's type that TMA uses for this one: itself for the driver's sixteen."""
         return DATA_TYPE[self.tma_name]
 
     @property

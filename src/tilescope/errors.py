@@ -41,9 +41,9 @@ NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 class Violation:
     """One broken rule: its name, the value that broke it, the limit, and the nearest thing that works.
 
-    `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden
-    by the documents) or "note" (advice). `change` holds the arguments that fix it, if one does; `values` holds the
-    numbers that the sentences are made of, by name. Sequences in both are tuples.
+    `severity` is "error" (the hardware or driver refuses), "warning" (accepted, but wrong or forbidden by the documentation) or
+    "note" (advice). `change` holds the arguments that fix it, if they do; `values` holds the numbers of the message by name.
+    Sequences in both are tuples.
 
     >>> print(Violation("rank", "error", "dims", "0 dimensions", "a tiled map has 1 to 5", "Use 1 to 5 dims."))
     rank: 0 dimensions; a tiled map has 1 to 5. Use 1 to 5 dims.
@@ -266,12 +266,12 @@ class FaultError(RuleError):
 
     @property
     def answer(self) -> str:
-        """What the chip answers, and to what, in a sentence."""
+        """The error of the chip and its cause, in a sentence."""
         first = self.violations[0]
         return f"The chip answers with error {self.code}, {self.fault}: {first.found}; {first.limit}."
 
     def to_dict(self) -> PlainData:
-        """Plain values for JSON: that the chip faults is an answer."""
+        """Plain values for JSON: a fault is a result too."""
         listed = [violation.to_dict() for violation in self.violations]
         return {"code": self.code, "answer": self.answer, "advice": self.violations[0].fix, "violations": listed}
 
@@ -325,7 +325,7 @@ FAULTS: dict[int, type[FaultError]] = {
 
 
 class PlanError(RuleError):
-    """No plan is left: every candidate was refused, and these are the reasons.
+    """Every candidate plan was refused; `.violations` holds the reasons.
 
     >>> issubclass(PlanError, RuleError)  # so it carries `.violations`
     True

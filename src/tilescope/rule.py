@@ -92,7 +92,7 @@ class Rule(Row):
 
     @property
     def wording(self) -> Wording:
-        """How a violation is worded."""
+        """The message templates of a violation."""
         wording = _WORDING_OF_RULE.get(self.name)
         if wording is None:
             wording = Wording(self.name, self.severity, self.argument, self.found, self.limit, self.fix, self.code)
@@ -108,7 +108,7 @@ class Rule(Row):
         return self.wording.violation(change=change, **facts)
 
     def error(self, *, change: Change | None = None, **facts: Any) -> RuleError:
-        """The exception for one violation of this rule: a FaultError where the chip has an answer to it.
+        """The exception for one violation of this rule: a FaultError if the chip reports an error for it.
 
         >>> str(Rule.named("missing-field").error(kind="layout", missing=("shape",)))
         'missing-field: a layout without shape; every field is needed. Add shape.'
@@ -124,7 +124,7 @@ class Rule(Row):
         fix: str | None = None,
         severity: Severity | None = None,
     ) -> Wording:
-        """This rule with other texts, for a special case, which may be less severe; texts that are left out stay."""
+        """This rule with other texts, for a special case that may be less severe; omitted texts do not change."""
         return self.wording.worded(argument=argument, found=found, limit=limit, fix=fix, severity=severity)
 
     @classmethod
@@ -231,7 +231,7 @@ def _frozen_example(example: Example | None) -> Example | None:
 # What errors.py says of arguments, whoever reads them.
 ARGUMENT_TYPE = rule(
     ARGUMENT_TYPE_WORDING.rule,
-    "Every argument is of its own kind: integers, sequences of integers, arrays of numbers, names of a table.",
+    "Every argument has the expected kind: integers, sequences of integers, arrays of numbers, names of a table.",
     source="the signature of the call",
     passing='ts.TensorMap("bf16", (64, 64), (128,), (64, 64))',
     failing='ts.TensorMap("bf16", "64x64", (128,), (64, 64))',

@@ -208,7 +208,7 @@ class Value:
         return drawn
 
     def html(self) -> str:
-        """The value drawn as HTML, for a notebook or a page of your own: no server, and nothing to load.
+        """The value drawn as standalone HTML, for a notebook or a web page.
 
         What belongs together lights up under the mouse, and a slider steps through the drawing, where there are steps.
         """

@@ -343,7 +343,7 @@ def test_a_mistake_in_a_pasted_pipeline_is_marked_and_mended(open_page):
     page.get_by_role("heading", name=re.compile("^Proven")).wait_for()
     page.get_by_label("Described by").select_option("text")
     page.locator(".violations li", has_text="pipeline-bytes").wait_for()
-    assert page.locator("g.cells rect.collision:not(.frame)").count() >= 3  # two that wait for ever, and the phase
+    assert page.locator("g.cells rect.collision:not(.frame)").count() >= 3  # two that wait forever, and the phase
     field = page.get_by_role("textbox", name="Description")
     field.fill(field.input_value().replace("16384 + 64 * (i == 3)", "16384"))
     page.get_by_role("heading", name=re.compile("^Proven")).wait_for()
@@ -374,7 +374,7 @@ def test_a_symptom_leads_to_the_page_that_tests_its_cause(open_page):
     page = open_page("/symptoms")
     seen = "cuTensorMapEncodeTiled: CUDA_ERROR_INVALID_VALUE"
     page.get_by_label("What you see", exact=True).fill(seen)
-    page.get_by_role("heading", name="the encode call answers INVALID_VALUE (1)").wait_for()
+    page.get_by_role("heading", name="the encode call returns INVALID_VALUE (1)").wait_for()
     settled(page)
     first = diagnose(seen).causes[0]
     assert page.get_by_role("heading", name=f"1. {first.name}").count() == 1

@@ -11,7 +11,7 @@ TASKS = [
     ("cuTensorMapEncodeTiled returns CUDA_ERROR_INVALID_VALUE", ["INVALID_VALUE", "refused"], "check"),
     ("what does error 715 mean", ["error"], "explain"),
     ("what is a base offset", ["word means"], "explain"),
-    ("my kernel waits for ever in try_wait", ["barriers hang"], "pipeline"),
+    ("my kernel waits forever in try_wait", ["barriers hang"], "pipeline"),
     ("shared memory has bank conflicts", ["Bank conflicts"], "banks"),
     ("which swizzle and box do I take for a 128 x 64 tile", ["Swizzle, box", "tile"], "plan"),
     ("how many stages for a GEMM", ["stages", "GEMM"], "gemm"),

@@ -5,7 +5,7 @@ from blackwell_mutants import MUTATED, SHARED_MUTATED, VALUE_MISTAKES, judge, mu
 
 # fence.mbarrier_init is for other blocks: in one block __syncthreads orders mbarrier.init before every use.
 EQUIVALENT = {(name, "no fence of mbarrier.init") for name in MUTATED if "cta_group=1" in name}
-# Producers and multipliers wait for every arrival of other blocks before they leave: the last meeting of the cluster is one too many.
+# Producers and multipliers wait forevery arrival of other blocks before they leave: the last meeting of the cluster is one too many.
 EQUIVALENT |= {(name, "shared: blocks leave alone") for name in SHARED_MUTATED}
 # Where the two blocks of a cluster share B, all blocks are those that take it.
 EQUIVALENT |= {(name, "shared: B to all blocks") for name in SHARED_MUTATED if "cta_group=1-multicast=(2,1)" in name}

@@ -322,7 +322,7 @@ def test_blocks_that_synchronize_at_the_scope_of_the_card_are_right():
 @pytest.mark.parametrize(("threads", "rule"), [(32, "run-race"), (64, "run-race"), (96, "run-hang")])
 def test_a_barrier_for_too_few_threads_gets_their_number(threads, rule):
     (finding,) = errors(run_words(kernel_of(one_round(f"bar.sync 1, {threads};"))))
-    assert finding.rule == rule  # of 96 threads the fourth warp waits for ever
+    assert finding.rule == rule  # of 96 threads the fourth warp waits forever
     assert sole_change(finding, "replace_ptx") == "bar.sync 1, 128;"
 
 

@@ -63,7 +63,7 @@ ONLY_FIRST, ONLY_SECOND = {"when": "rank == 0"}, {"when": "rank == 1"}
 CASES = {
     # mbarriers
     "a wait on a fresh barrier passes with parity 1": ("", pipeline([wait(parity=1)])),
-    "and waits for ever with parity 0": ("hang", pipeline([wait()])),
+    "and waits forever with parity 0": ("hang", pipeline([wait()])),
     "more arrivals than pending": ("fault", pipeline([arrive(count=2)])),
     "as many arrivals as pending": ("", pipeline([arrive(count=1), wait()])),
     "an arrival of nothing": ("hang", pipeline([arrive(count=0), wait()])),

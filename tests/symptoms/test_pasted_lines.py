@@ -316,8 +316,8 @@ def test_an_invalid_argument_of_no_call_says_what_it_can_be(capsys):
 @pytest.mark.parametrize(
     ("typed", "symptom"),
     [
-        ("TMA descriptor: invalid argument", "the encode call answers INVALID_VALUE (1)"),
-        ("cuTensorMapEncodeTiled returned 1", "the encode call answers INVALID_VALUE (1)"),
+        ("TMA descriptor: invalid argument", "the encode call returns INVALID_VALUE (1)"),
+        ("cuTensorMapEncodeTiled returned 1", "the encode call returns INVALID_VALUE (1)"),
         ("kernel launch: invalid argument", "too much shared memory, or an invalid value at launch (1, 9)"),
         ("1", "an invalid argument, of whichever call (1)"),
     ],

@@ -99,7 +99,7 @@ def running(monkeypatch):
 def test_a_connection_whose_request_does_not_arrive_is_closed(running):
     with socket.create_connection(("127.0.0.1", running), timeout=300) as slow:
         slow.sendall(b"GET /swizzle HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
-        assert slow.recv(1) == b""  # closed by the server, where it would wait for ever
+        assert slow.recv(1) == b""  # closed by the server, where it would wait forever
 
 
 def test_a_second_request_on_a_connection_is_hurried_too(running):

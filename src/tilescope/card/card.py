@@ -83,7 +83,7 @@ class Card(Row):
 
     @classmethod
     def named(cls, name: object) -> Card:
-        """The row called `name`, however it is spaced and capitalised; H100 is the SXM card.
+        """The row called `name`, ignoring spaces and case; H100 is the SXM card.
 
         A name that the table does not have is looked up among the cards that `tilescope bench --save-card` wrote.
 
@@ -115,7 +115,7 @@ class Card(Row):
         return cls.named(data["name"])
 
     def basis(self, cell: str) -> Basis | None:
-        """What a cell rests on: "measured" or "documented"; None where it is empty. A cell of `tflop_per_s` is its type.
+        """The basis of a cell: "measured" or "documented"; None if it is empty. A cell of `tflop_per_s` is named by its type.
 
         >>> Card.named("H200").basis("bfloat16"), Card.named("H200").basis("e4m3"), Card.named("L40S").basis("l2_bytes")
         ('measured', 'documented', None)
@@ -126,9 +126,9 @@ class Card(Row):
         return "measured" if cell in self.measured else "documented"
 
     def tflops(self, data_type: DataType, scales: str = "") -> float | None:
-        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card's power allows for seconds.
+        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card sustains within its power limit.
 
-        `scales` names the format of scale factors, which has a rate of its own on some cards.
+        `scales` names the format of scale factors, which some cards multiply at another rate.
 
         >>> e4m3 = DataType.named("e4m3")
         >>> Card.named("RTX 5090").tflops(e4m3), Card.named("RTX 5090").tflops(e4m3, "mxfp8")
@@ -137,7 +137,7 @@ class Card(Row):
         return self.tflop_per_s.get(scales, self.tflop_per_s.get(data_type.name))
 
     def peak_tflops(self, data_type: DataType, scales: str = "") -> float | None:
-        """Dense TFLOP/s that no kernel exceeds, however short: every tensor core busy at the highest clock.
+        """The dense peak in TFLOP/s: every tensor core busy at the highest clock.
 
         What a datasheet says is that already; of a measured rate, the cycles of its instructions tell.
 
@@ -153,7 +153,7 @@ class Card(Row):
 
     @property
     def smem_gb_per_s(self) -> float | None:
-        """What one SM's shared memory delivers at its highest clock: 32 banks of 4 bytes a cycle.
+        """Shared-memory bandwidth of one SM at its highest clock: 32 banks of 4 bytes per cycle.
 
         A clock that no document has follows from the TFLOP/s of bf16, if it is known what an SM multiplies in a cycle.
 

@@ -42,7 +42,7 @@ def _by_width(rates: Mapping[int, int]) -> GbPerS:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TmaRates(Value):
-    """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
+    """The rates of TMA on a card, in GB/s of the whole card, from or to its memory.
 
     Three rates bound a load. It reaches (a^-3 + b^-3 + c^-3)^(-1/3): a little less than the slowest of them.
 

@@ -75,9 +75,10 @@ HEADER_WITHOUT_TMA = EMIT.worded(
 def emit(plan: Plan | GemmPlan | KernelPlan, target: Target) -> str:
     """The plan as source text.
 
-    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "header" is a GEMM to call
-    from other programs. "gluon" is "triton".
-    For a kernel plan, "cuda" is the kernel with functions left open for its arithmetic, or a whole program if its file names one.
+    "cuda" is a complete program that checks itself. "python" is the same as a script, compiled by NVRTC. "header" is a GEMM to
+    call from other programs. "gluon" is an alias of "triton".
+    For a kernel plan, "cuda" is the kernel with empty functions for its arithmetic, or a complete program if its file names
+    one.
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")

@@ -60,7 +60,7 @@ NO_BARRIERS = EMIT.worded(
 
 
 def snippet(source: Plan | AnyMap, name: SnippetName) -> str:
-    """A piece of code out of a plan, or the encode call of a tensor map.
+    """A snippet of code for a plan, or the encode call of a tensor map.
 
     >>> from tilescope.planner import plan
     >>> print(snippet(plan((64, 64), "bf16").best, "address-python"))

@@ -17,7 +17,7 @@ from tilescope.value import Value, row_field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedTile(Value):
-    """A tile in shared memory: its bytes, its stages, when it is alive, and how it is copied and read."""
+    """A tile in shared memory: its bytes, its stages, its lifetime, and how it is copied and read."""
 
     name: str
     offset_bytes: int  # from the start of shared memory
@@ -38,7 +38,7 @@ class PlacedTile(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedColumns(Value):
-    """One stage of a tile in tensor memory: its columns, its first lane, and when it is alive."""
+    """One stage of a tile in tensor memory: its columns, its first lane, and its lifetime."""
 
     name: str
     tile: str
@@ -51,7 +51,7 @@ class PlacedColumns(Value):
 
 @dataclass(frozen=True, slots=True)
 class KernelOverlay(Value):
-    """Two tiles that overlap, and what keeps them apart in time."""
+    """Two tiles that share memory, and the barriers that separate their lifetimes."""
 
     first: str  # alive before the other
     second: str  # alive after it
@@ -61,7 +61,7 @@ class KernelOverlay(Value):
 
 @dataclass(frozen=True, slots=True)
 class KernelAlternative(Value):
-    """Another choice of stages that fits, and what stops it from having one stage more."""
+    """Another choice of stages that fits, and the limit that prevents one more stage."""
 
     stages: tuple[tuple[str, int], ...]  # of each ring
     smem_bytes: int
@@ -72,7 +72,7 @@ class KernelAlternative(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPlan(Value):
-    """A kernel with all its memories planned.
+    """The plan of a kernel: shared memory, tensor memory, registers and barriers.
 
     >>> from tilescope.kernel_plan.planning import plan_kernel
     >>> plan = plan_kernel("flash-attention-3-forward-128")

@@ -42,10 +42,11 @@ def plan_kernel(
     cluster: int | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> KernelPlan:
-    """A whole kernel planned: offsets, stages, overlays, columns, registers and barriers, or why nothing fits.
+    """The plan of a whole kernel: offsets, stages, overlays, columns, registers and barriers; PlanError if it does not fit.
 
-    `kernel` is plain data, the text of a TOML file, its path, or the name of a known kernel. `sizes` replaces sizes of it.
-    None: as the kernel says, else sm_90, one block on an SM, and no cluster.
+    `kernel` is plain data, the text of a TOML file, its path, or the name of a known kernel. `sizes` replaces some of its
+    sizes.
+    Defaults (None) are those of the kernel, otherwise sm_90, one block per SM and no cluster.
 
     >>> import tilescope as ts
     >>> plan = ts.plan_kernel("flash-attention-3-forward-128")

@@ -30,7 +30,7 @@ UNEVEN_WARPGROUP = KERNEL_REGISTER_SPLIT.worded(
 
 @dataclass(frozen=True, slots=True)
 class RegisterUse(Value):
-    """Registers of a thread of one role: held by tiles at their peak, needed besides, and what it has."""
+    """Registers of a thread of one role: used by tiles at the peak, used otherwise, and available."""
 
     role: str
     held: int  # by tiles, at the peak

@@ -155,7 +155,7 @@ class Layout(Value):
 
     @cached_property
     def pairs(self) -> tuple[Pairs, ...]:
-        """(extent, stride in bits) of every index, the fewest."""
+        """(extent, stride in bits) pairs of every index, merged as far as possible."""
         if self.nesting is not None:
             return tuple(coalesced(*index) for index in self.nesting.indices)
         assert self.tiling is not None
@@ -163,7 +163,7 @@ class Layout(Value):
 
     @cached_property
     def tiling(self) -> Tiling | None:
-        """The grid of atoms in rows and columns; None: there is none."""
+        """The grid of atoms in rows and columns, or None."""
         if self.atom is None or self.atom_order is None or self.padding_bytes is None:
             return None
         mn, k = self.shape
@@ -182,7 +182,7 @@ class Layout(Value):
 
     @property
     def modes(self) -> Modes | None:
-        """The nested modes with strides in elements; None where one is no whole number of them.
+        """The nested modes with strides in elements; None if a stride is not a whole number of elements.
 
         >>> print(Layout((16, 128), 16, atom=(8, 64)).modes)
         (16,(64,2)):(64,(1,1024))
@@ -191,7 +191,7 @@ class Layout(Value):
 
     @property
     def elements(self) -> int:
-        """How many elements the tile has."""
+        """The number of elements of the tile."""
         return prod(self.shape)
 
     @property
@@ -267,7 +267,7 @@ class Layout(Value):
         return tuple(found_at[0].tolist()) if len(found_at) else None
 
     def first_difference(self, other: Layout) -> tuple[int, ...] | None:
-        """The first index whose element is elsewhere in `other`; None when every address is equal.
+        """The first index whose element is elsewhere in `other`; None if every address is equal.
 
         Elements below a byte are compared to the bit.
 
@@ -300,7 +300,7 @@ class Layout(Value):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the indices are called: mn and k where there are two."""
+        """The names of the indices: mn and k if there are two."""
         if len(self.shape) == 2:
             return "mn", "k"
         return tuple(f"i{place}" for place in range(len(self.shape)))
@@ -333,7 +333,7 @@ class Layout(Value):
         return Rows(self, (rows, columns), (row_name, column_name))
 
     def stage(self) -> Layout | None:
-        """The tile of mn x k that further indices repeat; None where the first indices are no such tile.
+        """The tile of mn x k that further indices repeat; None if the first indices do not form such a tile.
 
         >>> Layout.from_modes((((128, 16), 1, 4, 2), ((64, 1), 0, 16, 8192)), 16, swizzle="128B").stage()
         Layout((128, 64), 16, swizzle="128B")

@@ -5,7 +5,7 @@ memory = Memory()
 run = kernel.run(grid=4, block=128, args=[a, b, 1000], memory=memory)
 run.outcome                                          "finished", "hang", "fault", "stopped"
 
-The first kernel loads what reads and decodes PTX, the first run what runs it, the first mutant what edits it.
+The first kernel imports the parser and the decoder, the first run the execution engine, and the first mutant the editor.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class Kernel:
     ) -> Kernel:
         """A kernel of Triton or Gluon, compiled by the installed Triton; no GPU is needed.
 
-        `function` is what @triton.jit or @gluon.jit made. `signature` has a type for each parameter that is no constexpr, as
-        Triton writes them: "*fp16, *fp16, i32", or by name. Triton counts on addresses that are multiples of 16, as it does
-        where torch allocates; "i32:16" lets it count on the same for an integer, "i32:1" compiles it in as 1. `options` are
+        `function` is decorated with @triton.jit or @gluon.jit. `signature` has a type in Triton's notation for each parameter
+        that is not a constexpr: "*fp16, *fp16, i32", or a mapping by name. Triton assumes that addresses are multiples of 16,
+        as those of torch are; "i32:16" states the same for an integer, and "i32:1" makes it the constant 1. `options` are
         Triton's: num_warps, num_stages, num_ctas …
 
-        Its `run` needs neither block nor smem_bytes. The grid counts programs, as Triton does; arguments come in the order of
-        the signature: arrays (numpy's, torch's on the CPU), numbers, and for a tensordesc an array, a TensorDescriptor of
-        Triton's or a tensor map. Maps and scratch memory are made as Triton's host makes them.
+        Its `run` needs neither block nor smem_bytes. The grid counts programs, as in Triton. Arguments are in the order of the
+        signature: arrays (numpy, or torch on the CPU), numbers, and for a tensordesc an array, Triton's TensorDescriptor or a
+        tensor map. Maps and scratch memory are created as Triton's host code does.
 
             kernel = ts.Kernel.from_triton(add, "*fp32, *fp32, i32", {"BLOCK": 128}, num_warps=4)
             run = kernel.run(grid=8, args=[x, y, 1000])
@@ -116,9 +116,8 @@ class Kernel:
     ) -> Kernel:
         """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
 
-        `entry` is its name in the source, or a part of it, where the file has several; for an instance of a template
-        "gemm<128, 64>". `options` are the compiler's:
-        "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
+        If the file has several kernels, `entry` is the name in the source, a unique part of it, or an instance of a template
+        such as "gemm<128, 64>". `options` are passed to the compiler: "-Iinclude", "-DTILE=64". The default `arch` is sm_90a.
 
             kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
             run = kernel.run(grid=(2, 2), block=(32, 32), args=[out, matrix, 64, 64])
@@ -189,7 +188,7 @@ class Kernel:
 
         The launch: `args` in the order of the parameters are integers, floats, tensor maps, bytes (structs by value, `ts.pack`)
         or arrays, torch's on the CPU included. `block` defaults to the kernel's .reqntid. `smem_bytes` is dynamic shared
-        memory. A kernel of `from_triton` knows both, and takes the grid and the arguments of Triton. `blocks` selects the
+        memory. A kernel of `from_triton` needs neither, and takes the grid and the arguments of Triton. `blocks` selects the
         blocks to run.
 
         The machine: `arch` is the architecture to emulate (default: the target of the text). By default asynchronous work
@@ -197,10 +196,10 @@ class Kernel:
         The run stops after `max_steps` (one instruction that many threads execute together is one step) or `max_seconds` of
         CPU time. `progress` is called with the steps so far, now and then; an exception that it raises ends the run.
 
-        The checks: `findings=False` switches off the detection of races and the counting of costs, and is faster.
-        `record=False` keeps no trace of the first cluster, which `pipeline()` needs. `remedies=False` tries no fixes; otherwise
-        a kernel with errors runs again with candidate fixes, on a copy of memory of at most 64 MiB. With `advice` a kernel
-        without errors runs again without some of its barriers, and a note names those that ordered nothing.
+        The checks: `findings=False` disables the detection of data races and the counting of costs, and is faster.
+        `record=False` records no trace of the first cluster, which `pipeline()` needs. `remedies=False` tries no fixes;
+        otherwise a kernel with errors runs again with candidate fixes, on a copy of memory of at most 64 MiB. With `advice`, a
+        kernel without errors runs again without some of its barriers, and a note lists the barriers that order no accesses.
 
         The picture: `smem_block` draws the shared memory of that block in `run.smem`, with the last writer of every chunk: at
         the end, or at `smem_at`: "mm.py:12" or 40, right before that source or PTX line runs; "mm.py:12:3", before its third
@@ -251,11 +250,11 @@ class Kernel:
         return KernelText(self.ptx, self.module, functions)
 
     def mutants(self) -> Iterator[Mutant]:
-        """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
+        """Copies of the kernel with one change each, for tests that should detect them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A fence that orders nothing, whatever the launch, is not removed alone.
-        A mutant is a kernel once its `kernel` is asked for; it runs more quickly with `remedies=False`.
+        parities, slots and swizzles are changed. A fence that has no effect in any launch is not removed alone. `mutant.kernel`
+        is parsed on first use; it runs faster with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
@@ -291,7 +290,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with one thing changed. `line` and `source_line` say where; None if all instructions of a kind are changed.
+    """A kernel with one change. `line` and `source_line` say where; None if all instructions of a kind are changed.
 
     `kernel` is assembled on first use, so looking through names and kinds costs nothing.
     """

@@ -398,7 +398,7 @@ class Memory:
         return f"<Memory: {counted(len(sizes_bytes), 'array')}, {counted(sum(sizes_bytes), 'byte')}>"
 
     def place(self, array: Any) -> int:
-        """The address of an array, which is memory from now on; one that was placed before keeps its address.
+        """The address of an array, which becomes part of this memory; an array that was placed before keeps its address.
 
         A part of a placed array lies inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
         a store to it is a fault.
@@ -406,7 +406,7 @@ class Memory:
         return self._contents.place(as_host_array(array))
 
     def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
-        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
+        """A tensor map over an array, which is placed first if needed; `box` is innermost first.
 
         >>> memory = Memory()
         >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")

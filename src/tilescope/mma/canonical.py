@@ -109,7 +109,7 @@ class Reader(NamedTuple):
 
 
 class DescriptorOffsets(NamedTuple):
-    """What the offset fields of a descriptor hold, in bytes."""
+    """The offset fields of a descriptor, in bytes."""
 
     leading_bytes: int  # 16 where the hardware does not look
     stride_bytes: int
@@ -165,7 +165,7 @@ class CanonicalLayout(Value):
 
     @property
     def mode(self) -> str:
-        """The swizzle's name, with what "none" means to a tensor core."""
+        """The name of the swizzle; for "none", with its meaning for a tensor core."""
         return mode_of(self.swizzle)
 
     @property

@@ -106,10 +106,10 @@ def compress(
 ) -> Compressed:
     """The stored half of a sparse A (m, k), and its metadata: `values` and `metadata`.
 
-    At most two of four neighbours along k may differ from zero: one of two for tf32, two of four pairs for 4 bits. Where fewer
-    do, zeros are stored. Without `instruction` the metadata is a nibble for every group; with one, such as
-    "mma.sp.m16n8k32", "wgmma.sp.m64n128k32" or "tcgen05.mma.sp", it is what the instruction takes (see the table above):
-    words of lanes, in those that `selector` chooses, or cells of tensor memory. Without `data_type` the type is that of `a`.
+    At most two of four adjacent elements along k may be nonzero: one of two for tf32, two of four pairs for 4 bits. If fewer
+    are nonzero, zeros are stored. Without `instruction`, the metadata is one nibble per group. With an instruction such as
+    "mma.sp.m16n8k32", "wgmma.sp.m64n128k32" or "tcgen05.mma.sp", it has the layout of that instruction (see the table above):
+    words of the lanes that `selector` chooses, or cells of tensor memory. Without `data_type`, the type is that of `a`.
 
     >>> values, metadata = compress([[5, 0, 7, 0, 0, 2, 0, 3]], "bf16")
     >>> values.astype(int).tolist(), [hex(nibble) for nibble in metadata[0]]
@@ -137,7 +137,7 @@ def decompress(
 ) -> Matrix:
     """The matrix A (m, k) that `values` (m, k / 2) and `metadata` encode: the inverse of `compress`.
 
-    Metadata that names a place twice is refused: PTX does not define its effect.
+    Metadata that selects a position twice is refused: PTX does not define its effect.
 
     >>> decompress([[5, 7, 2, 3]], [[0x8, 0xD]], "bf16").astype(int).tolist()
     [[5, 0, 7, 0, 0, 2, 0, 3]]

@@ -53,7 +53,7 @@ WGMMA_SWIZZLE = rule(
 )
 WGMMA_READ = rule(
     "wgmma-read",
-    "One wgmma instruction reads up to 256 rows and one K step, in a layout that it knows.",
+    "One wgmma instruction reads up to 256 rows and one K step, in a layout that it supports.",
     argument="rows",
     found="rows = {rows}",
     limit="one instruction reads 1 to {most}",
@@ -75,7 +75,7 @@ TCGEN05_SWIZZLE = rule(
 )
 TCGEN05_READ = rule(
     "tcgen05-read",
-    "One tcgen05 instruction reads up to 256 rows and one K step, in a layout that it knows.",
+    "One tcgen05 instruction reads up to 256 rows and one K step, in a layout that it supports.",
     argument="rows",
     found="rows = {rows}",
     limit="one instruction reads 1 to {most}",

@@ -311,9 +311,9 @@ class Fragment(Value):
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
     """The fragment of an operand: which elements a thread holds, and which thread holds an element.
 
-    `instruction` is such as "mma.m16n8k16", "wgmma.m64n128k16", "ldmatrix.x4.trans" or "tcgen05.ld.32x32b.x8" (a whole
-    PTX opcode is understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Both may be left out
-    where there is only one.
+    `instruction` is a name such as "mma.m16n8k16", "wgmma.m64n128k16", "ldmatrix.x4.trans" or "tcgen05.ld.32x32b.x8" (a whole
+    PTX opcode is understood too); `data_type` is the operand's own type, so D of a bf16 product is "f32". Omit either if there
+    is only one choice.
 
     >>> fragment("wgmma.m64n16k16", operand="D", data_type="f32").coord(127, 7)
     (63, 15)

@@ -1,4 +1,4 @@
-"""The 32-bit descriptor that tells tcgen05.mma its types, shape and majorness: known from documents.
+"""The 32-bit descriptor that tells tcgen05.mma its types, shape and majorness: known from documentation.
 
     kind f16, tf32, f8f6f4, i8
     31 30   28 … 24   22 … 17   16   15   14    13    12 … 10   9 … 7   5 4   3          2        1 0
@@ -183,7 +183,7 @@ class InstructionDescriptor(Documented, Value):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """The forms of the instruction that take it: by m and n, and .ws alone where there is a shift."""
+        """The forms of the instruction that accept it, by m and n; with a shift, only .ws."""
         shapes = shapes_of(self, Tcgen05Kind.named(self.mma_kind))
         forms = [row.form for row in shapes if self.m in row.m and self.n in row.n]
         return tuple(form for form in forms if not self.max_shift or form.endswith(".ws"))
@@ -204,7 +204,7 @@ class InstructionDescriptor(Documented, Value):
 
     @classmethod
     def decode(cls, word: int, mma_kind: str) -> InstructionDescriptor:
-        """The descriptor in a 32-bit word, read under a kind; what is no such descriptor is refused.
+        """The descriptor in a 32-bit word, for a kind of instruction; other words are refused.
 
         >>> InstructionDescriptor.decode(0x04110010, "f8f6f4").b_major
         'MN'

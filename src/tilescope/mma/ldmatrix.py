@@ -78,7 +78,7 @@ def ldmatrix(
 
     `smem` holds shared memory from address `smem_address` on. Lane i passes `lane_address[i]`; only the addresses of the
     first 8 * count lanes are used (16 * count for the m16n16 forms, which also fill two registers a matrix).
-    `form` names one of the 8-bit forms of sm_100 and later: m8n16.b6x16_p32, m8n16.b4x16_p64, m16n16.b8 and others.
+    `form` is one of the 8-bit forms of sm_100 and later: m8n16.b6x16_p32, m8n16.b4x16_p64, m16n16.b8 and others.
 
     >>> smem = np.arange(64, dtype=np.uint16)  # element (r, c) of an 8 x 8 matrix is 8 r + c
     >>> rows = np.arange(32) % 8 * 16

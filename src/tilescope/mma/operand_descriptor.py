@@ -12,7 +12,7 @@ The two change roles between MN-major none and MN-major swizzled: the usual sour
 The XOR of the swizzle takes its line from (address / 128 - base_offset). With base offset 0 the pattern starts
 where the absolute address says, as TMA wrote it, also when the descriptor starts in the middle of an atom.
 
-wgmma's descriptor was measured on an H200; tcgen05's is known from documents. tcgen05 also reads MN-major 32-bit elements in
+wgmma's descriptor was measured on an H200; tcgen05's is known from documentation. tcgen05 also reads MN-major 32-bit elements in
 128B atoms of 32 bytes, and its leading field may hold an address (bit 52, sm_103a), at which a step of 48 bytes goes on where it
 runs over the end of its 128-byte row (drawn in descriptor_loop.py). That may lie anywhere: a ring of buffers needs no copy at its seam.
 """
@@ -136,12 +136,12 @@ class OperandDescriptor(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether a card was measured to read such descriptors, or only documents say how."""
+        """Whether such descriptors were "measured" on a card or are only "documented"."""
         return self.form.basis
 
     @property
     def mode(self) -> str:
-        """The swizzle's name, with what "none" means to a tensor core."""
+        """The name of the swizzle; for "none", with its meaning for a tensor core."""
         return mode_of(self.swizzle)
 
     def layout(self, major: Major = "K", element_bits: int = 16) -> CanonicalLayout:
@@ -189,7 +189,7 @@ class OperandDescriptor(Value):
         return logical ^ seen ^ self.swizzle.apply(seen)
 
     def ignored_fields(self, major: Major = "K") -> tuple[str, ...]:
-        """Fields that the hardware does not look at in this mode."""
+        """Fields that the hardware ignores in this mode."""
         ignored = self.layout(major).ignored_fields
         if not self.leading_is_address:
             return ignored

@@ -139,7 +139,7 @@ LOOP_RULES = {
 
 
 class Extents(NamedTuple):
-    """What one instruction takes of its operands."""
+    """The extents of one instruction: m, n and k."""
 
     m: tuple[int, ...]
     n: tuple[int, ...]

@@ -70,7 +70,7 @@ DESCRIPTOR_BASE_OFFSET = rule(
     argument="base_offset",
     found="base_offset = {base_offset}",
     limit="TMA swizzles by the absolute address, which is base offset 0",
-    fix="Use 0 unless the data was written with a pattern of its own.",
+    fix="Use 0 unless the data was written with another pattern.",
     severity="warning",
     source="measured on an H200",
     basis="measured",
@@ -96,7 +96,7 @@ DESCRIPTORS: dict[str, type[OperandDescriptor]] = {
 
 @dataclass(frozen=True, slots=True)
 class WordReadings(Value):
-    """All that a number could be, the likeliest first: sound without a warning, sound, not sound.
+    """All readings of a number, the most likely first: valid without a warning, valid, invalid.
 
     >>> [reading.name for reading in descriptor_readings(0x4000404000010040).possible]
     ['tcgen05 descriptor']

@@ -80,7 +80,7 @@ SCALE_ROWS = rule(
     "For B of a pair with m = 128, each half of n is a multiple of 32 columns.",
     argument="rows",
     found="B of {rows} columns in a pair with m = {m}",
-    limit="each half of n is a multiple of {multiple} columns, as the documents have it, and at most {most}",
+    limit="each half of n is a multiple of {multiple} columns, as documented, and at most {most}",
     fix="Use 64, 128, 192 or 256.",
     source="CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100",
     architectures=BLACKWELL,
@@ -120,7 +120,7 @@ _ATOM_COLUMNS = 4  # of tensor memory
 
 
 class ScaleStep(NamedTuple):
-    """What one instruction along k needs to find its scale factors."""
+    """The location of the scale factors for one instruction along k."""
 
     k: int  # the first that it multiplies
     column: int  # of tensor memory: where its word lies, counted from the first word

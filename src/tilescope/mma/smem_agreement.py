@@ -84,7 +84,7 @@ class Difference(Value):
 
 @dataclass(frozen=True, slots=True)
 class Agreement(Value):
-    """The answer of `compatible`: true where everything agrees, else the first difference and its likely cause.
+    """The result of `compatible`: true if all addresses agree, otherwise the first difference and its likely cause.
 
     >>> import tilescope as ts
     >>> from tilescope.mma.operand_descriptor import WgmmaDescriptor

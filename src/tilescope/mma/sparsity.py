@@ -59,7 +59,7 @@ def group_elements(data_type: DataType) -> int:
 
 
 class Compressed(NamedTuple):
-    """A sparse A as it is stored."""
+    """The stored form of a sparse A."""
 
     values: Matrix  # half of the elements (m, k / 2)
     metadata: npt.NDArray[np.unsignedinteger[Any]]  # a nibble for a group of a row, or as an instruction takes it

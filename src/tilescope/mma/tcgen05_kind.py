@@ -2,7 +2,7 @@
 
 One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also
 come with k = 96. m and n are those of the whole instruction: with cta_group::2 of both blocks together. All of this
-is known from documents.
+is known from documentation.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Documented:
 
     @property
     def basis(self) -> Basis:
-        """What the value rests on."""
+        """Whether the behaviour was "measured" on a card or is only "documented"."""
         return "documented"
 
 

@@ -11,7 +11,7 @@
 What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not
 allocated, a lane that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field
 names: DeepGEMM lets all four warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All
-of it is known from documents.
+of it is known from documentation.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class TensorMemory(Documented, Value):
 
     @property
     def last_address(self) -> TmemAddress:
-        """What the latest alloc wrote to shared memory: lane 0 of its first column."""
+        """The address that the latest alloc wrote to shared memory: lane 0 of its first column."""
         if not self.allocations:
             raise NO_ALLOCATION.error()
         return TmemAddress(0, self.allocations[-1][0])
@@ -309,7 +309,7 @@ class TensorMemory(Documented, Value):
         )
 
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
-        """tcgen05.dealloc: gives back exactly what one alloc got."""
+        """tcgen05.dealloc: frees exactly the columns of one alloc."""
         place = TmemAddress.of(address)
         size = plain_int(columns)
         if (place.column, size) not in self.allocations or place.lane:
@@ -329,11 +329,11 @@ class TensorMemory(Documented, Value):
         return replace(self, allocations=kept)
 
     def relinquish(self) -> TensorMemory:
-        """tcgen05.relinquish_alloc_permit: no alloc of this block follows."""
+        """tcgen05.relinquish_alloc_permit: this block allocates no more."""
         return replace(self, may_allocate=False)
 
     def exit_problems(self) -> tuple[Violation, ...]:
-        """What the kernel left undone if it ended now: columns that it did not free."""
+        """Violations if the kernel ended now: columns that it did not free."""
         return tuple(
             TMEM_LEAK.violation(first=first, last=first + columns - 1, columns=columns)
             for first, columns in self.allocations

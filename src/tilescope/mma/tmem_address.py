@@ -16,7 +16,7 @@
 
 Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a
 bit address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the
-address word. Everything about tensor memory is known from documents.
+address word. Everything about tensor memory is known from documentation.
 """
 
 from __future__ import annotations

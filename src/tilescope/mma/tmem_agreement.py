@@ -49,7 +49,7 @@ _MAX_COPIES = 1 << 16  # that are read
 
 @dataclass(frozen=True, slots=True)
 class TmemAgreement(Documented, Value):
-    """The answer of `compatible` about tensor memory: true where all agrees, else the cause and what would be right.
+    """The result of `compatible` for tensor memory: true if everything agrees, otherwise the cause and the correct value.
 
     A warp reaches its own quarter whatever quarter its address names. So such a load agrees, with cause
     "lane-quarter" as a warning: PTX asks for the warp's own lanes, and debug builds trap.

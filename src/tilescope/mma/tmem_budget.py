@@ -62,7 +62,7 @@ class TmemPart(Value):
 
 @dataclass(frozen=True, slots=True)
 class TmemBudget(Documented, Value):
-    """What a kernel keeps in tensor memory, and whether it fits.
+    """The parts of tensor memory that a kernel uses, and whether they fit.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> wide = tmem_layout((128, 256))
@@ -94,7 +94,7 @@ class TmemBudget(Documented, Value):
 
 
 def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
-    """Whether accumulators, A, metadata and scale factors fit; what does not, and why.
+    """Whether accumulators, A, metadata and scale factors fit, and the reasons if they do not.
 
     The parts have names, and are layouts, numbers of columns, or (layout, count). Accumulators that use half of each
     quarter (layouts C and F) share their columns: the second one starts at lane 16.

@@ -105,10 +105,10 @@ TMEM_K = rule(
 METADATA_K = TMEM_K.worded(limit="the metadata of one instruction is of {whole} elements along k")
 TMEM_UNKNOWN = rule(
     "tmem-unknown",
-    "If no document says how a matrix is stored in tensor memory, tilescope does not guess.",
+    "If the documentation does not say how a matrix is stored in tensor memory, tilescope does not guess.",
     argument="operand",
     found="A in tensor memory under layout {layout}",
-    limit="no document says in which lanes it is stored",
+    limit="the documentation does not say in which lanes it is stored",
     fix="Keep A in shared memory, or use M 128.",
     source="PTX ISA, tcgen05.mma: figures of the layouts alone",
     architectures=BLACKWELL,
@@ -315,8 +315,8 @@ def tmem_layout(
 ) -> TmemLayout:
     """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) is stored in tensor memory, from `address` on.
 
-    m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type`
-    is the matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
+    m is that of the instruction: with cta_group=2, both blocks together, and each block holds half of the rows. `data_type` is
+    the type of the matrix (of A for metadata): by default f32 for D and bf16 for A.
 
     >>> tmem_layout((32, 128), ws=True).place(9, 77)  # layout G
     TmemPlace(cta=0, lanes=(73,), column=13, bit=0)

@@ -200,8 +200,8 @@ def parse_layout(
 ) -> Layout:
     """The layout that a text of any notation describes.
 
-    The arguments supply what the notation does not specify: the element's bits, the tile's (mn, k) shape, which of
-    the two is contiguous ("K" or "MN"), what CuTe's Python form of a swizzle counts, the shared address.
+    The arguments supply properties that the notation does not specify: the bits of an element, the (mn, k) shape of the tile,
+    its contiguous dimension ("K" or "MN"), the unit of a swizzle in CuTe's Python form, and the shared address.
 
     >>> atom = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)")
     >>> atom == parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)

@@ -41,7 +41,7 @@ from tilescope.value import Value
 
 @dataclass(frozen=True, slots=True)
 class Mistake(Value):
-    """What goes wrong: where, the numbers, what happens then, and what to change.
+    """A mistake of a pipeline: its place, its numbers, its effect and its fix.
 
     >>> print(Mistake("pipeline-bytes", "hang", "full[2]", "full[2], phase 1 expects 16384 bytes, the copies bring 12288",
     ...               "the phase never ends", "Expect 12288 bytes."))

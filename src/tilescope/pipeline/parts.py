@@ -32,7 +32,7 @@ class Barrier(Value):
 
 @dataclass(frozen=True, slots=True)
 class Slot(Value):
-    """Memory that is filled and emptied in turn: `stages` buffers of every block, in shared or tensor memory.
+    """Memory that is filled and emptied alternately: `stages` buffers of every block, in shared or tensor memory.
 
     In global memory ("gmem") all blocks share them.
     """

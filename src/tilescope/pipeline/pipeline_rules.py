@@ -72,7 +72,7 @@ PIPELINE_BEYOND = rule(
 )
 PIPELINE_CIRCLE = rule(
     "pipeline-circle",
-    "Roles do not wait for each other in a circle: until all have ended, some role can go on.",
+    "Roles do not wait for each other in a circle: until all have ended, some role can continue.",
     source="what waiting means",
     passing=PLANNED,
     failing=example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, _ARRIVE),), barriers=_FULL_AND_EMPTY),

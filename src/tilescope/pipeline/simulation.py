@@ -81,7 +81,7 @@ class Event(Value):
 
 @dataclass(frozen=True, slots=True)
 class BarrierFacts(Value):
-    """What a barrier needs: its count, and for the first phase in every block the bytes and who arrives."""
+    """The requirements of a barrier: its count, and for the first phase in every block the bytes and the arriving roles."""
 
     name: str
     stages: int
@@ -93,7 +93,7 @@ class BarrierFacts(Value):
 
 @dataclass(frozen=True, slots=True)
 class Simulation(Value):
-    """What became of a pipeline: proven, a mistake, or undecided after `states` states."""
+    """The verdict about a pipeline: proven, a mistake, or undecided after `states` states."""
 
     verdict: Answer
     pipeline: Pipeline
@@ -384,7 +384,7 @@ def find_assumptions(pipeline: Pipeline) -> Iterator[str]:
     if any(not _slot_bytes(pipeline, step) for _, step in steps if step.op == "copy"):
         yield "Slots without `bytes` are assumed to be filled whole by their copies."
     if any(step.arguments.get("unit") == "tcgen05" for _, step in steps):
-        yield "What tcgen05 does follows the documents; it was not measured on a card."
+        yield "The behaviour of tcgen05 follows the documentation; it was not measured on a card."
 
 
 def _reads_own_writes(role: Role) -> bool:

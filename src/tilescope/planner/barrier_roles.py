@@ -1,6 +1,6 @@
 """ts.plan_pipeline: the barriers and roles that bring planned tiles to their consumer, stage after stage.
 
-    producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait for every stage before it leaves
+    producer   wait empty ─▶ expect full ─▶ copies ──┐           tail: wait forevery stage before it leaves
                   ▲                                  ▼
     consumer   release ◀─ wait_group ◀─ multiply ◀─ wait full
 
@@ -50,12 +50,12 @@ def plan_pipeline(
     """Barriers, slots and roles for planned tiles: counts, bytes and parities that `ts.simulate` proves correct.
 
     `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
-    `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread (None: once where the
-    tensor core reads, by warp where threads do). `steps` is how many K steps are described.
+    `consumers` is the number of warpgroups. `arrivals` chooses whether a consumer arrives once, per warp or per thread (None:
+    once if the tensor core reads, per warp if threads do). `steps` is the number of K steps in the description.
 
-    `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
-    and n of the instruction are: the pipeline is planned for what one block loads, half of A's rows and half of B's columns.
-    A GEMM plan for pairs or for multicast needs neither `cta_group` nor `cluster`.
+    With `cta_group=2`, the even block of a pair issues the MMAs for both (tcgen05). Tiles are then those of the pair, as are m
+    and n of the instruction, and each block loads half of A's rows and half of B's columns. A GEMM plan for pairs or for
+    multicast needs neither `cta_group` nor `cluster`.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))

@@ -108,20 +108,20 @@ def plan_gemm(
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
-    None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
-    its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
-    launch; B must not come from the kernel before. `cta_group=2`: pairs of blocks multiply by tcgen05, and `tile` is the
-    pair's. `dynamic`: tcgen05 blocks request their next tile by cluster launch control. `multicast=(2, 1)`: two tiles along m
-    form a cluster and share B; along n, A. `ping_pong`: two warpgroups of wgmma take tiles in turn. PlanError has the
-    reasons if the product, or the tile, cannot be planned.
+    Defaults (None) are the architecture of the card (sm_90 and an H200 without either), its consumer (tcgen05, wgmma or
+    ldmatrix) and its SMs. C has the type of the operands; bf16 for 4- to 8-bit types, int32 for b1. `dependent` plans for
+    programmatic dependent launch; the previous kernel must not write B. With `cta_group=2`, pairs of blocks use tcgen05, and
+    `tile` is the tile of the pair. With `dynamic`, tcgen05 blocks request their next tile by cluster launch control. With
+    `multicast=(2, 1)`, two tiles along m form a cluster and share B; with (1, 2), two tiles along n share A. With `ping_pong`,
+    two warpgroups of wgmma alternate between tiles. PlanError has the reasons if the product, or the tile, cannot be planned.
 
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
-    format where the elements are not its usual ones: plan_gemm(…, "e5m2", scales="mxfp8"). Of 8-bit floats on sm_90,
-    scales="block128" has float32 scales for 1 x 128 of A and 128 x 128 of B, which the kernel applies in registers.
+    format if the elements are not its default ones: plan_gemm(…, "e5m2", scales="mxfp8"). For 8-bit floats on sm_90,
+    scales="block128" has float32 scales for 1 x 128 elements of A and 128 x 128 of B, which the kernel applies in registers.
 
     `epilogue` is fused with the product: words of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved and residual, joined
-    by +. `batch` products of this shape are stored one after the other. `experts` have their own B each, and m rows of A on average;
-    `rows` says how they are stored: "contiguous" (groups start at multiples of the tile's m) or "masked".
+    by +. `batch` products of this shape are stored one after the other. `experts` is the number of groups, each with a separate
+    B and m rows of A on average; `rows` is their layout: "contiguous" (groups start at multiples of the tile's m) or "masked".
 
     >>> low_batch = plan_gemm(8, 4096, 14336, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name

@@ -49,7 +49,7 @@ BEST_PROMOTION: dict[Traffic, L2PromotionName] = {"dense": "128B", "sparse": "no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Value):
-    """A candidate that was refused, and why."""
+    """A refused candidate with its reasons."""
 
     swizzle: Swizzle = row_field(Swizzle.named)
     atom_order: AtomOrder
@@ -130,7 +130,7 @@ def plan(
 ) -> PlanReport:
     """Plans for a tile of (mn, k) elements: every way to load it for its consumer, proven and ranked.
 
-    None: the card's architecture (without either: sm_90 and an H200), its own tensor core, TMA where it exists.
+    Defaults (None) are the architecture of the card (sm_90 and an H200 without either), its tensor core, and TMA if it exists.
 
     >>> best = plan((128, 64), "bf16").best
     >>> best.swizzle.name, best.box, best.gmem_request_bytes

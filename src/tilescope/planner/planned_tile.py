@@ -133,7 +133,7 @@ class Costs(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTile(Value):
-    """One way to move a tile: swizzle, atoms, boxes, where they land, and what it costs."""
+    """One way to move a tile: swizzle, atoms, boxes, their offsets in shared memory, and the cost."""
 
     problem: Problem
     swizzle: Swizzle = row_field(Swizzle.named)

@@ -56,7 +56,7 @@ PLAN_CORNER = rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(PlannedTile):
-    """One way to move a tile: swizzle, atoms, boxes, where they land, and what it costs.
+    """One way to move a tile: swizzle, atoms, boxes, their offsets in shared memory, and the cost.
 
     >>> from tilescope.planner import plan
     >>> best = plan((128, 64), "bf16").best

@@ -177,7 +177,7 @@ class Problem(Value):
 
     @property
     def tensor_core(self) -> Consumer | None:
-        """The row of the tensor core's consumer; None where an access pattern reads."""
+        """The row of the tensor core's consumer; None if the consumer is an access pattern."""
         return CONSUMER.get(self.consumer) if isinstance(self.consumer, str) else None
 
     @property
@@ -187,7 +187,7 @@ class Problem(Value):
 
     @property
     def row_names(self) -> tuple[str, str]:
-        """What the strided and the contiguous extent are called."""
+        """The names of the strided and the contiguous extent."""
         return oriented(self.major, *self.extent_names)
 
     @property
@@ -212,7 +212,7 @@ class Problem(Value):
 
     @property
     def pitch_bytes(self) -> int:
-        """From one row to the next in global memory: as asked for, else the whole matrix's (or the tile's) own rows."""
+        """Bytes from one row to the next in global memory: as requested, otherwise those of dense rows of the matrix or tile."""
         own_bytes = oriented(self.major, *(self.global_shape or self.tile))[1] * self.data_type.bits // 8
         return own_bytes if self.strides_bytes is None else self.strides_bytes[0]
 

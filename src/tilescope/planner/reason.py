@@ -197,7 +197,7 @@ _UNITS = {**UNITS, "an": with_article}
 
 @dataclass(frozen=True, slots=True)
 class Reason(Value):
-    """One reason: what it is about, and its numbers. `str` makes the sentence.
+    """One reason: its subject and its numbers. `str` formats the sentence.
 
     >>> print(Reason("behind-copies", {"here": 4, "there": 1}))
     4 copies, not 1

@@ -53,7 +53,7 @@ _READERS: dict[str, Callable[[str], object]] = {  # of what stands in a file as 
 
 @dataclass(frozen=True, slots=True)
 class SweepRow(Value):
-    """One problem and its best plan in numbers; None where there is no plan, and the reasons."""
+    """One problem and its best plan in numbers; None without a plan, and the reasons."""
 
     asked: str
     problem: Problem | None  # None: it contradicts itself

@@ -91,7 +91,7 @@ class Register(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Memory with a name: a parameter, or what .shared, .local, .const, .global and .param declare.
+    """A named variable: a parameter, or a declaration of .shared, .local, .const, .global or .param.
 
     `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. `number` tells variables apart, since a
     name may be declared again in an inner scope. `initial` ends with the last byte that the text states: the rest is 0.

@@ -102,7 +102,7 @@ def arch_topic(name: str) -> Topic | None:
         sentences.append(f"Code for {shown}a also has {special}.")
     if shown != row.name:
         sentences.append(f"These are the facts of {row.name}, whose row it shares.")
-    basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
+    basis = "was measured on a card" if row.basis == "measured" else "is known from documentation"
     sentences.append(f"What tilescope says about it {basis}.")
     return Topic(shown, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
 

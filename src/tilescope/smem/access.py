@@ -138,7 +138,7 @@ class Access(Value):
 
     @property
     def instructions(self) -> int:
-        """Warp-wide instructions that this is about."""
+        """The number of warp-wide instructions."""
         return int(np.prod(self.lane_address.shape[:-1], dtype=np.int64))
 
     @classmethod
@@ -198,7 +198,7 @@ class Access(Value):
     def fragment(
         cls, fragment: Fragment, tile: tuple[int, int], *, transpose: bool = False, element_bits: int | None = None
     ) -> Access:
-        """The registers of an mma operand loaded (D: stored) straight from a tile of its elements.
+        """The registers of an mma operand loaded (D: stored) directly from a tile of its elements.
 
         A and B lie K-major, C and D as M x N; `transpose` for the other way round. Results (D) that are converted
         before they are stored have `element_bits` in the tile.
@@ -250,7 +250,7 @@ class Access(Value):
 
     @classmethod
     def named(cls, text: str, tile: tuple[int, int] | None = None, element_bits: int = 8) -> Access:
-        """The pattern that a text describes, as the command line and the explorer take it.
+        """The pattern that a text describes, in the notation of the command line and the explorer.
 
         "st.b128 rows", "ld.b32 columns", "ld.b32 lanes 8x4" (rows x pieces), "transpose", "ldmatrix.x4", "ldmatrix.x4.trans",
         "stmatrix.x2", "cp.async" (rows, 16 bytes a lane), "cp.async.4 columns", the operand of an instruction
@@ -294,7 +294,7 @@ class Access(Value):
         return Access(self.op, address, self.active, self.name, layout=layout)
 
     def flat(self) -> tuple[Addresses, Mask | None]:
-        """Addresses and mask of the lanes that count, one row for each instruction; inactive lanes at 0."""
+        """Addresses and mask of the active lanes, one row for each instruction; addresses of inactive lanes are 0."""
         address, mask = checked_lanes(self.op, self.lane_address, self.active)
         address = address.reshape(-1, self.op.lanes)
         if mask is not None:

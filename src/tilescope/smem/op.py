@@ -118,12 +118,12 @@ class SmemOp(Row):
 
     @property
     def groups(self) -> int:
-        """Turns of a full warp without a conflict or a merge."""
+        """Wavefronts of a full warp without conflicts or merged lanes."""
         return self.lanes // self.lanes_per_group
 
     @property
     def cell_bytes(self) -> int:
-        """What a lane takes of a line: whole banks, so at least 4 bytes."""
+        """Bytes of a line that a lane uses: whole banks, so at least 4."""
         return max(self.access_bytes, BANK_BYTES)
 
     @property

@@ -75,7 +75,7 @@ class BankCollision(Value):
 
 @dataclass(frozen=True, slots=True)
 class BankGroup(Value):
-    """Lanes that are served together."""
+    """Lanes that share a wavefront if they do not conflict."""
 
     lanes: tuple[int, ...]  # the active ones
     wavefronts: int
@@ -85,7 +85,7 @@ class BankGroup(Value):
 
 @dataclass(frozen=True, slots=True)
 class BankReport(Value):
-    """What one warp-wide shared-memory access costs, and why.
+    """The cost of one warp-wide shared-memory access, and its reason.
 
     >>> report = bank_report("ldmatrix.x4", [lane % 16 * 128 + lane // 16 * 16 for lane in range(32)])
     >>> report.wavefronts, report.ideal, report.verdict
@@ -241,7 +241,7 @@ class AccessCost(Value):
 
 @dataclass(frozen=True, slots=True)
 class TileReport(Value):
-    """What patterns cost on a layout.
+    """The costs of access patterns on a layout.
 
     >>> tile = (64, 64)
     >>> report = tile_report([Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)], Layout(tile, 16))

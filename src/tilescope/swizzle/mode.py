@@ -166,7 +166,7 @@ class Swizzle(Row):
 
     @property
     def atom_bytes(self) -> int:
-        """The piece that moves whole."""
+        """The bytes that stay together."""
         return 1 << self.base
 
     @property
@@ -205,7 +205,7 @@ class Swizzle(Row):
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """Where TMA knows the mode; none for a software swizzle.
+        """Architectures whose TMA supports the mode; none for a software swizzle.
 
         >>> SWIZZLE["96B"].architectures
         ('sm_103',)
@@ -214,7 +214,7 @@ class Swizzle(Row):
 
     @property
     def hardware_mode(self) -> Swizzle | None:
-        """The mode of the hardware with the same address map, however wide the rows; None where there is none.
+        """The mode of the hardware with the same address map, for any width of the rows; None if there is none.
 
         >>> Swizzle.xor(3, 4, 3).hardware_mode, Swizzle.xor(5, 2, 5).hardware_mode
         (Swizzle.named('128B'), None)
@@ -223,7 +223,7 @@ class Swizzle(Row):
 
     @property
     def moves(self) -> tuple[int, ...]:
-        """The numbers of the address map: equal for swizzles that move every byte alike.
+        """The parameters of the address map: equal for swizzles that map every address alike.
 
         >>> SWIZZLE["128B"].moves == Swizzle.xor(3, 4, 3).moves, SWIZZLE["none"].moves
         (True, ())

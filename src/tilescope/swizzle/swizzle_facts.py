@@ -44,7 +44,7 @@ _MOVED_PIECE = {  # by its bytes
 
 
 class _AddressBits(NamedTuple):
-    """Bits of an address, as the documents write them: 6:4."""
+    """Bits of an address, as the documentation writes them: 6:4."""
 
     changed: str
     causing: str

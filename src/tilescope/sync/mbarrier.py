@@ -152,7 +152,7 @@ class Mbarrier(Value):
         return self.count
 
     def passes(self, parity: int) -> bool:
-        """Whether test_wait with this parity passes: it does when the running phase has the other one.
+        """Whether test_wait with this parity passes: the current phase has the other parity.
 
         >>> Mbarrier(1).passes(0), Mbarrier(1).passes(1)  # fresh: a consumer waits, a producer does not
         (False, True)
@@ -168,7 +168,7 @@ class Mbarrier(Value):
         return self._after(tx_bytes=_BYTES.read("bytes", bytes))
 
     def complete_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
-        """After `bytes` of a copy have landed; they may land before they are expected."""
+        """After `bytes` of a copy have arrived; they may arrive before they are expected."""
         return self._after(tx_bytes=-_BYTES.read("bytes", bytes))
 
     def arrive_expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
@@ -176,7 +176,7 @@ class Mbarrier(Value):
         return self._after(tx_bytes=_BYTES.read("bytes", bytes), arrivals=1)
 
     def arrive_drop(self, count: int = 1) -> Mbarrier:
-        """After `count` arrivals of participants that leave: later phases expect as many fewer.
+        """After `count` arrivals that also leave: later phases expect that many fewer.
 
         >>> Mbarrier(2).arrive_drop().arrive()
         Mbarrier(count=1, phase=1, pending=1)
@@ -217,7 +217,7 @@ class Mbarrier(Value):
 
     @classmethod
     def decode(cls, word: int) -> Mbarrier:
-        """The state that 64 bits hold.
+        """The state in a 64-bit word.
 
         >>> Mbarrier.decode(0x000003F0001FFFFE)
         Mbarrier(count=1, pending=0, tx_bytes=32768)
@@ -235,7 +235,7 @@ class Mbarrier(Value):
 
     @classmethod
     def decode_token(cls, token: int) -> MbarrierToken:
-        """What the token of mbarrier.arrive says: the state before that arrival, as far as its upper 32 bits hold it.
+        """The state before an arrival, from the upper 32 bits of the token of mbarrier.arrive.
 
         >>> Mbarrier.decode_token(Mbarrier(2).arrive_expect_tx(32768).encode())
         MbarrierToken(phase=0, pending=1, tx_bytes_lowest=30721, tx_bytes_highest=32768)
@@ -262,7 +262,7 @@ class Mbarrier(Value):
 
     @property
     def plausible(self) -> bool:
-        """Whether a kernel's barrier can be in this state: settled, and of no more arrivals than a cluster has threads."""
+        """Whether a kernel's barrier can be in this state: its phase is not complete, and a cluster has that many threads."""
         return (
             0 < self.count <= CLUSTER_THREADS and self.pending <= self.count and (self.pending, self.tx_bytes) != (0, 0)
         )

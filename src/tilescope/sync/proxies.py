@@ -7,7 +7,7 @@ two accesses in time, but the second proxy sees the first one's bytes only behin
     st.shared ─────────────────────── arrive ──▶ wait ── TMA store reads          may read stale bytes
 
 Two judges use the table: one run, and the search over all orders. Each row has one severity for both. A missing fence that
-can change a result is an error. A fence that the documents ask for, and that Triton's and CUTLASS's kernels leave out without
+can change a result is an error. A fence that the documentation requires, and that Triton's and CUTLASS's kernels leave out without
 harm, is a note.
 """
 
@@ -63,7 +63,7 @@ def _rows() -> Iterator[FenceRule]:
     """Every row; a comment names the rule of a run where it is not run-proxy-fence."""
     for unit in ASYNC_PROXY:
         yield FenceRule("smem", "generic", True, unit, PROXY_ASYNC, "error")
-        # A write after a read: the barrier orders the two, and the read has its value. A strict reading of the documents asks
+        # A write after a read: the barrier orders the two, and the read has its value. A strict reading of the documentation asks
         # for the fence; public kernels have none. The search notes it; one run does not.
         yield FenceRule("smem", "generic", False, unit, PROXY_ASYNC, "note")
         # cp.async writes by the generic proxy. run-cp-async-fence: before tensor cores public kernels have no fence, and work
@@ -73,7 +73,7 @@ def _rows() -> Iterator[FenceRule]:
         yield FenceRule("gmem", "generic", True, unit, PROXY_ASYNC, "error")
         yield FenceRule("gmem", "generic", False, unit, PROXY_ASYNC, "note")
     for writes in (True, False):
-        # run-tmem-fence: the documents have these fences in every example, and say that ordinary barriers work too; Triton's
+        # run-tmem-fence: the documentation has these fences in every example, and says that ordinary barriers work too; Triton's
         # kernels have none, and work
         yield FenceRule("tmem", "tcgen05", writes, "generic", TCGEN05_AFTER, "note", between_agents=True)
         yield FenceRule("tmem", "generic", writes, "tcgen05", TCGEN05_BEFORE, "note", between_agents=True)

@@ -27,7 +27,7 @@ from tilescope.value import Row, Value, hex_field, row_field
 
 @dataclass(frozen=True, init=False, repr=False, kw_only=True)  # without slots: made by one update, which is quick
 class AnyMap(Value):
-    """A sound tensor map of whatever kind; `findings` are the warnings and notes of the rules."""
+    """A valid tensor map of any kind; `findings` are the warnings and notes of the rules."""
 
     subject: ClassVar[MapSubject]
     readers: ClassVar[Mapping[str, Reader]]  # of every constructor argument
@@ -96,12 +96,12 @@ class AnyMap(Value):
 
     @property
     def rank(self) -> int:
-        """How many dimensions the tensor has."""
+        """The number of dimensions of the tensor."""
         return len(self.dims)
 
     @property
     def is_padded(self) -> bool:
-        """Whether the values spread out in shared memory: 16u4_align16b and 16u6_align16b."""
+        """Whether the values are padded in shared memory: 16u4_align16b and 16u6_align16b."""
         return self._record.is_padded
 
     @property
@@ -175,7 +175,7 @@ class AnyMap(Value):
 
     @property
     def reach_bytes(self) -> int:
-        """Bytes of global memory from the tensor's first byte to behind its last."""
+        """Bytes of global memory from the tensor's first byte to its end."""
         return self._record.reach_bytes
 
     @property
@@ -190,5 +190,5 @@ class AnyMap(Value):
 
     @property
     def basis(self) -> Basis:
-        """Whether what tilescope says of this map was "measured" on a card or rests on documents."""
+        """Whether the behaviour of this map was "measured" on a card or is only "documented"."""
         return self._record.basis

@@ -30,7 +30,7 @@ from tilescope.tensor_map.samples import CUDA_H, H200
 
 MAPS: tuple[MapSubject, ...] = ("tiled", "im2col", "wide")
 TMA_ARCHITECTURES = architectures_with("tma")
-DRIVER = f"{CUDA_H}; {H200}"  # what the documents of the call say, and the driver does
+DRIVER = f"{CUDA_H}; {H200}"  # the documentation of the call, and the driver's behaviour
 
 
 def _always(_: object) -> bool:

@@ -40,5 +40,5 @@ GATHERED_ROWS = 4  # of gather4 and scatter4
 SMEM_ALIGNMENT_BYTES = SMEM_LINE_BYTES  # of the shared address of a copy
 TRANSACTION_END_BYTES = 1 << 20  # an mbarrier counts fewer bytes than this
 
-MAP_ALIGNMENT_BYTES = 64  # of the 128 bytes themselves: what the copy and the documents of the call ask for
+MAP_ALIGNMENT_BYTES = 64  # of the 128 bytes themselves: required by the copy and by the documentation of the call
 SMALL_TENSOR_BYTES = 128 * 1024  # which drivers mark in a descriptor

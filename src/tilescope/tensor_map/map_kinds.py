@@ -7,7 +7,7 @@ Im2colWideMap   walks W alone, from sm_100 on; H and D stand still during a copy
     mode W       pixels_per_column pixels along W, then the halo of the instruction
     mode W128    always 128 pixels, the halo after every 32
 
-What Im2colWideMap is rests on the documents. A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
+Im2colWideMap follows the documentation. A 4096 x 4096 bf16 matrix, read in boxes of 64 x 64:
 
     dims = (4096, 4096)          ┌──────────────── dims[0] ───┐
     strides_bytes = (8192,)      │ ┌ box[0] ┐                 │  one row of the box:
@@ -103,7 +103,7 @@ class TensorMap(AnyMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises.
 
         >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
         ['address-alignment', 'box-range', 'store-overrun']
@@ -163,7 +163,7 @@ class ColumnMap(AnyMap):
 
     @property
     def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """(dimension, lower corner, upper corner) of what a copy walks: W, H, D, or W alone; interleaved dims start with W."""
+        """(dimension, lower corner, upper corner) of each dimension that a copy walks: W, H, D, or only W."""
         return self._record.corners
 
     def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Im2colMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
         given = {
             "data_type": data_type,
             "dims": dims,
@@ -379,7 +379,7 @@ class Im2colWideMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_100",
     ) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        """Every rule that the constructor's arguments break, and notes; empty for a valid map. Never raises."""
         given = {
             "data_type": data_type,
             "dims": dims,

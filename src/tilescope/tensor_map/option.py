@@ -58,12 +58,12 @@ class Interleave(Option):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class L2Promotion(Option):
-    """How many bytes of DRAM a miss fetches into L2."""
+    """The number of bytes that a miss fetches from DRAM into L2."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OobFill(Option):
-    """What a load writes for elements outside the tensor."""
+    """The value that a load writes for elements outside the tensor."""
 
 
 INTERLEAVE: dict[str, Interleave] = {

@@ -131,7 +131,7 @@ class MapOptions:
 
     @property
     def is_padded(self) -> bool:
-        """Whether the values spread out in shared memory: 16u4_align16b and 16u6_align16b."""
+        """Whether the values are padded in shared memory: 16u4_align16b and 16u6_align16b."""
         return self.data_type.smem_bits > self.data_type.bits
 
     @property
@@ -182,7 +182,7 @@ class MapRecord(MapOptions):
 
     @property
     def rank(self) -> int:
-        """How many dimensions the tensor has."""
+        """The number of dimensions of the tensor."""
         return len(self.dims)
 
     @property
@@ -238,7 +238,7 @@ class MapRecord(MapOptions):
 
     @property
     def reach_bytes(self) -> int:
-        """Bytes of global memory from the tensor's first byte to behind its last."""
+        """Bytes of global memory from the tensor's first byte to its end."""
         steps = zip(self.dims[1:], self.strides_bytes, strict=True)
         return self.row_bytes + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
 

@@ -191,7 +191,7 @@ def _smaller(repair: _Repair, excess: Violation) -> Arguments | None:
 
 
 def _with_allowed_swizzle(repair: _Repair, warning: Violation) -> Arguments | None:
-    """The swizzle that the documents allow; None where the user chose the one that is there."""
+    """The documented swizzle; None if the user chose the present one."""
     change = dict(warning.change or {})
     if repair.keeps("swizzle", "interleave") or not repair.is_sound(change):
         return None

@@ -81,10 +81,9 @@ _TILES_OUT = OUT_ARRAY.worded(
 def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: int = 1) -> Any:
     """Every tile of a tensor as `load` leaves it at an aligned shared address: (*grid, smem_bytes) bytes.
 
-    The grid steps by the box (by one slice where the map is interleaved), its axes are outermost first, and tiles
-    at the far edges are filled. `memory[0]` is at `tensor_map.address`. `out` is written in place, bytes in
-    gaps kept; without it they are zero. (A tile is longer than `smem_bytes`, as for `load`, where an interleaved one
-    ends within a swizzled line, whose pieces may be beyond its end.)
+    The grid steps by the box (by one slice if the map is interleaved), its axes are outermost first, and tiles at the far edges
+    are filled. `memory[0]` is at `tensor_map.address`. `out` is written in place, except for gaps; without it, gaps are zero.
+    (As for `load`, an interleaved tile that ends within a swizzled line is longer than `smem_bytes`.)
 
     >>> import tilescope as ts
     >>> matrix = np.arange(128 * 192, dtype=np.uint16).reshape(128, 192)

@@ -50,7 +50,7 @@ _PADDING = -1  # no byte of the dense row
 
 @dataclass(frozen=True, slots=True)
 class Origin(Value):
-    """What one byte of shared memory has to do with the tensor.
+    """The origin of one byte of shared memory in the tensor.
 
     "element": a byte of an element; "fill": the copy writes the fill value there (a store drops it), because
     `coords` are outside the tensor; "overrun": a store writes it behind the end of a row of the tensor; "gap": the
@@ -66,7 +66,7 @@ class Origin(Value):
 
 @dataclass(frozen=True, slots=True)
 class Run(Value):
-    """Neighbouring bytes of shared memory that come from neighbouring bytes of the tensor, or are alike."""
+    """Adjacent bytes of shared memory that come from adjacent bytes of the tensor, or have the same kind."""
 
     length_bytes: int
     holds: Holds

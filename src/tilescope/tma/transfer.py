@@ -89,9 +89,9 @@ def load(
     """Shared memory after one copy from global memory: cp.async.bulk.tensor, tile or im2col.
 
     `memory[0]` is at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte is at
-    `smem_address`, is written in place and returned; bytes that the copy does not write are unchanged. Without it
-    the result is `smem_bytes` long and zero where nothing is written. (Two copies need more: an im2col-wide one has its
-    halo besides, and an interleaved one that ends within a line may have pieces swizzled to the rest of that line.)
+    `smem_address`, is written in place and returned; bytes that the copy does not write are unchanged. Without it, the result
+    has `smem_bytes` bytes, and bytes that the copy does not write are zero. (Two kinds of copies need more: an im2col-wide copy
+    also has its halo, and an interleaved copy that ends within a line may be swizzled into the rest of that line.)
 
     `offsets` are those of a filter tap, W first, or an im2col-wide copy's halo and offset; without them they are 0.
 
@@ -137,7 +137,7 @@ def store(
 def gather4(
     tensor_map: AnyMap, memory: Any, column: int, rows: Sequence[int], *, smem: Any = None, smem_address: int = 0
 ) -> Any:
-    """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix, named one by one.
+    """Shared memory after cp.async.bulk.tensor with tile::gather4: four rows of a matrix with separate coordinates.
 
     The map's box is one row high. Documented, not measured.
 
@@ -154,7 +154,7 @@ def gather4(
 def scatter4(
     tensor_map: AnyMap, smem: Any, memory: Any, column: int, rows: Sequence[int], *, smem_address: int = 0
 ) -> Any:
-    """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows, written where they are named.
+    """Global memory after cp.async.bulk.tensor with tile::scatter4: four rows with separate coordinates.
 
     Documented, not measured. Returns `memory`, which is written in place.
 
@@ -181,8 +181,8 @@ def load_multicast(
     """One load into the same place of several blocks' shared memory: .multicast::cluster.
 
     `smems[r]` is the shared memory of the block with rank r in the cluster, its first byte at `smem_address`; bit r
-    of `cta_mask` says whether it receives the box. All are returned; each receiving block's mbarrier gets the whole
-    `transaction_bytes`. Measured with two blocks; more, and architectures other than sm_90, follow the documents.
+    of `cta_mask` selects it as a receiver. All are returned; the mbarrier of each receiver gets all `transaction_bytes`. Measured
+    with two blocks on sm_90; other cases follow the documentation.
 
     >>> import tilescope as ts
     >>> a = ts.TensorMap("u8", (64,), (), (16,))

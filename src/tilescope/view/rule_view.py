@@ -19,7 +19,7 @@ from tilescope.view.topic_view import list_candidates
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
-    "warning": "warning: what breaks it is accepted, but wrong or forbidden by the documents",
+    "warning": "warning: what breaks it is accepted, but wrong or forbidden by the documentation",
     "note": "note: advice",
 }
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
@@ -43,7 +43,7 @@ def draw_rule(rule: Rule) -> Drawing:
         "the chip answers": "" if rule.code is None else f"error {rule.code}, {_fault_name(rule.code)}",
         "speaks of": ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects),
         "architectures": ", ".join(rule.architectures),
-        "basis": "measured on a card" if rule.basis == "measured" else "from the documents",
+        "basis": "measured on a card" if rule.basis == "measured" else "documented",
         "source": rule.source,
         "page": f"docs/rules.md#{rule.name.lower()}",
     }
@@ -91,7 +91,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
 
     >>> from tilescope.symptoms import diagnose
     >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])
-    the encode call answers 201
+    the encode call returns 201
     """
     unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
     if not (diagnosis.symptoms or diagnosis.named):

@@ -207,7 +207,7 @@ def _facts(a: AnyMap) -> Table:
     alignment = f"multiple of {max(128, a.smem_alignment_bytes)} bytes"
     if a.smem_alignment_bytes > 128:
         alignment += " (128 is enough for the chip, and starts inside the swizzle pattern)"
-    basis = "measured on a card" if a.basis == "measured" else "from the documents"
+    basis = "measured on a card" if a.basis == "measured" else "documented"
     rows = {
         "shared memory": f"{a.smem_bytes} bytes a copy",
         "shared address": alignment,

@@ -3,7 +3,7 @@
     cells[rank, lane, column]      what lies there
     books[rank]                    the columns that the block has allocated, as mma/tensor_memory.py counts them
 
-A place is a number in the cells of one block: lane * 512 + column. All of it is known from documents.
+A place is a number in the cells of one block: lane * 512 + column. All of it is known from documentation.
 """
 
 from __future__ import annotations

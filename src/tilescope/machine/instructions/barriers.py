@@ -34,7 +34,7 @@ from tilescope.sync.events import (
 from tilescope.sync.thread_limits import BARS
 
 _THREADS_END = 1 << 12  # the card looks at the lower 12 bits of a number of threads
-_MOST_THREADS = 1536  # waits for ever, as no block has them; 1664 and more are an illegal instruction
+_MOST_THREADS = 1536  # waits forever, as no block has them; 1664 and more are an illegal instruction
 _ARRIVE_OPERANDS = 2  # the barrier and its threads
 _REDUCE_OPERANDS = 3  # a result, the barrier and a predicate; the threads may come before the predicate
 

@@ -92,5 +92,5 @@ def _describe_exactness(run: KernelRun) -> str:
     if run.assumed:
         return f"Approximate functions as measured on an H200: {listed(run.assumed)}."
     if run.basis == "documented":
-        return "Every bit of the result is what the documents say; no card was measured."
+        return "Every bit of the result follows the documentation; no card was measured."
     return "Every bit of the result is the card's."

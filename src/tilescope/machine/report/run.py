@@ -99,7 +99,7 @@ class Replay(Protocol):
 
 
 class ArgumentArray(NamedTuple):
-    """The array of an argument, which is the array itself, a pointer to it or a map of it, and its address in global memory."""
+    """The array behind an argument (the array itself, a pointer to it or a map over it), and its address in global memory."""
 
     array: npt.NDArray[Any]
     address: int

@@ -105,7 +105,7 @@ _DOUBTFUL: dict[MisfitKind, Wording] = {
 }
 OVERLAP = rule(
     "run-operand-overlap",
-    "The strides of a descriptor fit its swizzle: every element of an operand has a place of its own.",
+    "The strides of a descriptor fit its swizzle: every element of an operand has a distinct address.",
     argument="{where}",
     found="{where}"
     + _OTHERS

@@ -335,7 +335,7 @@ class DetectorContext:
         self.report(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def note_unfenced_copies(self, cells: CellNumbers, fenced: Vector, now: Side) -> None:
-        """Report operands that cp.async wrote without a proxy fence since: the documents ask for one, public kernels have none."""
+        """Report operands that cp.async wrote without a proxy fence since: the documentation requires one, public kernels have none."""
         if not self.has_cp_async:
             return
         stamps = self.shared.writes[cells]

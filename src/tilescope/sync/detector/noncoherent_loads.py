@@ -1,7 +1,7 @@
 """ld.global.nc (__ldg): its cache is not coherent, so the kernel that loads bytes with it must not write them.
 
 st [x], then ld.nc [x]     whatever orders the two, the load may return what the cache held before: an error
-ld.nc [x], then st [x]     in order: what in-place kernels do, and the documents forbid: a warning
+ld.nc [x], then st [x]     in order: what in-place kernels do, and the documentation forbids: a warning
 """
 
 from __future__ import annotations

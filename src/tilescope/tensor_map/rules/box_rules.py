@@ -221,7 +221,7 @@ INTERLEAVE_SWIZZLE = rule(
     "Interleave 32B goes with swizzle 32B.",
     argument="swizzle",
     found="interleave 32B with swizzle {swizzle}",
-    limit="the documents allow swizzle 32B only; the driver accepts this",
+    limit="the documentation allows only swizzle 32B; the driver accepts this",
     fix='Use {swizzle:="32B"}.',
     source=f"{CUDA_H}; the driver accepts others ({H200})",
     basis="measured",

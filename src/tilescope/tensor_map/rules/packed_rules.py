@@ -107,7 +107,7 @@ PACKED_INTERLEAVE_UNKNOWN = rule(
     "Whether 16u4_align16b takes an interleave is nowhere written.",
     argument="interleave",
     found="interleave = {interleave} with 16u4_align16b",
-    limit="no document allows or forbids it",
+    limit="the documentation neither allows nor forbids it",
     fix='Use {interleave:="none"}, or try it on the card.',
     source=f"{CUDA_H} (silent)",
     severity="warning",

@@ -1,4 +1,4 @@
-"""tcgen05: tensor memory and the tensor core that works on it (Blackwell), known from documents.
+"""tcgen05: tensor memory and the tensor core that works on it (Blackwell), known from documentation.
 
     alloc, dealloc, relinquish_alloc_permit     columns of tensor memory, by one warp
     ld, st, wait::ld, wait::st                  tmem_moves.py

@@ -97,7 +97,7 @@ CP_ASYNC_FENCE = rule(
     "A fence.proxy.async separates cp.async from a tensor core that reads its bytes.",
     argument="{where}",
     found=TWO_ACCESSES,
-    limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
+    limit="the documentation requires fence.proxy.async; Triton's and CUTLASS's kernels omit it, and work",
     fix="To be sure, put fence.proxy.async after the wait for the copies, before the barrier.",
     source="PTX ISA, Async proxy",
     severity=severity_of_fence("smem", "cp.async", "wgmma"),
@@ -130,7 +130,7 @@ BLOCK_END = rule(
 OWN_COPY_LEFT = BLOCK_END.worded(
     severity="note",
     limit=(
-        "no thread has waited for it; the documents ask for a wait, but an H200 keeps the shared memory of a block until its bulk"
+        "no thread has waited for it; the documentation requires a wait, but an H200 keeps the shared memory of a block until its bulk"
         " copies are done"
     ),
 )

@@ -65,7 +65,7 @@ BARRIER_OVERWRITTEN = rule(
     "mbarrier.inval comes before the bytes of an mbarrier are used for something else.",
     argument="{where}",
     found="at {at} {who} {does} {what}, an mbarrier that {before_who} initialises at {before_where}[[; seen {met}]]",
-    limit="nobody uses the mbarrier afterwards, but without mbarrier.inval the state that the chip caches may be written over the data",
+    limit="the mbarrier is not used afterwards, but without mbarrier.inval the state that the chip caches may be written over the data",
     fix="Put mbarrier.inval before {where}.",
     source="PTX ISA, mbarrier.inval",
     severity="warning",
@@ -78,7 +78,7 @@ INIT_FENCE = rule(
     argument="{where}",
     found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; seen {met}]]",
     limit=(
-        "the documents ask for fence.mbarrier_init; here the arrival at the cluster's barrier releases,"
+        "the documentation requires fence.mbarrier_init; here the arrival at the cluster's barrier releases,"
         " which covers the init by PTX's memory model"
     ),
     fix="To be sure, put fence.mbarrier_init.release.cluster after {before_where}; the arrival may then be .relaxed.",

@@ -39,7 +39,7 @@ TENSOR_FENCE = rule(
     argument="{where}",
     found=TWO_ACCESSES,
     limit=(
-        "it is finished and a barrier orders the two, but the fences that the documents ask for are missing; "
+        "it is finished and a barrier orders the two, but the fences that the documentation requires are missing; "
         "Triton's kernels have none, and work"
     ),
     fix=(
@@ -117,7 +117,7 @@ TENSOR_QUARTER = rule(
     "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
     argument="{where}",
     found="at {at} {who}, warp {warp}, {does} tensor memory at lane {lane}[[; seen {met}]]",
-    limit="it reaches the lanes of its own quarter, whatever lane the address has",
+    limit="it accesses the lanes of its quarter, whatever lane the address has",
     fix="Set the lane of the address to {own_lane}: PTX asks for it, and debug builds trap.",
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
     architectures=BLACKWELL,
@@ -140,7 +140,7 @@ TENSOR_UNWRITTEN = rule(
 )
 COMMIT_LEFT = rule(
     "run-commit-left",
-    "The arrival of a tcgen05.commit has come before the block of its mbarrier ends.",
+    "The arrival of a tcgen05.commit happens before the block of its mbarrier exits.",
     argument="{where}",
     found=LEFT_AT_END,
     limit=NOT_WAITED_FOR,
