@@ -5,7 +5,7 @@ import pytest
 from ptx_texts import kernel
 
 from tilescope.errors import RuleError
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory, Memory
 
 
 def test_addresses_are_multiples_of_256_and_arrays_are_apart():
@@ -192,3 +192,34 @@ def test_tables_of_the_module_are_there_and_new_for_every_run():
     for _ in range(2):
         counted.run(1, 1, [out])
         assert out[0] == 42
+
+
+@pytest.mark.parametrize("skipped_bytes", [0, 4, 8])  # where the array begins, from a multiple of 256 on
+@pytest.mark.parametrize(
+    ("dtype", "count"), [(np.uint8, 2), (np.uint16, 4), (np.uint32, 1), (np.uint32, 4), (np.uint64, 4)]
+)
+def test_words_are_those_that_bytes_make_one_by_one(dtype, count, skipped_bytes):
+    """Vectors of words, wherever they lie: their bytes are the oracle; of several lanes at one place the last one wins."""
+    rng = np.random.default_rng(5)
+    content = rng.integers(0, 256, 4096 + skipped_bytes, np.uint8)[skipped_bytes:]
+    start = 1 << 20 | skipped_bytes
+    memory = GlobalMemory()
+    assert memory.place_at(start, content)
+    item_bytes = np.dtype(dtype).itemsize
+    size_bytes = item_bytes * count
+    for step_bytes in (item_bytes, size_bytes):
+        places = rng.integers(0, (4096 - size_bytes) // step_bytes, 64) * step_bytes
+        for addresses in (start + places, start + np.unique(places)):
+            rows = (addresses - start)[:, None] + np.arange(size_bytes)
+            shape = (len(addresses), count) if count > 1 else (len(addresses),)
+            assert memory.load(addresses, np.dtype(dtype), count).tobytes() == content[rows].tobytes()
+            values = rng.integers(0, 256, (len(addresses), size_bytes), np.uint8)
+            expected = content.copy()
+            for row, value in zip(rows, values, strict=True):
+                expected[row] = value
+            before = content[rows].tobytes()
+            exchanged = memory.exchange(addresses, values.view(dtype).reshape(shape))
+            assert exchanged.before.tobytes() == before
+            if step_bytes == size_bytes:  # vectors that overlap in part are refused before
+                np.testing.assert_array_equal(content, expected)
+                assert exchanged.after.tobytes() == expected[rows].tobytes()

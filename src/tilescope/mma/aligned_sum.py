@@ -129,13 +129,17 @@ def float32_sum(a: Terms, b: Terms, c: Floats, arithmetic: Arithmetic) -> Floats
 
 
 def on_all_cores(add_part: Callable[[slice], None], count: int, products: int) -> None:
-    """Do parts of a batch at once, where there is enough to do."""
+    """Do parts of a batch at once, the first of them in this thread, where there is enough to do."""
     cores = min(_core_count(), count)
     if cores == 1 or products < _CORES_FROM_PRODUCTS:
         add_part(slice(0, count))
         return
     ends = [count * core // cores for core in range(cores + 1)]
-    list(_workers().map(add_part, [slice(*part) for part in itertools.pairwise(ends)]))
+    own, *others = [slice(*part) for part in itertools.pairwise(ends)]
+    under_way = [_workers().submit(add_part, part) for part in others]
+    add_part(own)
+    for part in under_way:
+        part.result()
 
 
 @cache
@@ -146,7 +150,7 @@ def _core_count() -> int:
 
 @cache
 def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_core_count(), thread_name_prefix="tilescope-sums")
+    return ThreadPoolExecutor(max(1, _core_count() - 1), thread_name_prefix="tilescope-sums")
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no forks

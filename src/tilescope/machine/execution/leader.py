@@ -49,7 +49,7 @@ class Leader(Cluster):
         self.touches: list[CopyTouch] = []
         self.follower_copies: list[list[CopyRecord]] = [[] for _ in batch.starts]
 
-    def _register(self, number: int, row: int | None) -> Words:  # noqa: ARG002  a batch has made its rows
+    def _register(self, number: int, row: int | None) -> Words:
         return self.batch.registers[number][: self.lane_count]
 
     @cached_property

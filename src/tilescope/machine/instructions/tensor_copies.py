@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -170,7 +171,7 @@ def _for_each_lane(form: TensorForm) -> Step:
             cluster.emit(MapRead(cluster.pc, lane, map_address))
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
             walked = WalkedCopy(copy, walk(copy))
-            followers = _copies_of_followers(cluster, form, lane, copy)
+            followers = _copies_of_followers(cluster, form, lane, walked)
             for rows in (walked.walk, *[follower.walked.walk for follower in followers]):
                 row_bytes = rows.high_bytes - rows.low_bytes
                 event = CopyRequested(cluster.pc, lane, copy.direction, number, rows.inside_rows, row_bytes)
@@ -184,13 +185,14 @@ def _for_each_lane(form: TensorForm) -> Step:
     return step
 
 
-class WalkedCopy(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class WalkedCopy:
     """A copy with the rows that it visits: they are walked once, when it is issued."""
 
     copy: Copy
     walk: Walk
 
-    @property
+    @cached_property
     def memory(self) -> Rows:
         """The part of the tensor in global memory that it reads or writes."""
         starts = self.copy.tensor_map.address + self.walk.starts[self.walk.inside] + self.walk.low_bytes
@@ -205,8 +207,11 @@ class FollowingCopy(NamedTuple):
     shared: Bytes
 
 
-def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, copy: Copy) -> list[FollowingCopy]:
-    """The copies of the blocks that follow a leader; their maps, places and mbarriers are the leader's."""
+def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, walked: WalkedCopy) -> list[FollowingCopy]:
+    """The copies of the blocks that follow a leader; their maps, places and mbarriers are the leader's.
+
+    Blocks with equal coordinates, which read the same tile, share one copy.
+    """
     lanes = cluster.followers(lane)
     if not len(lanes):
         return []
@@ -216,12 +221,17 @@ def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, copy: Co
         if (address_of(whole, lanes) != address_of(cluster, np.array([lane]))).any():
             raise OrderMattersError("copies of blocks differ in more than their coordinates")
     stride = cluster.shared_stride
+    copy = walked.copy
+    first, *others = whole.stacked((*form.coords, *form.offsets), np.array([lane, *lanes])).tolist()
+    known = {tuple(first): walked}
     followers = []
-    for other in lanes.tolist():
-        own = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
+    for other, words in zip(lanes.tolist(), map(tuple, others), strict=True):
+        if words not in known:
+            own = _legal_copy(whole, form, other, copy.tensor_map, copy.smem_address)
+            known[words] = WalkedCopy(own, walk(own))
         first_byte = other // whole.block_lanes * stride
         shared = whole.shared[first_byte + copy.smem_address : first_byte + cluster.launch.shared_end]
-        followers.append(FollowingCopy(other, WalkedCopy(own, walk(own)), shared))
+        followers.append(FollowingCopy(other, known[words], shared))
     return followers
 
 
@@ -432,7 +442,7 @@ def _issue_store(
 
 def _written_bytes(cluster: Cluster, written: WalkedCopy) -> Rows:
     """The bytes of shared memory that a load writes: its whole box, or the pieces of rows that leave gaps."""
-    copy, walked = written
+    copy, walked = written.copy, written.walk
     tensor_map: AnyMap = copy.tensor_map
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
@@ -446,7 +456,7 @@ def _read_bytes(cluster: Cluster, read: WalkedCopy) -> Rows:
 
     So the columns that pad a tile against bank conflicts need not be written, where the box is wider than the tensor.
     """
-    copy, walked = read
+    copy, walked = read.copy, read.walk
     tensor_map: AnyMap = copy.tensor_map
     is_dense = walked.row_bytes == tensor_map.inner_bytes and not tensor_map.interleave.slice_bytes
     is_whole = walked.all_inside and walked.low_bytes == 0 and walked.reach_bytes == walked.row_bytes
@@ -465,7 +475,7 @@ def _rows_of_pieces(cluster: Cluster, copy: Copy, pieces: npt.NDArray[np.intp], 
 
 
 def _record(cluster: Cluster, lane: int, issued: WalkedCopy, map_number: int, barrier: int | None) -> CopyRecord:
-    copy, walked = issued
+    copy, walked = issued.copy, issued.walk
     return CopyRecord(
         pc=cluster.pc,
         block=issuing_block(cluster, lane),

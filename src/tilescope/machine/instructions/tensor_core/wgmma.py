@@ -113,10 +113,9 @@ class SmemRead(NamedTuple):
 
     def codes(self, cluster: Cluster, first_lanes: LaneNumbers, word: int, data_type: DataType) -> CodesOfGroups:
         """What one descriptor reads in the blocks of warpgroups, as the compiled loop takes it."""
-        places, base = self._reach(cluster, int(first_lanes[0]), word)
+        _, base = self._reach(cluster, int(first_lanes[0]), word)
         stored = cluster.shared.view(f"u{self.stored_bytes}").reshape(cluster.blocks, -1)
-        units = places.units if self.operand == "A" else places.units.T
-        own_places = (np.ascontiguousarray(units).ravel() + base // self.stored_bytes).astype(np.uint32)
+        own_places = _loop_places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), base // self.stored_bytes)
         return CodesOfGroups(stored, first_lanes // cluster.block_lanes, own_places, self.sign_mask, data_type)
 
     def _apply_signs(self, codes: Elements) -> Elements:
@@ -196,6 +195,14 @@ def _places(read: SmemRead, word: int) -> _Places:
         addresses = np.ascontiguousarray(addresses[:, ::8])
     units = addresses // read.stored_bytes
     return _Places(units, (int(units.max()) + 1) * read.stored_bytes)
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _loop_places(read: SmemRead, word: int, first_unit: int) -> npt.NDArray[np.uint32]:
+    """Those places as the compiled loop takes them: A by rows, B by columns, from a unit of shared memory on."""
+    units = _places(read, word).units
+    in_order = units if read.operand == "A" else units.T
+    return (np.ascontiguousarray(in_order).ravel() + first_unit).astype(np.uint32)
 
 
 @lru_cache(maxsize=_CACHED_READS)
