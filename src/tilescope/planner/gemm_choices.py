@@ -37,16 +37,19 @@ from tilescope.planner.gemm_tiles import (
     weighed,
 )
 from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts, transfer_us
-from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.wgmma_sums import most_sums, share_rows
 
-MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
+MOST_PLANNED = 12  # choices with the shortest times that are planned, more only if all of these are refused
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
-_WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
-_FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
+_WGMMA_ROWS = (64, 128, 192, 256)  # of tiles
+_WIDE_TILES = (160, 224)  # columns beside TILE_N's
+_FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many …
+_FITTED_ROUNDS = 4  # … and into as many as fill one round of the card, or more rounds, at most this many
+_FEWEST_FITTED = 40  # columns of such tiles at least: of narrow ones, all that differ by 8 are slow
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
@@ -234,23 +237,21 @@ def _suits_swapped(tile: Tile) -> bool:
 
 
 def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterator[Tile]:
-    """Tiles of 64, 128 or 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
+    """Tiles of 64 to 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
     m, n, _ = product.shape
     rows_extent, columns_extent = (n, m) if swapped else (m, n)
     span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
-    most = MAX_ACCUMULATORS // 2 if product.is_promoted else MAX_ACCUMULATORS  # 8-bit floats keep two sums
-    fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in range(1, _FITTED_TILES + 1)}
     loop = product.tensor_core.loop
     assert loop is not None
     one_instruction = loop.extents(product.data_type).n
-    widths = sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
-    for rows in TILE_M:
-        if rows > TILE_M[0] and rows >= 2 * rows_extent:
+    for rows in _WGMMA_ROWS:
+        if rows > _WGMMA_ROWS[0] and rows >= 2 * rows_extent:
             continue
-        for columns in widths:
+        warpgroups = share_rows(rows)
+        most = most_sums(product, warpgroups.count)
+        for columns in _widths(product, ceil_div(rows_extent, rows), columns_extent):
             too_wide = columns > TILE_N[0] and columns >= 2 * columns_extent
-            blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
-            if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
+            if too_wide or warpgroups.blocks * columns // 2 > most:
                 continue
             if product.block_scales and not _has_one_scale(product, rows if swapped else columns, swapped=swapped):
                 continue
@@ -262,6 +263,21 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def _widths(product: Product, row_tiles: int, columns_extent: int) -> list[int]:
+    """Columns of tiles: usual ones, equal parts of few, and what fills whole rounds of the card with tiles.
+
+    1195 x 5632 on 132 SMs: 44 tiles of 128 down 5632 leave 6 across 1195 for two rounds, so 200 columns.
+    """
+    counts = {*range(1, _FITTED_TILES + 1)}
+    fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in counts}
+    for rounds in range(1, _FITTED_ROUNDS + 1):
+        count = (product.sms or 1) * rounds // (row_tiles * product.batch.count)
+        width = ceil_div(columns_extent, count) if count else 0
+        if width >= _FEWEST_FITTED:  # in groups of columns, or in what two blocks share and slices divide
+            fitted |= {rounded_up(width, COLUMN_GROUP), rounded_up(width, _SHARED_ROWS)}
+    return sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
 
 
 def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:

@@ -173,7 +173,8 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
         enough = card.tma.enough_in_flight_bytes
         widths = [REQUEST_BYTES, REQUEST_BYTES]
     else:
-        in_flight = enough = stages * sum(plan.transaction_bytes for plan in operands)
+        in_flight = stages * sum(plan.transaction_bytes for plan in operands)
+        enough = max(1, min(in_flight, sum(fetched)))  # no more than there is
         widths = [plan.gmem_request_bytes for plan in operands]
     took_ns = 0.0
     for part_bytes, width in zip(fetched, widths, strict=True):

@@ -200,7 +200,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
         step_us *= rates.promoted_ratio
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
-    if stages:
+    if 0 < stages < work.rounds * work.k_tiles:  # a stage is filled again
         slot_us = rates.slot_us * sqrt(work.k_bytes / _SPAN_BYTES)  # larger stages take longer to come
         step_us = max(step_us, (slot_us + step_us) / max(1, stages - 1))
     shares = schedule.multicast != PLAIN.multicast
