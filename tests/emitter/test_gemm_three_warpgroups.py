@@ -41,7 +41,9 @@ def test_its_pipeline_is_proven_with_three_consumers():
 
 def test_a_stage_that_two_of_three_warpgroups_free_is_noticed():
     gemm = planned("three warpgroups")
-    source, changed = re.subn(r"(mbarrier_init\(empty \+ 8 \* stage, )3\)", r"\g<1>2)", device_half(ts.emit(gemm, "cuda")))
+    source, changed = re.subn(
+        r"(mbarrier_init\(empty \+ 8 \* stage, )3\)", r"\g<1>2)", device_half(ts.emit(gemm, "cuda"))
+    )
     assert changed
     _, _, ran = run_gemm(gemm, source=source)
     assert ran.outcome != "finished" or any(finding.severity == "error" for finding in ran.findings)

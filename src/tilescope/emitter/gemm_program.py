@@ -379,7 +379,7 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
         taken.append(("int item", "item"))
     reads_residual = gemm.fused.residual and not staged
     fetches = (gemm.fused.bias or reads_residual) and not gemm.schedule.swapped
-    is_ahead = fetches and not gemm.fused.residual and not gemm.fused.is_gated
+    is_ahead = fetches and not reads_residual and not gemm.fused.is_gated
     finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
     rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
     return replace(

@@ -33,8 +33,8 @@ from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_time import clusters, raised_to, transfer_us
+from tilescope.planner.gemm_schedule import Schedule, clusters
+from tilescope.planner.gemm_time import raised_to, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
