@@ -23,6 +23,8 @@ CASES = {
         (130, 200, 448),
         SMALL | {"tile": (64, 128, 64), "sms": 132, "multicast": (1, 2), "parts": 3, "epilogue": "residual"},
     ),
+    "B, four blocks": ((200, 128, 320), SMALL | {"sms": 16, "multicast": (4, 1)}),
+    "A, four blocks, swapped": ((100, 256, 320), SMALL | {"sms": 16, "swapped": True, "multicast": (1, 4)}),
     "B, a last round shared": ((320, 192, 256), SMALL | {"sms": 16, "multicast": 2, "tail": 4}),
 }
 MUTANTS = {
@@ -62,7 +64,7 @@ def test_its_pipeline_is_proven(name):
     gemm = planned(name)
     pipeline = ts.plan_pipeline(gemm)
     counts = {barrier.name: barrier.count for barrier in pipeline.barriers}
-    assert (counts["full"], counts["empty"]) == (1, 2 * (2 if gemm.sums[0] == 128 else 1))
+    assert (counts["full"], counts["empty"]) == (1, max(gemm.schedule.multicast) * (2 if gemm.sums[0] == 128 else 1))
     assert ts.simulate(pipeline).verdict == "proven"
 
 
@@ -88,6 +90,7 @@ def test_a_block_that_frees_a_slot_releases_nothing_to_the_cluster():
     ("options", "found"),
     [
         ({"multicast": (2, 2)}, "multicast = (2, 2) with wgmma"),
+        ({"multicast": 4, "sms": 8}, "multicast = (4, 1): 8 clusters of 4 blocks"),
         ({"multicast": 2, "split": 2}, "multicast = (2, 1) with split = 2"),
         ({"multicast": 2, "dependent": True}, "multicast = (2, 1) with a dependent launch"),
         ({"multicast": 2, "batch": 3}, "multicast = (2, 1) with a batch"),

@@ -289,7 +289,7 @@ def test_as_many_stages_as_fit(options):
 
 @pytest.mark.parametrize(("tile", "stages"), [((64, 8, 64), 18), ((64, 32, 64), 13), ((128, 64, 64), 8)])
 def test_stages_keep_as_many_bytes_in_flight_as_one_sm_needs(tile, stages):
-    gemm = ts.plan_gemm(512, 512, 512, "bf16", tile=tile)
+    gemm = ts.plan_gemm(512, 512, 2048, "bf16", tile=tile)
     assert gemm.stages == stages
     assert gemm.in_flight_bytes >= 210e9 * 0.75e-6  # one SM's rate for as long as a copy takes
     assert stages == 8 or gemm.in_flight_bytes * (stages - 1) / stages < 210e9 * 0.75e-6

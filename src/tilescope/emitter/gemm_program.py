@@ -52,6 +52,7 @@ from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.sentence import by
+from tilescope.planner.wgmma_sums import most_sums, share_rows
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
@@ -66,7 +67,7 @@ SUMS_NOT_CONVERTED = EMIT.worded(
 TILE_BEYOND_WARPGROUPS = EMIT.worded(
     argument="tile",
     found="a tile of {tile: x }",
-    limit="two warpgroups hold at most {accumulators} accumulators a thread, and one instruction covers all of n",
+    limit="{groups:warpgroup} with at most {accumulators} accumulators a thread hold a tile, and one instruction covers all of n",
     fix="Plan with {tile:={nearest}}.",
 )
 TILE_BEYOND_MMA = EMIT.worded(
@@ -265,11 +266,13 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
     b = columns_plan.descriptors()
     n = b.block_mn
     ping_pong = gemm.schedule.ping_pong  # a warpgroup then has all rows of a tile
-    groups = 1 if ping_pong else min(2, len(a))
-    blocks = len(a) // groups
-    most = MAX_ACCUMULATORS // 2 if gemm.product.is_promoted else MAX_ACCUMULATORS
-    if len(b) != 1 or len(a) % groups or blocks * n // 2 > most:
-        raise TILE_BEYOND_WARPGROUPS.error(tile=gemm.tile, accumulators=most, nearest=(128, 2 * most, gemm.tile[2]))
+    groups, blocks = share_rows(gemm.sums[0], ping_pong=ping_pong)
+    most = most_sums(gemm.product, groups)
+    if len(b) != 1 or blocks * n // 2 > most:
+        fewest = most_sums(gemm.product, 2)
+        raise TILE_BEYOND_WARPGROUPS.error(
+            tile=gemm.tile, groups=groups, accumulators=most, nearest=(128, 2 * fewest, gemm.tile[2])
+        )
     instruction = row.wgmma(n, b.k_per_step, rows_plan.problem.major, columns_plan.problem.major)
     names = ("b", "a") if gemm.schedule.swapped else ("a", "b")
     consumers = 2 if ping_pong else groups
@@ -376,7 +379,7 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
         taken.append(("int item", "item"))
     reads_residual = gemm.fused.residual and not staged
     fetches = (gemm.fused.bias or reads_residual) and not gemm.schedule.swapped
-    is_ahead = fetches and not gemm.fused.residual and not gemm.fused.is_gated
+    is_ahead = fetches and not reads_residual and not gemm.fused.is_gated
     finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
     rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
     return replace(

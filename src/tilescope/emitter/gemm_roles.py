@@ -29,8 +29,6 @@ def gemm_roles(
     scaled = work.block_scales if isinstance(work, WgmmaWork) else None
     b_sharers, a_sharers = schedule.multicast
     pipeline = plan_pipeline(gemm)
-    if isinstance(work, WgmmaWork) and not work.ping_pong:
-        pipeline = plan_pipeline(gemm, consumers=work.groups)
     producer = Work(
         lines={
             "copy a": part_loads(pipeline, product.a, "full", a_sharers),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import Arch, ArchName
@@ -29,8 +30,15 @@ from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERT
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
 from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch, Rows
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
-from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule, schedule_problems, unplanned_options
+from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.gemm_schedule import (
+    COLUMN_GROUP,
+    LARGEST_PARTS,
+    LARGEST_SPLIT,
+    Schedule,
+    schedule_problems,
+    unplanned_options,
+)
 from tilescope.planner.gemm_tiles import K_TILE_BYTES, behind, rank, time_us, weighed
 from tilescope.planner.multicast_parts import LARGEST_CLUSTER, in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
@@ -52,7 +60,8 @@ _SHORT_K_TILES = 8  # K steps of a tile whose store takes as long
 _RESIDUAL_STAGES = 3  # at least, that are left beside buffers for a whole tile of C
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
-SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many
+SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many, or what divides it
+_FEWEST_SLICED = 16  # rows of a slice are more
 LARGEST_MATRIX_EXTENT = 1 << 32
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _SCALED_ELEMENTS = ("e4m3", "e2m1")  # of formats that are planned by their name
@@ -374,6 +383,8 @@ class _TileSearch:
             schedule.storing_groups,
         )
         fitting = _fitting_stages(product, plans, self.stages)
+        if self.stages is None and schedule.split == 1:  # whose parts lie where stages were
+            fitting = min(fitting, max(FEWEST_STAGES, _steps_of_a_block(product, tile, schedule)))
         if self.stages is None and product.consumer == "wgmma" and schedule.persistent:
             fitting = _without_last(product, plans, fitting, schedule.k_tiles(product.shape[2], tile_k))
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
@@ -420,7 +431,7 @@ class _TileSearch:
         rows, columns, _ = choice.schedule.sums(choice.tile)
         fused = self.product.fused
         if choice.schedule.swapped:
-            stored = _slice(choice.schedule.share(columns), SWAPPED_SLICE)
+            stored = _slice(choice.schedule.share(columns), SWAPPED_SLICE, COLUMN_GROUP)
             return self.plan_of("C", (stored, fused.columns(rows)), swapped=True)
         stored = _slice(fused.columns(choice.schedule.share(columns)), _span(self.product))
         return self.plan_of("C", (rows, stored), swapped=is_exchanged(self.product, choice.tile))
@@ -534,13 +545,16 @@ def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
 
 
-def _slice(extent: int, usual: int) -> int:
+def _slice(extent: int, usual: int, step: int = 0) -> int:
     """What is stored at a time of an extent: the usual, or half of it, where they divide the extent; else all.
 
-    >>> _slice(256, 64), _slice(224, 64), _slice(24, 64)
-    (64, 32, 24)
+    With a step also the largest of its multiples that does: rows of C may be any number, columns lie in swizzle spans.
+
+    >>> _slice(256, 64), _slice(224, 64), _slice(24, 64), _slice(200, 64), _slice(200, 64, 8)
+    (64, 32, 24, 200, 40)
     """
-    return next((size for size in (usual, usual // 2) if extent % size == 0), extent)
+    further = range(usual - step, _FEWEST_SLICED, -step) if step else ()
+    return next((size for size in (usual, usual // 2, *further) if extent % size == 0), extent)
 
 
 def _slices(product: Product, choice: Choice, epilogue: Plan) -> int:
@@ -567,6 +581,14 @@ def _without_last(product: Product, plans: _Plans, stages: int, k_tiles: int) ->
     budget = product.arch.smem_per_block_bytes
     holds = [plans.smem_bytes(count, plans.slices) <= budget for count in (stages, stages - 1)]
     return stages - 1 if holds == [False, True] else stages
+
+
+def _steps_of_a_block(product: Product, tile: Tile, schedule: Schedule) -> int:
+    """K steps of the block that has most of them: a stage more would never be filled, and its barriers take time to begin."""
+    tiles = prod(schedule.cluster_grid(tile_grid(product.shape, tile))) * product.batch.count
+    at_once = max(1, (product.sms or 1) // prod(schedule.cluster))
+    rounds = ceil_div(tiles, at_once) if schedule.persistent else 1
+    return rounds * schedule.k_tiles(product.shape[2], tile[2])
 
 
 def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:

@@ -25,6 +25,7 @@ from tilescope.planner.gemm_schedule import (
     MOST_SUMS,
     PLAIN,
     Schedule,
+    clusters,
 )
 from tilescope.planner.gemm_tiles import (
     K_TILE_BYTES,
@@ -36,19 +37,24 @@ from tilescope.planner.gemm_tiles import (
     time_us,
     weighed,
 )
-from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts, transfer_us
-from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.gemm_time import order_bytes, predicted, predicts, transfer_us
 from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.wgmma_sums import most_sums, share_rows
 
-MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
+MOST_PLANNED = 12  # choices with the shortest times that are planned, more only if all of these are refused
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
-_WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
-_FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
+_WGMMA_ROWS = (64, 128, 192, 256)  # of tiles
+_WIDE_TILES = (160, 224)  # columns beside TILE_N's
+_FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many …
+_FITTED_ROUNDS = 4  # … and into as many as fill one round of the card, or more rounds, at most this many
+_FEWEST_FITTED = 40  # columns of such tiles at least: of narrow ones, all that differ by 8 are slow
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
+_NEAR_TILES = 8  # along m that are taken together …
+_FEW_ROUNDS = 2  # … where at most this many take all tiles
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
 _EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
@@ -234,23 +240,21 @@ def _suits_swapped(tile: Tile) -> bool:
 
 
 def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterator[Tile]:
-    """Tiles of 64, 128 or 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
+    """Tiles of 64 to 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
     m, n, _ = product.shape
     rows_extent, columns_extent = (n, m) if swapped else (m, n)
     span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
-    most = MAX_ACCUMULATORS // 2 if product.is_promoted else MAX_ACCUMULATORS  # 8-bit floats keep two sums
-    fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in range(1, _FITTED_TILES + 1)}
     loop = product.tensor_core.loop
     assert loop is not None
     one_instruction = loop.extents(product.data_type).n
-    widths = sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
-    for rows in TILE_M:
-        if rows > TILE_M[0] and rows >= 2 * rows_extent:
+    for rows in _WGMMA_ROWS:
+        if rows > _WGMMA_ROWS[0] and rows >= 2 * rows_extent:
             continue
-        for columns in widths:
+        warpgroups = share_rows(rows)
+        most = most_sums(product, warpgroups.count)
+        for columns in _widths(product, ceil_div(rows_extent, rows), columns_extent):
             too_wide = columns > TILE_N[0] and columns >= 2 * columns_extent
-            blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
-            if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
+            if too_wide or warpgroups.blocks * columns // 2 > most:
                 continue
             if product.block_scales and not _has_one_scale(product, rows if swapped else columns, swapped=swapped):
                 continue
@@ -262,6 +266,21 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def _widths(product: Product, row_tiles: int, columns_extent: int) -> list[int]:
+    """Columns of tiles: usual ones, equal parts of few, and what fills whole rounds of the card with tiles.
+
+    1195 x 5632 on 132 SMs: 44 tiles of 128 down 5632 leave 6 across 1195 for two rounds, so 200 columns.
+    """
+    counts = {*range(1, _FITTED_TILES + 1)}
+    fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in counts}
+    for rounds in range(1, _FITTED_ROUNDS + 1):
+        count = (product.sms or 1) * rounds // (row_tiles * product.batch.count)
+        width = ceil_div(columns_extent, count) if count else 0
+        if width >= _FEWEST_FITTED:  # in groups of columns, or in what two blocks share and slices divide
+            fitted |= {rounded_up(width, COLUMN_GROUP), rounded_up(width, _SHARED_ROWS)}
+    return sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
 
 
 def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:
@@ -293,8 +312,8 @@ def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedu
         return
     yield from _last_rounds(product, tile, plain)
     yield from _turns(product, tile, plain)
-    for multicast in _shared_by_two(product, tile):
-        shared = replace(plain, multicast=multicast)
+    for multicast in _sharings(product, tile):
+        shared = replace(plain, multicast=multicast, group=min(group, 1) * GROUPED_TILES)
         yield shared
         yield from _last_rounds(product, tile, shared)
         yield from _turns(product, tile, shared)
@@ -321,7 +340,7 @@ class _Rounds(NamedTuple):
     def of(cls, product: Product, tile: Tile, schedule: Schedule) -> _Rounds:
         """Those of a schedule."""
         grid = schedule.cluster_grid(tile_grid(product.shape, tile))
-        return cls(prod(grid) * product.batch.count, max(1, (product.sms or 1) // prod(schedule.cluster)))
+        return cls(prod(grid) * product.batch.count, max(1, clusters(product.sms or 1, prod(schedule.cluster))))
 
 
 def _last_rounds(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
@@ -357,32 +376,41 @@ def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedul
         yield replace(schedule, ping_pong=True)
 
 
-def _shared_by_two(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
-    """Clusters of two blocks that fetch B, or A, for each other: of one product, in parts that start where the swizzle does."""
+def _sharings(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
+    """Clusters whose blocks fetch B, or A, for each other: of one product, in parts that start where the swizzle does.
+
+    Two blocks; four, where all clusters of them run at once.
+    """
     if product.batch.count > 1 or product.batch.is_of_experts or product.fused.gate == "side by side":
         return
     if (product.sms or 1) < LARGEST_SHARING:
         return
     tiles_m, tiles_n = tile_grid(product.shape, tile)
-    sharings = (
-        ((2, 1), tiles_m, tile[1], product.b_major),
-        ((1, 2), tiles_n, tile[0], product.a_major),
-    )
-    for multicast, tiles, shared_rows, major in sharings:
-        if tiles > 1 and (major == "MN" or shared_rows % _SHARED_ROWS == 0):
-            yield multicast
+    for blocks in (2, LARGEST_SHARING):
+        sharings = (
+            ((blocks, 1), tiles_m, tile[1], product.b_major),
+            ((1, blocks), tiles_n, tile[0], product.a_major),
+        )
+        for multicast, tiles, shared_rows, major in sharings:
+            is_whole = major == "MN" or shared_rows % (blocks * COLUMN_GROUP) == 0
+            rounds = _Rounds.of(product, tile, replace(PLAIN, multicast=multicast))
+            if tiles >= blocks and is_whole and (blocks == 2 or rounds.taken <= rounds.at_once):
+                yield multicast
 
 
 def _group(product: Product, tile: Tile) -> int:
-    """Tiles along m that are taken together: all; 16, if fewer bytes come from memory then; or one: tiles go along n.
+    """Tiles along m that are taken together: all; 16, if fewer bytes come from memory then; 8 of few; or one: tiles go along n.
 
     What neighbouring SMs fetch together costs the L2 once. On an H200, tiles along n were up to 1.4 times as fast where
-    they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us, not 96), and slower where they are more.
+    they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us, not 96), and slower where they are more. Where one or
+    two rounds take all tiles, 8 were up to 1.3 times as fast as all (768 x 1536 x 7168, 12 x 11 tiles: 25 us, not 33).
     """
     tiles_m, tiles_n = tile_grid(product.shape, tile)
     clearly_fewer = 2 * tiles_n < tiles_m or tile[1] <= tile[0]
     if 1 < tiles_n <= tiles_m and clearly_fewer:
         return 1
+    if tiles_m > _NEAR_TILES and tiles_m * tiles_n <= _FEW_ROUNDS * (product.sms or 1):
+        return _NEAR_TILES
     if tiles_m <= GROUPED_TILES:
         return 0
     plain = order_bytes(product, tile, 0)

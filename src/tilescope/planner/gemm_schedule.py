@@ -37,7 +37,9 @@ COLUMN_GROUP = 8  # columns of wgmma's sums that lie in four registers of a thre
 LARGEST_SPLIT = 8  # blocks of a portable cluster
 LARGEST_PARTS = 128
 MOST_SUMS = 128 * 128  # of a tile that one warpgroup multiplies: 128 registers of every thread
-LARGEST_SHARING = 2  # blocks of wgmma that fetch for each other
+LARGEST_SHARING = 4  # blocks of wgmma that fetch for each other
+_MEASURED_SMS = 132  # of an H200 …
+_MEASURED_SMS_OF_CLUSTERS = 120  # … and those of them on which clusters of 4 and 8 run
 GROUPED_TILES = 16  # of m that are taken together where the matrices exceed the L2
 _PLANNED_FOR: dict[str, tuple[str, ...]] = {  # the tensor cores of an option
     "swapped": ("wgmma", "tcgen05"),
@@ -98,11 +100,17 @@ PING_PONG_TILE = GEMM_SCHEDULE.worded(
     limit="its registers hold {most}",
     fix="Use {tile:=(128, 128, 64)}, or {ping_pong:=False}.",
 )
-MULTICAST_OF_TWO = GEMM_SCHEDULE.worded(
+MULTICAST_IN_A_ROW = GEMM_SCHEDULE.worded(
     argument="multicast",
     found="multicast = {multicast} with wgmma",
-    limit="clusters of two blocks are planned: larger ones leave SMs idle",
+    limit="clusters of up to {most} blocks share one operand: tiles along m, or along n",
     fix="Use {multicast:=(2, 1)} or {multicast:=(1, 2)}.",
+)
+CLUSTERS_IN_TURN = GEMM_SCHEDULE.worded(
+    argument="multicast",
+    found="multicast = {multicast}: {clusters:cluster} of {blocks} blocks",
+    limit="clusters of more than two blocks leave SMs idle and are planned where all run at once, at most {at_once}",
+    fix="Use {multicast:={smaller}}, or larger tiles.",
 )
 
 
@@ -195,6 +203,16 @@ class Schedule(Value):
         return columns // self.owners(columns)
 
 
+def clusters(sms: int, blocks: int) -> int:
+    """How many clusters of that many blocks, one block an SM, run at once; those of 4 and 8 leave SMs of a GPC idle.
+
+    >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
+    (66, 30, 15)
+    """
+    usable = sms if blocks <= 2 else sms * _MEASURED_SMS_OF_CLUSTERS // _MEASURED_SMS
+    return usable // blocks
+
+
 PLAIN = Schedule()  # one tile after another, down m
 
 
@@ -228,7 +246,7 @@ def schedule_problems(product: Product, tile: Tile, schedule: Schedule, stages_b
         return unplanned
     if product.consumer != "wgmma":
         return []
-    if schedule.multicast != PLAIN.multicast and (unshared := list(_unshared_options(product, schedule))):
+    if schedule.multicast != PLAIN.multicast and (unshared := list(_unshared_options(product, tile, schedule))):
         return unshared
     if schedule.ping_pong and (unpaired := list(_unpaired_warpgroups(product, tile, schedule))):
         return unpaired
@@ -266,10 +284,23 @@ def unplanned_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
         )
 
 
-def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
+def _unshared_options(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
     """What blocks of wgmma do not do while they share an operand."""
-    if prod(schedule.multicast) > LARGEST_SHARING:
-        yield broken(MULTICAST_OF_TWO, multicast=schedule.multicast)
+    blocks = prod(schedule.multicast)
+    if blocks > LARGEST_SHARING or 1 not in schedule.multicast:
+        yield broken(MULTICAST_IN_A_ROW, multicast=schedule.multicast, most=LARGEST_SHARING)
+    elif blocks > 2 and product.sms is not None:
+        taken = prod(schedule.cluster_grid(_tile_grid(product, tile))) * schedule.parts
+        if taken > (at_once := max(1, clusters(product.sms, blocks))):
+            smaller = (2, 1) if schedule.multicast[1] == 1 else (1, 2)
+            yield broken(
+                CLUSTERS_IN_TURN,
+                multicast=schedule.multicast,
+                clusters=taken,
+                blocks=blocks,
+                at_once=at_once,
+                smaller=smaller,
+            )
     beside = {
         f"split = {schedule.split}": schedule.split > 1,
         "a dependent launch": schedule.dependent,
@@ -279,6 +310,11 @@ def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
     }
     if others := tuple(words for words, is_asked in beside.items() if is_asked):
         yield broken(MULTICAST_BESIDE_SHARED_K, multicast=schedule.multicast, others=others)
+
+
+def _tile_grid(product: Product, tile: Tile) -> tuple[int, int]:
+    """Tiles down m and across n."""
+    return ceil_div(product.shape[0], tile[0]), ceil_div(product.shape[1], tile[1])
 
 
 def _unpaired_warpgroups(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Broken]:
@@ -296,12 +332,10 @@ def _tail_problems(product: Product, tile: Tile, schedule: Schedule) -> Iterator
     if not schedule.persistent:
         yield broken(TAIL_BESIDE_SPLIT, tail=schedule.tail, split=schedule.split, parts=schedule.parts)
         return
-    rows, columns = product.shape[:2]
-    tile_rows, tile_columns = tile[:2]
-    grid = (ceil_div(rows, tile_rows), ceil_div(columns, tile_columns))
     blocks = prod(schedule.cluster)
+    grid = _tile_grid(product, tile)
     taken = prod(schedule.cluster_grid(grid)) * product.batch.count  # at a time by a block, or by a cluster
-    at_once = max(1, (product.sms or 1) // blocks)
+    at_once = max(1, clusters(product.sms or 1, blocks))
     rest = taken % at_once
     most = at_once // rest if rest and taken > at_once else 1
     if schedule.tail > most and not product.batch.is_of_experts:  # of whose rows the kernel learns at the launch

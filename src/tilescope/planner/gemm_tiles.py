@@ -33,8 +33,8 @@ from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import Schedule
-from tilescope.planner.gemm_time import clusters, raised_to, transfer_us
+from tilescope.planner.gemm_schedule import Schedule, clusters
+from tilescope.planner.gemm_time import raised_to, transfer_us
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
@@ -173,7 +173,8 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
         enough = card.tma.enough_in_flight_bytes
         widths = [REQUEST_BYTES, REQUEST_BYTES]
     else:
-        in_flight = enough = stages * sum(plan.transaction_bytes for plan in operands)
+        in_flight = stages * sum(plan.transaction_bytes for plan in operands)
+        enough = max(1, min(in_flight, sum(fetched)))  # no more than there is
         widths = [plan.gmem_request_bytes for plan in operands]
     took_ns = 0.0
     for part_bytes, width in zip(fetched, widths, strict=True):

@@ -32,7 +32,7 @@ from tilescope.mma.consumer import consumers_of
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.gemm_plan import tile_grid
-from tilescope.planner.gemm_schedule import PLAIN, Schedule
+from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.planned_gemm import FloorTerm, Prediction, share_among_warps
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 
@@ -40,10 +40,8 @@ _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
 _WGMMA_K_BYTES = 32  # of k that one wgmma takes
 _SPAN_BYTES = 128  # of k that one copy brings at most
-_MEASURED_SMS = 132
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_MEASURED_SMS_OF_CLUSTERS = 120  # of its SMs, those on which clusters of 4 and 8 run
 _L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
 _BIAS_COST = 0.8  # of an epilogue, beside the plain one
 _ACTIVATION_COST = 1.1
@@ -174,16 +172,6 @@ def predicts(product: Product) -> bool:
     return product.consumer == "wgmma" and card is not None and card.tma is not None and product.sms is not None
 
 
-def clusters(sms: int, blocks: int) -> int:
-    """How many clusters of that many blocks, one block an SM, run at once; those of 4 and 8 leave SMs of a GPC idle.
-
-    >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
-    (66, 30, 15)
-    """
-    usable = sms if blocks <= 2 else sms * _MEASURED_SMS_OF_CLUSTERS // _MEASURED_SMS
-    return usable // blocks
-
-
 def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0) -> Prediction | None:
     """The time of a product with a tile and a schedule; None where it cannot be predicted.
 
@@ -202,7 +190,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
         step_us *= rates.promoted_ratio
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
-    if stages:
+    if 0 < stages < work.rounds * work.k_tiles:  # a stage is filled again
         slot_us = rates.slot_us * sqrt(work.k_bytes / _SPAN_BYTES)  # larger stages take longer to come
         step_us = max(step_us, (slot_us + step_us) / max(1, stages - 1))
     shares = schedule.multicast != PLAIN.multicast

@@ -22,6 +22,7 @@ from tilescope.planner.pair_tiles import half_of, partial_instructions
 from tilescope.planner.planned_tile import barrier_bytes
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
+from tilescope.planner.wgmma_sums import share_rows
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
@@ -241,8 +242,9 @@ def read_staging(
         return attempted(problems, 1, integer, argument, usual if asked is None else asked, 1, most)
 
     sums_in_warpgroups = core.reads_by_descriptor and core.accumulators == "registers"
-    is_tall = gemm is not None and sums_in_warpgroups and gemm.sums[0] >= WARPGROUP_THREADS
-    is_tall |= gemm is not None and gemm.schedule.ping_pong
+    warpgroups = 1
+    if gemm is not None and sums_in_warpgroups:
+        warpgroups = 2 if gemm.schedule.ping_pong else share_rows(gemm.sums[0]).count
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
         raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
@@ -255,7 +257,7 @@ def read_staging(
         gemm=gemm,
         tiles=tiles,
         stages=read_stages,
-        consumers=number("consumers", consumers, 2 if is_tall else 1, LARGEST_CONSUMERS),
+        consumers=number("consumers", consumers, warpgroups, LARGEST_CONSUMERS),
         cluster=(split, 1) if split > 1 else attempted(problems, (1, 1), _cluster, cluster),
         cta_group=number("cta_group", cta_group, 1, 2),
         steps=number("steps", steps, 4 * read_stages + 2, LARGEST_STEPS),

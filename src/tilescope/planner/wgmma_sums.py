@@ -1,0 +1,48 @@
+"""How warpgroups hold the sums of a tile of wgmma: in blocks of 64 rows, of which one instruction takes all columns.
+
+    rows    warpgroups    blocks of each    registers of a thread for sums
+      64             1                 1    128, so 256 columns
+     128             2                 1    128
+     192             3                 1    96, so 192 columns: of 512 threads each has 128 registers, of 384 168
+     256             2                 2    128, so 128 columns
+
+Sums of 8-bit floats are held twice: those of a K step, and those to which they are added.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilescope.planner.product import Product
+
+WGMMA_ROWS = 64  # of a block
+_MOST = 128  # registers of a thread for its sums …
+_MOST_OF_THREE = 96  # … of three warpgroups
+_MOST_TWICE = 72  # … of sums that are held twice
+_MOST_SCALED = 64  # … beside the scales of a K step
+
+
+class Warpgroups(NamedTuple):
+    """Warpgroups that share the rows of a tile, and the blocks of 64 rows that each of them has."""
+
+    count: int
+    blocks: int
+
+
+def share_rows(rows: int, *, ping_pong: bool = False) -> Warpgroups:
+    """Who has the rows of the sums: two warpgroups, three of 192 rows, one of 64 or where each has a tile of its own.
+
+    >>> share_rows(192), share_rows(256), share_rows(128, ping_pong=True)
+    (Warpgroups(count=3, blocks=1), Warpgroups(count=2, blocks=2), Warpgroups(count=1, blocks=2))
+    """
+    blocks = max(1, rows // WGMMA_ROWS)
+    count = 1 if ping_pong else next((number for number in (2, 3) if blocks % number == 0), 1)
+    return Warpgroups(count, blocks // count)
+
+
+def most_sums(product: Product, warpgroups: int) -> int:
+    """Sums that a thread of that many warpgroups holds at most; promoted ones as often again."""
+    if product.is_promoted:
+        most = _MOST_SCALED if product.block_scales else _MOST_TWICE
+        return most if warpgroups < 3 else most // 2
+    return _MOST if warpgroups < 3 else _MOST_OF_THREE

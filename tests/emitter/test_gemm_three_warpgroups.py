@@ -1,0 +1,64 @@
+"""GEMMs whose 192 rows are shared by three warpgroups, and tiles of any multiple of 8 columns: right in the machine, and proven."""
+
+import re
+
+import numpy as np
+import pytest
+from gemm_machine import run_gemm
+
+import tilescope as ts
+from tilescope.emitter.emission import device_half
+
+TALL = {"tile": (192, 64, 64), "stages": 2, "sms": 2, "ping_pong": False}
+CASES = {
+    "three warpgroups": ((400, 128, 160), "bf16", TALL),
+    "swapped, sharing A": ((128, 400, 96), "bf16", TALL | {"tile": (64, 192, 64), "swapped": True, "multicast": 2}),
+    "a last round shared": ((400, 64, 256), "bf16", TALL | {"tail": 2}),
+    "an epilogue": ((400, 128, 320), "bf16", TALL | {"epilogue": "bias+relu+residual"}),
+    "promoted sums": ((200, 64, 640), "e4m3", TALL | {"tile": (192, 64, 128)}),
+    "slices of 40 rows": ((230, 64, 320), "bf16", TALL | {"tile": (200, 64, 64), "swapped": True}),
+    "promoted sums of 136 columns": ((64, 152, 640), "e4m3", TALL | {"tile": (64, 136, 128)}),
+}
+
+
+def planned(name):
+    shape, data_type, options = CASES[name]
+    return ts.plan_gemm(*shape, data_type, **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernel_gives_the_product_and_no_finding(name):
+    c, expected, ran = run_gemm(planned(name))
+    assert (ran.outcome, [finding.rule for finding in ran.findings]) == ("finished", [])
+    assert (c.astype(np.float64) == expected.astype(c.dtype).astype(np.float64)).all()
+
+
+def test_its_pipeline_is_proven_with_three_consumers():
+    pipeline = ts.plan_pipeline(planned("three warpgroups"))
+    assert {barrier.name: barrier.count for barrier in pipeline.barriers} == {"full": 1, "empty": 3}
+    assert ts.simulate(pipeline).verdict == "proven"
+
+
+def test_a_stage_that_two_of_three_warpgroups_free_is_noticed():
+    gemm = planned("three warpgroups")
+    source, changed = re.subn(
+        r"(mbarrier_init\(empty \+ 8 \* stage, )3\)", r"\g<1>2)", device_half(ts.emit(gemm, "cuda"))
+    )
+    assert changed
+    _, _, ran = run_gemm(gemm, source=source)
+    assert ran.outcome != "finished" or any(finding.severity == "error" for finding in ran.findings)
+
+
+def test_a_tile_beyond_the_registers_of_three_warpgroups_is_refused():
+    with pytest.raises(ts.TilescopeError, match="3 warpgroups with at most 96 accumulators a thread"):
+        ts.emit(ts.plan_gemm(4096, 4096, 4096, "bf16", tile=(192, 256, 64)), "cuda")
+
+
+def test_stages_are_no_more_than_the_k_steps_of_a_block():
+    assert ts.plan_gemm(1, 704, 256, "bf16", tile=(8, 64, 64)).stages == 4
+    assert ts.plan_gemm(1, 704, 64, "bf16", tile=(8, 64, 64)).stages == 2
+
+
+def test_tiles_fill_whole_rounds_of_the_card():
+    gemm = ts.plan_gemm(1195, 5632, 3712, "bf16")
+    assert (gemm.tiles, gemm.rounds) == (264, 2)  # 44 x 6 tiles for 132 SMs
