@@ -1,4 +1,4 @@
-"""Many runs of a kernel: its mutants, seeds, shapes and configurations, each a trial of its own, on as many cores as an executor has.
+"""Many runs of a kernel: its mutants, seeds, shapes and configurations, each as a separate trial, on as many cores as an executor has.
 
     campaign(kernel, {"small": launch}, mutants=True, seeds=(None, 1), executor=pool)
 

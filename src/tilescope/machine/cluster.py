@@ -336,7 +336,7 @@ class Cluster:
         return rank, offset
 
     def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
-        """A fault unless every address is a multiple of the size and lies in the cluster's shared memory."""
+        """A fault unless every address is a multiple of the size and is in the cluster's shared memory."""
         self._require_aligned(at, addresses, size_bytes)
         self._places("shared", at, addresses, size_bytes)
 
@@ -361,7 +361,7 @@ class Cluster:
         return result
 
     def _by_space(self, addresses: Addresses) -> list[tuple[Space, LaneNumbers]]:
-        """Which entries of generic addresses lie in which space."""
+        """Which entries of generic addresses are in which space."""
         pieces: list[tuple[Space, LaneNumbers]] = []
         is_global = np.ones(len(addresses), np.bool_)
         for space in WINDOWS:
@@ -376,7 +376,7 @@ class Cluster:
     def _places(
         self, space: Space, at: Lanes, addresses: Addresses, size_bytes: int
     ) -> tuple[npt.NDArray[np.uint8], Addresses]:
-        """The array that holds a space, and where in it the addresses lie."""
+        """The array that holds a space, and the positions of the addresses in it."""
         if space == "shared":
             rank = addresses >> SHARED_RANK_SHIFT
             offset = addresses & SHARED_OFFSET_MASK
@@ -414,7 +414,7 @@ class Cluster:
 
 @dataclass(slots=True, eq=False)
 class Front:
-    """Lanes that stand at one instruction.
+    """Lanes at one instruction.
 
     `rounds` counts the quanta that it has used: fronts that have used fewer run first. `steps` are those of this quantum.
     """

@@ -40,7 +40,7 @@ _WIDE_DTYPES: dict[int, np.dtype[np.generic]] = {  # by bytes: types whose items
 
 @dataclass(slots=True)
 class Region:
-    """One array and where it lies."""
+    """One array and its address."""
 
     address: int
     array: npt.NDArray[np.generic]  # what the user placed: kept alive, and found again by where its bytes are
@@ -99,7 +99,7 @@ class WordRows(NamedTuple):
 
 
 class Exchanged(NamedTuple):
-    """Words that were written: what lay there before, and what lies there now."""
+    """Words that were written: their old and new values."""
 
     before: npt.NDArray[np.generic]
     after: npt.NDArray[np.generic]
@@ -133,7 +133,7 @@ class GlobalMemory:
         self._undo_bytes = 0  # that may still be kept
 
     def place(self, placed: npt.NDArray[np.generic]) -> int:
-        """The address of a C-contiguous array; one that lies inside a placed array is found there."""
+        """The address of a C-contiguous array; one that is inside a placed array is found there."""
         host_address: int = placed.__array_interface__["data"][0]
         for region in self._regions:
             offset = host_address - region.host_address
@@ -196,7 +196,7 @@ class GlobalMemory:
         return copy
 
     def has_same_bytes(self, other: GlobalMemory) -> bool:
-        """Whether all arrays hold the same bytes as those of another memory, which lie at the same addresses.
+        """Whether all arrays hold the same bytes as those of another memory, which are at the same addresses.
 
         >>> memory = GlobalMemory()
         >>> address = memory.place(np.arange(4, dtype=np.uint8))
@@ -215,7 +215,7 @@ class GlobalMemory:
         return tuple((region.address, len(region.content)) for region in self._regions)
 
     def region_at(self, address: int) -> Region | None:
-        """The array that an address lies in."""
+        """The array that an address is in."""
         index = bisect.bisect_right(self._starts, address) - 1
         if index < 0 or address >= self._regions[index].end:
             return None
@@ -239,7 +239,7 @@ class GlobalMemory:
             piece.rows.put(values[piece.lanes])
 
     def exchange(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> Exchanged:
-        """Write words as `store` does; what lay there before, and what lies there now."""
+        """Write words as `store` does; returns their old and new values."""
         count = values.shape[1] if values.ndim > 1 else 1
         pieces = self._written_pieces(addresses, values)
         if len(pieces) == 1 and pieces[0].rows.are_ascending():
@@ -279,7 +279,7 @@ class GlobalMemory:
         self._undo_bytes = most_bytes
 
     def keep_changes(self) -> None:
-        """Nobody will undo the stores."""
+        """The stores will not be undone."""
         self._before = None
 
     def list_changes(self) -> list[ChangedBytes]:
@@ -354,7 +354,7 @@ class GlobalMemory:
         return region.content[start : start + size_bytes]
 
     def _one_region(self, addresses: Addresses, size_bytes: int) -> Region | None:
-        """The array in which all of an access lies, if it is one."""
+        """The array that contains all of an access, if it is one array."""
         low = int(addresses.min())
         high = int(addresses.max()) + size_bytes
         region = self._latest
@@ -366,7 +366,7 @@ class GlobalMemory:
         return region
 
     def _by_region(self, addresses: Addresses, size_bytes: int) -> list[tuple[Region, npt.NDArray[np.int64]]]:
-        """The lanes of an access by the array that they touch; a fault where one touches none."""
+        """The lanes of an access by array; a fault if a lane accesses none."""
         index = np.searchsorted(np.array(self._starts, np.int64), addresses, side="right") - 1
         ends = np.array([region.end for region in self._regions] or [0], np.int64)
         is_outside = (index < 0) | (addresses > ends[np.maximum(index, 0)] - size_bytes)
@@ -400,7 +400,7 @@ class Memory:
     def place(self, array: Any) -> int:
         """The address of an array, which becomes part of this memory; an array that was placed before keeps its address.
 
-        A part of a placed array lies inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
+        A part of a placed array is inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
         a store to it is a fault.
         """
         return self._contents.place(as_host_array(array))
@@ -424,7 +424,7 @@ def contents_of(memory: Memory) -> GlobalMemory:
 
 
 def _share_bytes(regions: Sequence[Region]) -> bool:
-    """Whether two arrays lie on the same bytes of the host: a part that was placed before the whole."""
+    """Whether two arrays share bytes of the host: a part that was placed before the whole."""
     placed = sorted((region.host_address, region.host_address + len(region.content)) for region in regions)
     return any(end > start for (_, end), (start, _) in itertools.pairwise(placed))
 

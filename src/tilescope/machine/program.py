@@ -1,4 +1,4 @@
-"""A kernel's instructions as steps, decoded once: registers have numbers, constants are registers that nobody writes.
+"""A kernel's instructions as steps, decoded once: registers have numbers, and constants are registers that are never written.
 
     ld.param.u64 %rd1, [out];      registers[0] = parameters[0:8]
     mov.u32 %r1, %tid.x;           registers[1] = registers[7]        special registers and constants are registers too
@@ -278,7 +278,7 @@ class Assembler:
         return self.program.register_dtypes[number]
 
     def vector(self, operand: Operand) -> tuple[Operand, ...]:
-        """The elements of {a, b}, or the one operand that stands alone."""
+        """The elements of {a, b}, or a single operand."""
         return operand.elements if isinstance(operand, Vector) else (operand,)
 
     def address(self, operand: Operand) -> tuple[int, int]:
@@ -303,7 +303,7 @@ class Assembler:
         return len(self.program.register_dtypes) - 1
 
     def space_of(self, variable: Variable) -> Space:
-        """Where a variable lies: parameters of functions are local memory, constants global."""
+        """Where a variable is stored: parameters of functions are local memory, constants global."""
         if variable.space == "param":
             return "param" if variable.number in self.program.param_offsets else "local"
         if variable.space == "const":

@@ -1,13 +1,13 @@
-"""Who runs next in a cluster: threads that stand at the same instruction run it together.
+"""The scheduler of a cluster: threads at the same instruction execute it together.
 
-    front        lanes that stand at one instruction. A branch splits one, a label where two meet joins them.
+    front        lanes at one instruction. A branch splits a front, a label at which two arrive joins them.
     ready        fronts that can run: those at the smallest instruction first, so that the others catch up
     gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, bar.sync, mma.sync, wgmma …)
     barriers     lanes at bar.sync or barrier.cluster.wait
     spinning     fronts that went round a loop without seeing anything new: they run again when something changes,
                  or, where the loop reads a clock, when time has passed
 
-Where nobody is ready, asynchronous work is done: as late as its wait allows. With a seed it may be done at any time before.
+If no front is ready, asynchronous work completes, so as late as its wait allows. With a seed it may complete at any earlier time.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Schedule:
         self.ready.append(Front(0, np.flatnonzero(cluster.exists)))
 
     def run(self) -> ClusterState:
-        """Run until every thread has ended, or nobody can go on without another cluster, or the budget is spent."""
+        """Run until every thread has ended, no thread can continue without another cluster, or the budget is spent."""
         cluster = self.cluster
         launch = cluster.launch
         while True:
@@ -155,7 +155,7 @@ class Schedule:
         return self._wake()
 
     def pass_time(self) -> bool:
-        """Let fronts go on that look at a clock or count while they wait. False if there are none, or time does not help."""
+        """Resume fronts that read a clock or count while they wait. False if there are none, or time does not help."""
         if self.ready:
             return True
         timed = [one for one in self.spinning if one.reads_clock]
@@ -167,7 +167,7 @@ class Schedule:
         return True
 
     def _advance_idly(self, front: Front) -> bool:
-        """Run a front. True where the cluster has made many steps that nobody else sees: another may have its turn."""
+        """Run a front. True if the cluster has made many steps that no other cluster observes, so that another one may run."""
         launch = self.cluster.launch
         version = self.cluster.memory.version
         steps_left = launch.steps_left
@@ -254,7 +254,7 @@ class Schedule:
                 return
 
     def _turn(self, front: Front) -> bool:
-        """Take a turn with the lanes whose guard holds; the others go on. True where the front simply continues."""
+        """Take a turn with the lanes whose guard is true; the others continue. True if the front simply continues."""
         cluster = self.cluster
         pc = front.pc
         turn = cluster.program.turns[pc]
@@ -281,7 +281,7 @@ class Schedule:
         return self._continues
 
     def go_on(self, front: Front, pc: int) -> None:
-        """For a turn: all lanes of the front go on at an instruction."""
+        """For a turn: all lanes of the front continue at an instruction."""
         front.pc = pc
         self._continues = True
 
@@ -296,7 +296,7 @@ class Schedule:
         self.cluster.launch.count_steps(end - start)
 
     def add(self, front: Front) -> None:
-        """Make a front ready; one that stands at the same instruction takes it up."""
+        """Make a front ready; it is merged into a front at the same instruction."""
         if not len(front.lanes):
             return
         for other in self.ready:
@@ -319,7 +319,7 @@ class Schedule:
             front.lanes = np.sort(np.concatenate([waiting, front.lanes]))
 
     def _meet_elsewhere(self) -> bool:
-        """Let lanes go on that wait for each other at different bar.warp.sync. False if there are none."""
+        """Resume lanes that wait for each other at different bar.warp.sync. False if there are none."""
         turns = self.cluster.program.turns
         meeting: dict[int, Rendezvous] = {}
         for pc in self.gathering:
@@ -368,7 +368,7 @@ class Schedule:
         return Versions(self.cluster.version, self.cluster.memory.version)
 
     def exit(self, lanes: LaneNumbers) -> None:
-        """End threads, and let those go on that waited for nobody else."""
+        """End threads, and resume those that waited only for them."""
         self.cluster.live[lanes] = False
         self.cluster.has_exits = True
         self._end_blocks(lanes)
@@ -387,11 +387,11 @@ class Schedule:
                 cluster.emit(BlockEnd(rank))
 
     def meet_in_lockstep(self, front: Front) -> bool:
-        """Let whole blocks go on that meet at a barrier. False: that is left to the barriers."""
+        """Resume blocks that have all arrived at a barrier. False: the barriers handle it."""
         return False
 
     def release(self, fronts: Iterable[Front]) -> None:
-        """Let the lanes of a barrier go on."""
+        """Resume the lanes of a barrier."""
         for front in fronts:
             self.add(front)
 

@@ -1,6 +1,6 @@
 """An instruction of a kernel, decoded: a step that all threads at this instruction take together, or a turn.
 
-    Step      straight: computes for the lanes it is given; they all go on to the next instruction
+    Step      straight: computes for the given lanes, which all continue with the next instruction
     Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
 
 The cluster that a step changes, and the schedule that a turn moves its front in, are typed where they are defined: both
@@ -19,7 +19,7 @@ EVERYONE = slice(None)
 
 
 class Turn(Protocol):
-    """An instruction after which lanes do not simply go on."""
+    """An instruction after which lanes do not simply continue."""
 
     def take(self, schedule: Any, front: Any) -> None:
         """Move, split, park or end a Front of a Schedule, which is at this instruction."""

@@ -4,7 +4,7 @@ f32 is the special function unit (special_unit.py). The other types are made of 
 
     f16, bf16                   the f32 result cut off, not rounded: 65,536 results, computed once
     rcp, rsqrt.approx.ftz.f64   the unit's rows on the upper word: 20 bits of fraction in, 20 bits out, the lower word 0
-    rsqrt.approx.f64            a longer sequence that nobody has measured: computed in double precision, and not exact
+    rsqrt.approx.f64            a longer sequence that was not measured: computed in double precision, and not exact
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _fma_by_loop(a: Array, b: Array, c: Array) -> Array:
 def _quick_fma(form: FloatFormat) -> Compute:
     """fma.rn.f32, .f16. The product of doubles is exact; their sum is rounded once to a double and once more to f32.
 
-    The second rounding can only go wrong where the double lies half way between two f32, or is one: its low 28 bits are
+    The second rounding can only go wrong where the double is halfway between two f32, or is one: its low 28 bits are
     0 (of f16: 41). Only if there is such a lane is the error of the sum looked at. Many threads take a compiled loop (fma_loop.py),
     where numba is loaded.
     """
@@ -184,7 +184,7 @@ def _compute_bf16_by_doubles(quick: Compute, wide: Wide) -> Compute:
     """bf16 to nearest: the result as a double goes to f32 and, rounded again, to its upper half.
 
     The first rounding may leave the f32 half way between two bf16 though the number is not: then it is moved a step
-    back to where the number lies. `quick` gives doubles, `wide` those that tell on which side of them the number is.
+    back to the exact number. `quick` gives doubles, `wide` those that tell on which side of them the number is.
     """
 
     def compute(*sources: Array) -> Array:

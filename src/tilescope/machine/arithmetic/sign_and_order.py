@@ -1,6 +1,6 @@
 """Signs and order of floats: neg, abs, copysign, testp, min, max.
 
-neg and abs are additions on an H200 (measured): a NaN becomes the NaN of results. min and max: -0 lies below +0; a NaN loses
+neg and abs are additions on an H200 (measured): a NaN becomes the NaN of results. min and max: -0 is below +0; a NaN loses
 against a number, unless .NaN asks for it.
 """
 

@@ -23,7 +23,7 @@ P = (44739244 << 14) + 4047, P >> 16 = 11184811 = 0xAAAAAB, and ((252 - 127) << 
 
 The coefficients are in special_unit_rows.tsv. docs/approximate-functions.md says how they were found, and how to check them.
 
-Without .ftz PTX scales around the unit, which knows no subnormal numbers; div.full and div.approx are a product with rcp.
+Without .ftz, PTX scales around the unit, which does not support subnormal numbers; div.full and div.approx are a product with rcp.
 
 Every function here takes words, the bits of f32 numbers as 64-bit integers, and returns such words. It is written once:
 numpy runs it on arrays, and special_unit_loop.py compiles it for one word after another.

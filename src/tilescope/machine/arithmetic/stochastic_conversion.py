@@ -8,7 +8,7 @@
 
 Each result takes 16 of the random bits. The PTX ISA gives the upper half of the word to a and b, the lower half to e and f (for 4-bit
 results two bytes each). Which of them weighs most is known from public probes of a B200, not measured here: b and f read
-their bits as they stand, a and e read them from the other end.
+their bits in order, a and e read them in reverse.
 """
 
 from __future__ import annotations

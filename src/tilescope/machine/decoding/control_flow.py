@@ -1,4 +1,4 @@
-"""The control flow of a program: where branches lead, where their paths join again, and what lies between.
+"""The control flow of a program: where branches lead, where their paths join again, and the instructions between.
 
     @p bra skip;      a branch of some threads
     bar.sync 0;       in the divergent region of the branch: other threads of the warp go round it

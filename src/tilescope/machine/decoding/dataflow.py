@@ -195,7 +195,7 @@ def stores_of_sums(program: Program) -> frozenset[int]:
         fma.rn.f32         s, x, x, q;        in lane 0 x0 * x0 is exact and x16 * x16 is rounded, in lane 16 the reverse
         st.shared.b32      [sums], s;         Triton stores the sum of a warp by all lanes: which of the two stays?
 
-    The last bits of such sums differ between lanes, and nobody who adds floats relies on those.
+    The last bits of such sums differ between lanes, and programs that add floats do not rely on those.
     """
     shuffled: set[int] = set()
     sums: set[int] = set()

@@ -55,7 +55,7 @@ _FENCES = frozenset({"fence", "membar"})
 
 
 def are_blocks_independent(program: Program) -> bool:
-    """Whether blocks of a program meet in global memory alone."""
+    """Whether blocks of a program communicate only through global memory."""
     if program.clock_reads or len(program.functions) > 1:
         return False
     accesses = program.fact(decode_accesses)
@@ -89,7 +89,7 @@ def _find_loops(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _takes_lock(loop: Sequence[Instruction | None]) -> bool:
-    """Whether a loop exchanges a word of global memory, and its block meets in it."""
+    """Whether a loop exchanges a word of global memory and contains a block barrier."""
     instructions = [instruction for instruction in loop if instruction is not None]
     exchanges = any(
         instruction.name == "atom"

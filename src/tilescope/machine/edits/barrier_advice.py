@@ -70,7 +70,7 @@ class _SkippedBarrier:
     visits: dict[tuple[int, int, int], npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def take(self, schedule: Schedule, front: Front) -> None:
-        """Go on without waiting."""
+        """Continue without waiting."""
         cluster: Cluster = schedule.cluster
         visits = self.visits.setdefault(cluster.first_block, np.zeros(cluster.lane_count, np.int64))
         visits[front.lanes] += 1

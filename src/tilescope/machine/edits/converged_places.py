@@ -143,7 +143,7 @@ class Convergence:
         return int(self._starts[self.row_of(pc)])
 
     def is_reached_by_block(self, pc: int) -> bool:
-        """Whether all threads of each block execute an instruction equally often, or nobody does."""
+        """Whether all threads of each block execute an instruction equally often, or none do."""
         blocks = self._by_block(pc)
         return bool(len(blocks)) and bool((blocks == blocks[:, :1]).all())
 

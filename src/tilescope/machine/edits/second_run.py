@@ -155,7 +155,7 @@ def _racing_load(launch: Launch, conflict: Conflict) -> int | None:
 
 
 def _mark_unused_loads(launch: Launch, initial: InitialState, races: list[Conflict]) -> None:
-    """Turn races with loads whose value nobody uses into notes: given other values there, all stores stay as they were."""
+    """Turn races with loads whose value is not used into notes: given other values there, all stores stay as they were."""
     pcs = {pc for conflict in races if (pc := _racing_load(launch, conflict)) is not None}
     if not pcs:
         return
@@ -175,7 +175,7 @@ def _mark_unused_loads(launch: Launch, initial: InitialState, races: list[Confli
 
 
 class _LoadUse(NamedTuple):
-    """What becomes of a load that races: nothing, or stores that all leave the same values where it loads."""
+    """The use of a racing load: none, or stores of the same values to the loaded addresses."""
 
     is_unused: bool
     has_equal_stores: bool

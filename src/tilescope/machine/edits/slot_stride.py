@@ -1,4 +1,4 @@
-"""Slot strides: how far an address moves when a loop goes on to its next slot.
+"""Slot strides: how far an address moves when a loop advances to its next slot.
 
     add.s32 %r3, %r1, 1;            the loop changes %r1, which counts slots
     selp.b32 %r1, 0, %r3, %p1;

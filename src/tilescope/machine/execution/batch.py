@@ -1,10 +1,10 @@
-"""Blocks in lockstep: all that stand at the same instruction execute it together, as the lanes of a block do.
+"""Blocks in lockstep: all blocks at the same instruction execute it together, as the lanes of a block do.
 
     block 7    lanes   0-127          one row of registers for all blocks; each has its own part of shared memory,
     block 8    lanes 128-255          from the same addresses on
     …
 
-The blocks know nothing of each other. Each takes the steps that it takes alone, in the order in which it takes them alone; where that is
+The blocks are independent. Each takes the steps that it takes alone, in the order in which it takes them alone; where that is
 not certain, OrderMattersError is raised.
 """
 
@@ -149,7 +149,7 @@ class BatchSchedule(Schedule):
         return "finished"
 
     def _begin_quantum(self, front: Front) -> None:
-        """A front has used its quantum: nobody notices if there is no other."""
+        """Handle a front that has used its quantum; without other fronts this has no effect."""
         is_alone = len(self.ready) == 1 and len(self.ready[0].lanes) == np.count_nonzero(self.cluster.live)
         if not self._has_equal_steps or not is_alone:
             raise OrderMattersError("fronts of a block take turns")
@@ -164,7 +164,7 @@ class BatchSchedule(Schedule):
         self.cluster.launch.count_steps((end - start) * (self._blocks_of[1] - 1))
 
     def add(self, front: Front) -> None:
-        """Make a front ready; one that stands at the same instruction takes it up."""
+        """Make a front ready; it is merged into a front at the same instruction."""
         for other in self.ready:
             if other.pc == front.pc and other.steps != front.steps and len(front.lanes):
                 self._has_equal_steps = False
@@ -172,7 +172,7 @@ class BatchSchedule(Schedule):
         Schedule.add(self, front)
 
     def meet_in_lockstep(self, front: Front) -> bool:
-        """Let blocks go on that have come wholly to a barrier; the others wait. True: that is done."""
+        """Resume blocks whose threads have all arrived at a barrier; the others wait. True if this was done."""
         cluster = self.cluster
         lanes = front.lanes
         if cluster.has_exits and not cluster.live[self._lanes_of_blocks(lanes)].all():

@@ -23,7 +23,7 @@ Votes = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Waiting:
-    """Lanes at a barrier, and where they go on.
+    """Lanes at a barrier, and where they continue.
 
     bar.red adds the predicates of its lanes as `votes`; `write_result` takes those of all lanes when the barrier completes.
     """
@@ -113,7 +113,7 @@ class BlockBarriers:
         return _release_fronts(barrier.waiting)
 
     def after_exit(self, lanes: LaneNumbers) -> list[Front]:
-        """The fronts that go on because threads ended that nobody waits for any more."""
+        """The fronts that continue because the threads they waited for have ended."""
         fronts: list[Front] = []
         for rank, number in list(self.named):
             fronts += self.complete(rank, number)
@@ -135,7 +135,7 @@ class BlockBarriers:
         self.cluster_arrived[lanes] = 1
 
     def complete_cluster(self) -> list[Front]:
-        """End the phase of the cluster's barrier if every thread that lives has come; the fronts that then go on."""
+        """Complete the phase of the cluster barrier if every running thread has arrived; returns the fronts that then continue."""
         live = self.cluster.live
         if not self.cluster_arrived.any() or (live & (self.cluster_arrived == 0)).any():
             return []

@@ -75,7 +75,7 @@ class ForkedCall(Generic[Result]):
 
 
 def _send_result(call: Callable[[], object], sender: Connection) -> None:
-    """Send what a call returns, in the fork. An exception sends nothing: whoever asks makes the call again and meets it."""
+    """Send what a call returns, in the fork. An exception sends nothing: the caller repeats the call and gets the exception."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(Exception):
         sender.send(call())

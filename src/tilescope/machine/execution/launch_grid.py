@@ -1,4 +1,4 @@
-"""All clusters of a grid, one after another; those that wait for others through global memory take turns."""
+"""All clusters of a grid, one after another; clusters that wait for each other through global memory alternate."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def run_grid(
     watch: SmemWatch | None = None,
     recorder: MakesSchedules | None = None,
 ) -> GridRun:
-    """Run the clusters. One that can only wait for others stays, and goes on when memory has changed.
+    """Run the clusters. A cluster that waits for others is suspended, and resumes after memory has changed.
 
     `watch` looks at the shared memory of one block meanwhile. With a `recorder` all clusters run one by one, none in lockstep.
     """
@@ -153,10 +153,10 @@ def _next(
     watch: SmemWatch | None,
     recorder: MakesSchedules | None,
 ) -> Schedule | None:
-    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits.
+    """A suspended cluster whose memory has changed, a new cluster, or one that can run while it waits.
 
     `room` is how many clusters the card holds; None: all. One that has often looked in vain lets several new ones start first.
-    If nothing else is left, parts of warps go on that wait for the rest of their warp: a card does not wait for it at barriers.
+    As a last resort, parts of warps continue that wait for the rest of their warp: a card does not wait for it at barriers.
     """
     woken = next((schedule for schedule in waiting if not schedule.is_patient() and schedule.wake_for_others()), None)
     woken = woken or _start_next(launch, waiting, room, watch, recorder)
@@ -188,7 +188,7 @@ def _start_next(
 
 
 def _diverge(launch: Launch, schedule: Schedule) -> bool:
-    """Let parts of warps go on that wait for the rest of their warp; False: there are none."""
+    """Resume parts of warps that wait for the rest of their warp; False if there are none."""
     pcs = schedule.find_gatherings()
     if pcs:
         schedule.diverge(launch.program.fact(ControlFlow).find_first(pcs))

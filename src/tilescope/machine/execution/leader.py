@@ -1,6 +1,6 @@
 """Blocks that follow a leader: where all blocks do the same to barriers and copies, one of them does it for all.
 
-    leader       a cluster of its own: fronts, barriers, mbarriers, pending work, observers. Its registers and its shared memory
+    leader       a separate cluster: fronts, barriers, mbarriers, pending work, observers. Its registers and its shared memory
                  are the first ones of the batch
     batch        the registers and shared memories of all blocks: arithmetic, loads, stores and products are done for all of them
 
@@ -117,7 +117,7 @@ class LeaderSchedule(Schedule):
         return Schedule._turn(self, front)
 
     def diverge(self, pc: int) -> None:
-        """Parts of warps go on alone: left to blocks that run one after another."""
+        """Parts of warps continue alone: not supported in lockstep, so blocks run one after another."""
         raise OrderMattersError("a part of a warp")
 
 

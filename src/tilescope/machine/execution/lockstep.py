@@ -76,7 +76,7 @@ def may_run_in_lockstep(launch: Launch) -> bool:
 
 
 def _has_misfits(launch: Launch) -> bool:
-    """Whether a tile does not fit the swizzle that reads it: the first of the grid is told."""
+    """Whether a tile does not match the swizzle that reads it; only the first of the grid is reported."""
     return launch.costs is not None and bool(launch.costs.operands.mismatches or launch.costs.tiles.misfits)
 
 
@@ -337,7 +337,7 @@ class _Lockstep:
         return recorder
 
     def _add_operands(self, costs: Costs, blocks: int) -> None:
-        """Add the operands that all blocks have read as their leader; refuse tiles of which something is to be told."""
+        """Add the operands that all blocks have read as their leader; refuse tiles with a finding."""
         known = self._known_costs()
         assert self._costs is not None
         costs.finish()

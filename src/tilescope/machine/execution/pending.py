@@ -1,4 +1,4 @@
-"""Work that goes on while threads run: copies by TMA, bulk copies, cp.async, wgmma, tcgen05.
+"""Asynchronous work: copies by TMA, bulk copies, cp.async, wgmma, tcgen05.
 
     issued ──────────── at any time between ──────────── waited for
                                                              └─ done here where no seed is given: as late as its wait allows
@@ -30,7 +30,7 @@ class Work:
     """One asynchronous instruction of one or more lanes, not yet done.
 
     `perform` does it for some of its lanes. `groups` holds the number of the group that each lane put it in. `barrier` is
-    the shared address of the mbarrier that is told. `read` is the first half of a bulk store, None once it is done.
+    the shared address of the mbarrier to notify. `read` is the first half of a bulk store, None once it is done.
     """
 
     kind: WorkKind
@@ -96,7 +96,7 @@ class Pending:
     def settle(self, registers: frozenset[int], lanes: LaneNumbers, group_of_lane: LaneNumbers) -> None:
         """Finish the wgmma of some lanes that use these registers, and those before them.
 
-        ptxas waits before an instruction that touches an accumulator under way, whether or not the text says so.
+        ptxas waits before an instruction that accesses a pending accumulator, whether or not the PTX has a wait.
         """
         products = [work for work in self.works if work.kind == "wgmma"]
         using = [number for number, work in enumerate(products) if work.registers & registers]

@@ -1,6 +1,6 @@
 """The tensor memory of the blocks of a cluster: 128 lanes x 512 columns of 32 bits each, and who has which columns.
 
-    cells[rank, lane, column]      what lies there
+    cells[rank, lane, column]      what is stored there
     books[rank]                    the columns that the block has allocated, as mma/tensor_memory.py counts them
 
 A place is a number in the cells of one block: lane * 512 + column. All of it is known from documentation.

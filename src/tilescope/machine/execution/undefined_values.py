@@ -1,10 +1,10 @@
-"""Values that nothing defines: what a shuffle brings from a lane that does not take part, and where such a value goes.
+"""Undefined values: a shuffle from a lane that does not participate returns one, and this module tracks its uses.
 
     shfl.sync.down.b32 %r2, %r1, 16, 31, -1;    in a warp of 16 threads: %r2 is undefined in all of them …
     add.s32 %r3, %r1, %r2;                      … and so is %r3
     @%leader st.global.u32 [out], %r3;          an undefined value is stored: an error
 
-A reduction of a part of a warp computes such values in lanes that nobody looks at. So a value is followed, lane by lane, until a store,
+A reduction of a part of a warp computes such values in lanes whose result is not used. So a value is followed, lane by lane, until a store,
 an address or a branch uses it. It begins with the first undefined value of a run, and ends when none is left: other kernels pay nothing.
 """
 
@@ -304,7 +304,7 @@ class UndefinedValues:
         return origins
 
     def _local_bytes(self, pc: int, instruction: Instruction, lanes: LaneNumbers) -> tuple[int, Addresses]:
-        """(bytes each, where they lie in local memory); -1 where a lane accesses another space."""
+        """(bytes each, where they are in local memory); -1 where a lane accesses another space."""
         words = instruction.modifiers
         elsewhere = np.full(len(lanes), -1, np.int64)
         address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)

@@ -1,6 +1,6 @@
 """Read, change and write in one piece: atom and red, on global and shared memory.
 
-Lanes that meet at one address come one after another, in the order of their numbers:
+Lanes that access the same address are applied one after another, in lane order:
 
     atom.shared.add.u32 d, [counter], 5      lane      0   1   2         counter: 100 → 115
                                              d       100 105 110
@@ -64,7 +64,7 @@ _VECTOR_TYPES = ("f32", *_HALF_TYPES)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one atomic does to a word, however many lanes meet there.
+    """The effect of one atomic on a word, for any number of lanes.
 
     `ufunc`, on words seen as `view`, does the same to a whole row of them, where numpy can: integers, and sums of f32 and
     f64 without NaNs and denormals. `in_shared` is another `combine` for shared memory: additions of f32 to global memory
@@ -143,7 +143,7 @@ def _operand_first(combine: Combine) -> Combine:
 
 
 def _with_nans_as_they_are(combine: Combine) -> Combine:
-    """f64 in global memory: a NaN goes on with all its bits, that of the operand first; threads would make it quiet.
+    """f64 in global memory: a NaN keeps its payload, that of the operand first; threads would make it quiet.
 
     Measured on an H200 for atom, red and cp.reduce.async.bulk.
     """
@@ -244,7 +244,7 @@ def _running_sums(old: Values, parts: Values, starts: LaneNumbers, group: LaneNu
 
 
 def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumbers) -> tuple[Values, Values] | None:
-    """Few groups in which many lanes meet, a row of words for each; None for floats that the card treats otherwise."""
+    """Few addresses with many lanes, a row of words for each; None for floats that the card treats otherwise."""
     assert change.ufunc is not None
     before = np.empty_like(old)
     after = np.empty_like(old[starts])

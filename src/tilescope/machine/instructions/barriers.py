@@ -164,7 +164,7 @@ class ClusterWaitTurn(_ClusterTurn):
     """barrier.cluster.wait: parks until every thread of the cluster has arrived."""
 
     def _execute(self, schedule: Schedule, front: Front) -> None:
-        """Go on, or wait for the rest of the cluster."""
+        """Continue, or wait for the rest of the cluster."""
         schedule.cluster.emit(ClusterWait(front.pc, front.lanes))
         if schedule.barriers.has_passed_cluster(front.lanes):
             schedule.barriers.pass_cluster(front.lanes)
@@ -175,7 +175,7 @@ class ClusterWaitTurn(_ClusterTurn):
 
 @dataclass(frozen=True, slots=True)
 class ClusterArriveTurn(_ClusterTurn):
-    """barrier.cluster.arrive: counts the threads, which go on."""
+    """barrier.cluster.arrive: counts the threads, which continue."""
 
     is_relaxed: bool
 
@@ -211,7 +211,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
 
 
 def _require_bar(number: Operand, threads: Operand | None) -> None:
-    """Refuse constants that ptxas refuses: a block has 16 barriers, and whole warps meet at them."""
+    """Refuse constants that ptxas refuses: a block has 16 barriers, for whole warps."""
     if isinstance(number, Immediate) and not 0 <= number.value < BARS:
         raise RefusedError(f"a block has barriers 0 to {BARS - 1}, not {number.value}")
     if isinstance(threads, Immediate) and threads.value % WARP_LANES:

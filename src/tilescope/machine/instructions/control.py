@@ -40,7 +40,7 @@ class Branch:
 
 
 def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
-    """Whether a front that goes back to `target` stands exactly as it stood there the last time."""
+    """Whether a front that branches back to `target` has exactly the same state as the last time there."""
     key = (front.pc, int(front.lanes[0]), len(front.lanes))
     versions = schedule.versions()
     last = schedule.loop_visits.get(key)
@@ -131,13 +131,13 @@ class Return:
 
 
 def _results(cluster: Cluster, pc: int) -> tuple[Moves, ...]:
-    """What the call at `pc` brings back."""
+    """The results of the call at `pc`."""
     return cluster.program.call_results.get(pc, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """exit: the end of the thread, wherever it stands."""
+    """exit: ends the thread."""
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """End all lanes of the front."""

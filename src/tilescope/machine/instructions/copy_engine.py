@@ -1,4 +1,4 @@
-"""What all bulk and tensor copies share: where their bytes lie, whom a multicast reaches, what is written down of them."""
+"""Shared parts of bulk and tensor copies: the addresses of their bytes, the targets of a multicast, and their records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shared_from(cluster: Cluster, lane: int, address: int, size_bytes: int = 0) 
 
 
 def global_from(memory: GlobalMemory, address: int) -> Bytes:
-    """Global memory from an address to the end of its array; nothing where no array lies."""
+    """Global memory from an address to the end of its array; empty if no array is there."""
     region = memory.region_at(address)
     if region is None:
         return _NOTHING

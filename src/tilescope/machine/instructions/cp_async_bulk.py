@@ -1,7 +1,7 @@
 """One-dimensional bulk copies and reductions: cp.async.bulk and cp.reduce.async.bulk.
 
     shared::cluster ← global        tells an mbarrier; .multicast::cluster: one in every block that receives the bytes
-    shared::cluster ← shared::cta   tells an mbarrier, which lies in the block that receives the bytes
+    shared::cluster ← shared::cta   notifies an mbarrier in the block that receives the bytes
     global ← shared::cta            belongs to a bulk group of its thread; the source is read first, memory written later
 
 Both addresses are multiples of 16. A size is cut down to a multiple of 16, and the card reports nothing.
@@ -66,7 +66,7 @@ _DATA_TYPES = {
 
 
 class Reduction(NamedTuple):
-    """How a copy combines what it brings with what is there."""
+    """How a copy combines its data with the destination."""
 
     operation: str
     data_type: DataType

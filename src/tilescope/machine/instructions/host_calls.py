@@ -39,7 +39,7 @@ def decode_host_call(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 def _offset(assembler: Assembler, variable: Variable) -> int:
-    """Where a parameter of the call lies in local memory."""
+    """The address of a parameter of the call in local memory."""
     assembler.place(variable)
     return assembler.program.local_offsets[variable.number]
 
@@ -118,7 +118,7 @@ def _one_field(cluster: Cluster, lane: int, part: Conversion, words: list[int]) 
 
 
 def _argument(cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> list[int]:
-    """One argument of every lane; 0 where a format asks for more than there is (the card prints what lies there)."""
+    """One argument of every lane; 0 if a format has more conversions than arguments (the card prints the bytes there)."""
     try:
         held = cluster.load("generic", lanes, addresses, DTYPE_OF_BITS[size_bytes * 8])
     except KernelFaultError:

@@ -65,7 +65,7 @@ def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
 
 
 def space_of(assembler: Assembler, operand: Operand, space: Space) -> Space:
-    """The space of an access: a named variable knows better (parameters of functions are local memory)."""
+    """The space of an access: the space of a named variable takes precedence (parameters of functions are local memory)."""
     if isinstance(operand, Address) and isinstance(operand.base, Variable):
         return assembler.space_of(operand.base)
     return space
@@ -348,7 +348,7 @@ def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
-    """The rank of the block whose shared memory an address lies in."""
+    """The rank of the block whose shared memory an address is in."""
     shared = _shared_address(assembler, instruction)
 
     def rank(cluster: Cluster, at: Lanes) -> None:
@@ -381,7 +381,7 @@ def _shared_address(assembler: Assembler, instruction: Instruction) -> _SharedAd
 
 
 def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
-    """Whether a generic address lies in a window; shared::cta means that of the own block."""
+    """Whether a generic address is in a window; shared::cta means that of the lane's block."""
     is_own = "shared::cta" in instruction.modifiers or "shared" in instruction.modifiers
     words = Words(instruction)
     space = words.space()

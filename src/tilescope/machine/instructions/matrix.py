@@ -30,7 +30,7 @@ _ROW_WORDS = ROW_BYTES // _WORD.itemsize
 
 
 class _Rows:
-    """Where the rows of the matrices of an instruction lie: the addresses that its first lanes give."""
+    """Where the rows of the matrices of an instruction are stored: the addresses that its first lanes give."""
 
     def __init__(self, assembler: Assembler, instruction: Instruction, operand: Operand, rows: int) -> None:
         words = Words(instruction)

@@ -1,7 +1,7 @@
 """mbarrier: init, inval, arrive, arrive_drop, expect_tx, complete_tx, test_wait, try_wait, pending_count.
 
 Lanes of one warp at one barrier add up in one change; warps follow each other. A poll answers for what has happened when
-it is executed: copies arrive as late as they may, so the first one fails where they are still under way.
+it is executed: copies complete as late as allowed, so the first test fails while they are pending.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
 
 
 def _group_lanes(cluster: Cluster, at: Lanes, addresses: AddressOf) -> Iterator[LanesAtBarrier]:
-    """Lanes by warp and barrier; an address outside shared memory is a fault before anybody hears of it."""
+    """Lanes by warp and barrier; an address outside shared memory is a fault before any event."""
     groups = group_by_barrier(cluster.lanes(at), addresses(cluster, at))
     cluster.launch.charge(len(groups))
     for group in groups:

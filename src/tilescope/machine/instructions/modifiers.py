@@ -1,4 +1,4 @@
-"""The modifiers of an instruction, taken one after another; one that nobody takes is refused."""
+"""The modifiers of an instruction, taken one after another; unused modifiers are refused."""
 
 from __future__ import annotations
 

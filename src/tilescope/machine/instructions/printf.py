@@ -48,7 +48,7 @@ class Conversion:
 
     @property
     def argument_bytes(self) -> tuple[int, ...]:
-        """Sizes of the arguments that it takes, in their order; each lies at a multiple of its size.
+        """Sizes of the arguments that it takes, in their order; each is at a multiple of its size.
 
         >>> [part.argument_bytes for part in parts_of("%*d %lld %f") if isinstance(part, Conversion)]
         [(4, 4), (8,), (8,)]
@@ -59,7 +59,7 @@ class Conversion:
 
 @cache
 def parts_of(text: str) -> tuple[str | Conversion, ...]:
-    """A format taken apart: text as it is, and conversions. What is no conversion of C stays text.
+    """A format taken apart: text as it is, and conversions. Text that is not a conversion of C stays text.
 
     >>> parts_of("a %d%%") == ("a ", Conversion("", None, None, False, False, 32, "signed", "d"), "%")
     True

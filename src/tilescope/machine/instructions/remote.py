@@ -2,7 +2,7 @@
 
     st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [a], %r1, [barrier];
 
-The value is that of the moment; it is written at any time before the mbarrier, which lies in the same block, has counted its
+The value is that of the moment; it is written at any time before the mbarrier, which is in the same block, has counted its
 bytes.
 """
 
@@ -45,7 +45,7 @@ _REDUCTIONS: dict[str, tuple[str, ...]] = {
 
 
 class Delivery(NamedTuple):
-    """Values under way: one row a lane, with the lane's target and mbarrier."""
+    """Pending values: one row per lane, with the lane's target and mbarrier."""
 
     lanes: LaneNumbers
     addresses: Addresses

@@ -1,4 +1,4 @@
-"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers.
+"""Arithmetic of one thread: every form of `arithmetic`, from registers to registers.
 
 Operands of video instructions may name parts of registers: vadd.s32.u32.u32 %r1, %r2.b0, %r3.h1.
 

@@ -200,7 +200,7 @@ class WalkedCopy:
 
 
 class FollowingCopy(NamedTuple):
-    """The copy of a block that follows a leader: at the same place of its own shared memory, with its own coordinates."""
+    """The copy of a block that follows a leader: at the same offset in its shared memory, with its own coordinates."""
 
     lane: int  # of the batch
     walked: WalkedCopy
@@ -236,7 +236,7 @@ def _copies_of_followers(cluster: Cluster, form: TensorForm, lane: int, walked: 
 
 
 def _map_number(cluster: Cluster, lane: int, address: int) -> int:
-    """The map whose 128 bytes lie at a generic address, by its number in the launch."""
+    """The map whose 128 bytes are at a generic address, by its number in the launch."""
     if address % MAP_ALIGNMENT_BYTES:
         reason = f"a tensor map at {address:#x}, which is not a multiple of {MAP_ALIGNMENT_BYTES} bytes"
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, lane, address)
@@ -375,7 +375,7 @@ def _deliver_to_all(cluster: Cluster, walked: Sequence[WalkedCopy], content: Byt
 def _keep_copies_of_all(
     cluster: Cluster, lane: int, walked: WalkedCopy, record: CopyRecord, followers: list[FollowingCopy]
 ) -> None:
-    """Of a leader: keep the records of the blocks that follow it, and the bytes that all of them touch."""
+    """Of a leader: keep the records of the blocks that follow it, and the bytes that all of them access."""
     if cluster.whole is cluster:
         return
     is_write = walked.copy.direction != "load"
@@ -452,7 +452,7 @@ def _written_bytes(cluster: Cluster, written: WalkedCopy) -> Rows:
 
 
 def _read_bytes(cluster: Cluster, read: WalkedCopy) -> Rows:
-    """The bytes of shared memory that a store reads: nothing of its box that lies outside the tensor.
+    """The bytes of shared memory that a store reads: nothing of its box that is outside the tensor.
 
     So the columns that pad a tile against bank conflicts need not be written, where the box is wider than the tensor.
     """

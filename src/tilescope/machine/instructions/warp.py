@@ -1,6 +1,6 @@
 """Exchange between the lanes of a warp: shfl, vote, match, redux, elect, activemask.
 
-Lanes stand in rows of 32, one row a warp, and an instruction works on whole rows. Lanes that do not take part (another
+Lanes are in rows of 32, one row per warp, and an instruction works on whole rows. Lanes that do not take part (another
 branch, another mask, ended) hold what changes nothing: 0, the identity of a reduction, False.
 
     shfl.sync.bfly.b32 d, a, 1, 0x1f, -1     a: 10 11 12 13 …     d: 11 10 13 12 …
@@ -350,7 +350,7 @@ _F32_MINUS_INFINITY = 0xFF80_0000
 
 
 def _redux(assembler: Assembler, instruction: Instruction) -> Turn:
-    """redux.sync.op.type d, a, mask: the reduction of all lanes of the mask, told to each."""
+    """redux.sync.op.type d, a, mask: the reduction over all lanes of the mask, returned to each."""
     words = Words(instruction)
     _require_sync(instruction, words)
     name = words.required(("add", "min", "max", "and", "or", "xor"), "operation")

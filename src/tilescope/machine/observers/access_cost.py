@@ -94,9 +94,9 @@ def wavefronts_of(kind: AccessKind, addresses: Addresses, mask: Mask | None) -> 
 
 
 def sectors_of(kind: AccessKind, addresses: Addresses, _mask: Mask | None) -> WarpCounts:
-    """Pieces of 32 bytes that are touched, and as many as would hold the bytes.
+    """The accessed sectors of 32 bytes, and the minimum number for the bytes.
 
-    Accesses lie at multiples of their size, so two of them touch the same bytes or none of each other's.
+    Accesses are aligned to their size, so two of them are equal or disjoint.
 
     >>> from tilescope.machine.decoding.access_kind import access_kind
     >>> counts = sectors_of(access_kind("ld", 4), np.arange(32)[None] * 8, None)
@@ -119,7 +119,7 @@ def _different(in_order: Addresses) -> Addresses:
 class WarpRows(NamedTuple):
     """Executions taken apart: a row for every warp that took part in one.
 
-    Addresses are (rows, lanes); lanes that do not take part stand where the first one stands that does.
+    Addresses are (rows, lanes); inactive lanes have the address of the first active lane.
     """
 
     execution: LaneNumbers  # which of the executions

@@ -2,7 +2,7 @@
 
     ld.shared.f32, 32 lanes down a column      wavefronts 32, at least 1        turns that shared memory takes (smem/banks.py)
     ld.global.f32, 32 lanes 128 bytes apart    sectors 32, at least 4           pieces of 32 bytes that are fetched
-    cp.async.bulk.tensor, box 64 x 128         requests 128 of 128 bytes        rows of the box that lie in global memory
+    cp.async.bulk.tensor, box 64 x 128         requests 128 of 128 bytes        rows of the box inside the tensor
 
 Local memory, parameters and constants are not counted; nor is what no card was measured doing: accesses of another block's shared
 memory, and cp.async.cg, which goes past L1.
@@ -37,7 +37,7 @@ from tilescope.sync.events import (
 class Traffic:
     """What the copies through one map, or all bulk copies, ask of global memory in one direction.
 
-    A request is a row of the box that lies in the tensor: bytes that follow each other.
+    A request is a row of the box inside the tensor: contiguous bytes.
     """
 
     boxes: int = 0

@@ -62,7 +62,7 @@ class FloatAdds:
         self._by_array: dict[tuple[int, int], Adders] = {}  # (address, bytes of a word)
 
     def copy(self) -> FloatAdds:
-        """The same, to go on with if what follows is undone."""
+        """A copy, to continue with if the following accesses are undone."""
         copy = FloatAdds(self._memory, self._grid, self._program, self._inexact)
         copy._by_array = {key: adders.copy() for key, adders in self._by_array.items()}
         return copy

@@ -41,7 +41,7 @@ class LastWriters:
     cluster_lanes: int
 
     def at(self, address: int) -> LastWriter | None:
-        """Who wrote the byte at an address last; None where nobody did."""
+        """The last writer of the byte at an address; None if it was not written."""
         found = self.writes.at(address)
         if found is None:
             return None

@@ -72,7 +72,7 @@ class TileCopy(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """Operands of one instruction that lie otherwise than their descriptor reads them."""
+    """Operands of one instruction whose layout does not match their descriptor."""
 
     cause: MismatchCause
     read: ReadKey
@@ -94,7 +94,7 @@ class _Asked(NamedTuple):
 
 @dataclass(slots=True)
 class OperandReads:
-    """The operands that wgmma and tcgen05.mma read in a launch, and those that lie under another swizzle."""
+    """The operands that wgmma and tcgen05.mma read in a launch, and those stored with another swizzle."""
 
     reads: dict[ReadKey, ReadTally] = field(default_factory=dict)
     mismatches: dict[tuple[ReadKey, int], Mismatch] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class OperandReads:
         return None if mark == _UNMARKED else self._copies[mark - 1]
 
     def note_read(self, marks: SharedMarks, shape: ReadShape, rank: int, word: int, first_element: int) -> None:
-        """An operand is read from a block's shared memory; its first element lies at that address."""
+        """An operand is read from a block's shared memory; its first element is at that address."""
         start_field = DESCRIPTOR_OF_INSTRUCTION[shape.instruction].form.word.field("start_address")
         plain = word & ~(start_field.mask | UNUSED_BITS[shape.instruction])
         key = ReadKey(marks.pc, shape, plain)

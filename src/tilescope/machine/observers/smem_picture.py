@@ -3,7 +3,7 @@
 0x400-0x43f    writer 0    mm.py:12, PTX line 40 (st.shared.b32 …)
 0x440-0x47f    nobody
 0x480-0x487    an mbarrier
-0x800-0x27ff   writer 1    a tensor copy: its map says which element lies where
+0x800-0x27ff   writer 1    a tensor copy: its map gives the element at each address
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SmemWriter(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmemStretch(Value):
-    """Bytes that follow each other and were written by one line; `writer` is its number, None: nobody's.
+    """Adjacent bytes that one line wrote; `writer` is its number, or None if they were not written.
 
     `is_under_way`: a copy was issued that will write them, and its bytes may not be there. `content` is hexadecimal.
     """

@@ -192,7 +192,7 @@ class SmemWatch:
         )
 
     def _is_tile(self, record: CopyRecord) -> bool:
-        """Whether a copy brought a tile to the block."""
+        """Whether a copy loaded a tile into the block."""
         assert self._cluster is not None
         is_own = rank_of(record.block, self._cluster.shape) is not None
         is_here = record.shared_address >> SHARED_RANK_SHIFT == self._rank
@@ -267,7 +267,7 @@ class WrittenCells:
             )
 
     def stretches(self) -> Iterator[SmemStretch]:
-        """Cells side by side that one line wrote, and what nobody wrote, from the first usable byte on."""
+        """Adjacent cells with the same last writer, or none, from the first usable byte on."""
         numbers = self._numbers
         content = self._content
         is_under_way = self._is_under_way
@@ -289,7 +289,7 @@ class WrittenCells:
             )
 
     def tiles(self, copies: Iterable[CopyRecord], maps: Sequence[AnyMap]) -> Iterator[SmemTile]:
-        """The last box that each tensor copy brought to each place, if any of its bytes is still there.
+        """The last box that each tensor copy loaded to each address, if any of its bytes is still there.
 
         Boxes of im2col maps are left out: which pixels they hold depends on offsets that the run does not record.
         """

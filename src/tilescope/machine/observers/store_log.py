@@ -59,7 +59,7 @@ class StoreLog:
         return self._hash.digest()
 
     def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
-        """Which method hears of each event of a cluster."""
+        """The handler of each event of a cluster."""
         number = self.clusters.setdefault(cluster.first_block, len(self.clusters))
 
         def store(event: Store) -> None:

@@ -93,14 +93,14 @@ class _MisfitKey(NamedTuple):
 
 
 class _ReadBox(NamedTuple):
-    """Loads of one instruction from what one tensor copy brought."""
+    """Loads of one instruction from the tile of one tensor copy."""
 
     pc: int
     copy: TileCopy
 
 
 class _LastRead(NamedTuple):
-    """The last load of threads from a tile that TMA brought."""
+    """The last load of threads from a tile that TMA loaded."""
 
     marks: SharedMarks
     pc: int
@@ -140,7 +140,7 @@ class ThreadTiles:
             store_marks[first + word] = mark
 
     def note_load(self, marks: SharedMarks, lanes: LaneNumbers, places: Places) -> None:
-        """Threads read from shared memory; what tensor copies brought is compared."""
+        """Handle a load from shared memory: compare it with the tiles of tensor copies."""
         assert marks.tile_marks is not None
         copies = marks.tile_marks[places // CHUNK_BYTES]
         copy = self.operands.copy_marked(int(copies[0]))
@@ -171,7 +171,7 @@ class ThreadTiles:
             self._loads[box] = known._replace(pattern=_both(known.pattern, pattern), accesses=(*known.accesses, load))
 
     def _changes_in_place(self, marks: SharedMarks, places: Places) -> bool:
-        """Whether threads store what they made of an element of TMA's tile where it was: the tile lies as before."""
+        """Whether threads update elements of TMA's tile in place: the layout of the tile is unchanged."""
         read = self._last_read
         if read is None or read.marks is not marks or not np.array_equal(read.places, places):
             return False
@@ -267,7 +267,7 @@ class ThreadTiles:
             )
 
     def _find_loaded_tile(self, marks: SharedMarks, first: int, end: int) -> TileCopy | None:
-        """The one tensor copy that brought all of these bytes."""
+        """The one tensor copy that loaded all of these bytes."""
         if marks.tile_marks is None:
             return None
         copies = marks.tile_marks[first // CHUNK_BYTES : ceil_div(end, CHUNK_BYTES)]

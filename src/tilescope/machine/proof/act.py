@@ -34,7 +34,7 @@ class Act(NamedTuple):
 
 
 class BarrierUse(NamedTuple):
-    """An mbarrier from its init to its end: where it lies in its block, which one of those that lay there, the arrivals it counts."""
+    """An mbarrier from its init to its end: its address, its number among the mbarriers at that address, and its arrival count."""
 
     offset: int
     number: int

@@ -1,6 +1,6 @@
 """What the threads of a cluster did that a pipeline does not describe: how they share global memory.
 
-    st.global [out+4*i]                              nobody reads it again     covered: nothing can go wrong
+    st.global [out+4*i]                              is not read again     covered: nothing can go wrong
     st.global [part+4*i], then ld.global [part]      threads exchange data     not covered
     atom.global, ld.acquire, st.release              threads exchange data     not covered
 

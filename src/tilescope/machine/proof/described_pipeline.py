@@ -205,7 +205,7 @@ class _Description:
         return tuple(rows)
 
     def _parts(self, piece: int) -> list[str]:
-        """The slots of a piece: where warps may write it at the same time, a part for each of them, so that these do not meet."""
+        """The slots of a piece: if warps may write it at the same time, one part for each warp, so that these do not overlap."""
         row = self.slot_names[piece]
         warps = self.sharing_warps.get(piece)
         return [row.reference] if not warps else [f"{row.name}_of_warp_{warp}" for warp in warps]
@@ -302,7 +302,7 @@ class _Description:
             yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
 
     def _read_by_tile(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> dict[int | None, list[str]]:
-        """The slots that are read, by the tile that they hold; what nobody ever fills in this block is left out."""
+        """The slots that are read, by the tile that they hold; slots that are never filled in this block are left out."""
         rank = warp // self.acts.block_warps
         by_tile: dict[int | None, list[str]] = defaultdict(list)
         for piece in pieces:

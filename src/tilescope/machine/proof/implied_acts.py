@@ -1,4 +1,4 @@
-"""Acts that no instruction stands for, and that the proof takes for granted.
+"""Acts without an instruction, which the proof assumes.
 
 wgmma.wait_group by four warps, an arrival by one     ──▶   the four synchronize behind the wait
 cp.async, then wgmma, and no proxy fence              ──▶   a fence before the product, as public kernels need none
@@ -27,7 +27,7 @@ def add_implied_acts(acts: Acts) -> None:
 
 
 def _cells_of(acts: Acts, operations: Collection[str]) -> frozenset[int]:
-    """The sets of cells that some operations touch."""
+    """The access sets of some operations."""
     return frozenset(act.cells for act in acts.all_acts() if act.op in operations and act.cells is not None)
 
 
@@ -42,7 +42,7 @@ def _groups(acts: Acts) -> Iterator[tuple[int, ...]]:
 
 
 def _meet_behind_products(acts: Acts) -> None:
-    """A product is one of four warps: where one of them goes on to act for all, they meet behind its wait."""
+    """A wgmma belongs to four warps: if one of them then acts for all, they synchronize after its wait."""
     of_warp = acts.of_warp
     bars = {act.target for act in acts.all_acts() if act.op in ("sync", "bar_arrive")}
     free = [bar for bar in reversed(range(BARS)) if bar not in bars]
@@ -110,7 +110,7 @@ def _fence_before(act: Act) -> Act:
 
 
 def _rounds(acts: Iterable[Act]) -> list[list[Act]]:
-    """The acts between the waits of a warp for its products; what stands before the first is left out."""
+    """The acts between the waits of a warp for its products; acts before the first wait are left out."""
     rounds: list[list[Act]] = []
     for act in acts:
         if act.op == "wait_group" and act.target == "wgmma":

@@ -1,4 +1,4 @@
-"""Names for barriers and pieces of shared memory: those that are used alike and lie in even steps are stages of one name.
+"""Names for barriers and pieces of shared memory: those with the same use at equal distances are stages of one name.
 
 0x34000 0x34008 0x34010    expected by warp 8, waited for by warps 0-7      ──▶   full[0] full[1] full[2]
 0x34020 0x34028 0x34030    waited for by warp 8                              ──▶   empty[0] empty[1] empty[2]
@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
 
 def runs(placed: Sequence[Placed]) -> list[list[int]]:
-    """The numbers of what is used alike and lies in even steps, each run by offset.
+    """The numbers of entries with the same use at equal distances, each run by offset.
 
     >>> runs([Placed(0, "full"), Placed(8, "full"), Placed(16, "empty"), Placed(24, "empty"), Placed(32, None)])
     [[0, 1], [2, 3], [4]]
@@ -66,7 +66,7 @@ def runs(placed: Sequence[Placed]) -> list[list[int]]:
 
 
 def _even_steps(offsets: Sequence[int]) -> int:
-    """How many of the first offsets lie in even steps."""
+    """How many of the first offsets have equal distances."""
     taken = min(2, len(offsets))
     while taken < min(len(offsets), MAX_STAGES) and offsets[taken] - offsets[taken - 1] == offsets[1] - offsets[0]:
         taken += 1
@@ -90,7 +90,7 @@ def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[Sh
 
 
 def variable_name(offset: int, variables: Sequence[SharedVariable]) -> str | None:
-    """The static variable that an offset lies in, and where in it; None for memory whose size the launch decides."""
+    """The static variable that an offset is in, and where in it; None for memory whose size the launch decides."""
     for variable in variables:
         if variable.size_bytes is None or not 0 <= offset - variable.offset < variable.size_bytes:
             continue

@@ -3,8 +3,8 @@
     bytes      0 · · · 4 · · · 8 · · · 12        accesses     TMA writes 0-11, warp 0 reads 0-7, warp 1 reads 8-11
     pieces     └── piece 0 ───┘└ piece 1 ┘
 
-A cell is the largest number of bytes that divides every address and size. A piece is a set of cells, which need not lie beside
-each other: what one warp writes of a swizzled tile is one piece, if nobody tells its cells apart.
+A cell is the largest number of bytes that divides every address and size. A piece is a set of cells, which need not be
+adjacent: the part of a swizzled tile that one warp writes is one piece, if no access separates its cells.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TENSOR_CELL_LANES = 16  # of one column: no instruction but cp.4x256b touches le
 
 
 def tensor_cells(places: CellNumbers) -> CellNumbers:
-    """Where cells of tensor memory lie among those of shared memory; `places` are lane * 512 + column.
+    """The position of cells of tensor memory among those of shared memory; `places` are lane * 512 + column.
 
     >>> [hex(one) for one in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
     ['0x40000', '0x40010', '0x42000']
@@ -141,7 +141,7 @@ class Pieces:
 
 
 def _split(labels: CellNumbers, sizes: list[int], cells: CellNumbers) -> None:
-    """Give the cells of a set labels that no other cell has: classes that lie inside it keep theirs."""
+    """Give the cells of a set labels that no other cell has: classes that are inside it keep theirs."""
     held = labels[cells]
     found, inverse, counts = np.unique(held, return_inverse=True, return_counts=True)
     renamed = found.copy()

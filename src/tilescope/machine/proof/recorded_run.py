@@ -1,4 +1,4 @@
-"""The recording of a run, and why there is no pipeline of it: it is not whole, or no step says what was done."""
+"""The recording of a run, and the reason if it has no pipeline: it is incomplete, or an operation has no step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def not_said(recorded: Recorded, error: CannotSayError) -> RuleError:
 
 
 def find_problem(recorded: Recorded) -> tuple[str, str] | None:
-    """Why there is no whole record, and what to do."""
+    """Why the recording is incomplete, and the fix."""
     log = recorded.log
     if log is None:
         return "nothing was recorded", f"Run it with {argument_said('record', True)}."

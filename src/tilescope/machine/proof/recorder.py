@@ -106,7 +106,7 @@ class ClusterSync(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """A fence that a pipeline knows."""
+    """A fence that a pipeline can express."""
 
     pc: int
     lanes: LaneNumbers

@@ -2,7 +2,7 @@
 
     ld.shared a, st.shared b, ld.shared c, mbarrier.arrive     ──▶   read a and c, write b, arrive
 
-Nobody can tell the order of accesses between two acts that others could notice. Copies of cp.async, and the instructions
+The order of accesses between two synchronizing acts is not observable. Copies of cp.async, and the instructions
 of one wgmma product, are put together likewise.
 """
 
@@ -97,7 +97,7 @@ class WarpAccesses:
         return warp // self.block_warps
 
     def _do(self, warp: int, act: Act) -> None:
-        """Add an act of a warp, behind what it touched before."""
+        """Add an act of a warp after its earlier accesses."""
         self._require_moved(warp, act)
         self._close(warp)
         self.of_warp[warp].append(act._replace(order=self._order))
@@ -144,7 +144,7 @@ class WarpAccesses:
         held.touches.append(touch)
 
     def _close(self, warp: int) -> None:
-        """Put together what a warp touched since its last act."""
+        """Merge the accesses of a warp since its last act."""
         held = self._open.pop(warp, None)
         if held is None or not held.touches:
             return
@@ -256,7 +256,7 @@ class WarpAccesses:
                 self._touch(warp, moved.pc, Touch(how, self._tensor_set(moved.places)))
 
     def _require_moved(self, warp: int, act: Act) -> None:
-        """Refuse loads and stores of tensor memory that are under way where a warp tells others of what it did."""
+        """Refuse pending loads and stores of tensor memory at a warp's synchronizing act."""
         for is_load in (True, False):
             moving = self._moving.get((warp, is_load))
             if moving and act.op in _TELLING:
@@ -285,7 +285,7 @@ class WarpAccesses:
 
 
 def copied_bytes(row: CopyIssued) -> tuple[CellNumbers, int]:
-    """Where a copy's bytes lie in shared memory: addresses of its pieces, and the bytes of one."""
+    """The shared-memory bytes of a copy: addresses of its pieces, and the bytes of one."""
     record = row.record
     offset = record.shared_address & SHARED_OFFSET_MASK
     if row.tensor_copy is None:

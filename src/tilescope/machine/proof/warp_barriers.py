@@ -89,7 +89,7 @@ class WarpBarriers(WarpAccesses):
             self._do(warp, Act("inval", pc, 0, barrier=number, mask=self._mask(warp, address)))
 
     def _end_barriers_under(self, warp: int, pc: int, addresses: Addresses, size_bytes: int) -> None:
-        """Bytes are written: the mbarriers that lie there are no more."""
+        """Bytes are written: end the mbarriers at these addresses."""
         for address in list(self._barrier_at):
             if address in self._shared_with_data and bool(
                 ((addresses < address + MBARRIER_BYTES) & (address < addresses + size_bytes)).any()

@@ -1,4 +1,4 @@
-"""A finding as a report prints it: a headline, the rule, details on lines of their own, and the fix.
+"""A finding as a report prints it: a headline, the rule, details on separate lines, and the fix.
 
     At PTX line 16 a thread reads s+128, which another thread writes at PTX line 15.
     Nothing on this path orders the two.
@@ -9,8 +9,8 @@
     by                 thread (32, 0, 0)
     fix                Put bar.sync 0; (__syncthreads()) before PTX line 16
 
-The facts come from the values of the finding. A finding without a headline of its own prints what was found, and the texts of
-its instructions on lines of their own.
+The facts come from the values of the finding. A finding without a headline prints its `found` text, and the texts of
+its instructions on separate lines.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ Findings are about one mistake if the same tested fix removes them. Where no fix
 
     two accesses          that nothing orders, whichever of the two came first: a copy that is read early is also a slot refilled early
     unwritten bytes       read at a line that races with the write, or with the copy
-    a pending copy        at the end of a block, at a line that nobody waits for
+    a pending copy        at the end of a block, at a line without a wait
     a shuffled value      of a lane that the mask names, and that does not take part
     all waits of a hang   behind the one that comes first, or behind an mbarrier with wrong bytes
     wrong bytes           of an mbarrier, and the copies of it that overwrite one another
 
-A finding with a fix that was tested alone is a mistake of its own.
+A finding with a fix that was tested alone is a separate mistake.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class _Location(TypedDict):
 
 
 def _locate_first(instructions: Sequence[Instruction]) -> _Location:
-    """Where the first instruction stands in the source, or in the PTX text if that is not known."""
+    """The line of the first instruction in the source, or in the PTX if the source is not known."""
     if not instructions:
         return {"file": "", "line": 0, "column": 0}
     source = instructions[0].source

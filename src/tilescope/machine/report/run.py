@@ -128,7 +128,7 @@ class ArgumentArray(NamedTuple):
 class KernelRun(Value):
     """The result of running a kernel without a GPU.
 
-    `exact` is False if instructions took part whose bits depend on the order of threads, or which nobody has measured: `inexact`
+    `exact` is False if instructions took part whose bits depend on the order of threads, or which were not measured: `inexact`
     names them. On other architectures than sm_90 it is False after approximate functions too, which are computed as on an
     H200: `assumed` names them. It is also False if the run did not finish, or an error or a warning says that its result is not
     certain. `printed` is the output of printf. `copies` and `barriers` hold the first hundred thousand copies

@@ -386,7 +386,7 @@ class ClusterLog:
         self._memory_pieces.clear()
 
     def _keep_unannounced(self) -> None:
-        """Bytes of shared memory that changed without an event of their own, as the address that tcgen05.alloc writes."""
+        """Bytes of shared memory that changed without an event, as the address that tcgen05.alloc writes."""
         if np.array_equal(self._mirror, self.cluster.shared):
             return
         changed = np.flatnonzero(self._mirror != self.cluster.shared)

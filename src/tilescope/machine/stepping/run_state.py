@@ -153,7 +153,7 @@ class RunState(Value):
     _find_writer: FindWriter | None = field(default=None, init=False, repr=False, compare=False)
 
     def last_writer(self, address: int) -> LastWriter | None:
-        """The instruction and thread that wrote a byte last, up to this step; None if nobody did.
+        """The last writer of a byte up to this step; None if it was not written.
 
         `address` is an offset in the shared memory of the block, as `smem` has them, or an address in global memory.
         """

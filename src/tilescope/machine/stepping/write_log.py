@@ -101,7 +101,7 @@ class WriteLog:
         return np.array(self._pcs, np.int32)
 
     def find(self, place: int, step: int) -> WriteRecord | None:
-        """Who wrote the byte at a place last, up to a step; None if nobody did."""
+        """The last writer of a byte up to a step; None if it was not written."""
         records = bisect_right(self._steps, step)
         pieces = self._first_pieces[records]
         starts = np.frombuffer(self._starts, np.int64, pieces) if pieces else np.zeros(0, np.int64)

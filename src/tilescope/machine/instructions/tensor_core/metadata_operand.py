@@ -47,7 +47,7 @@ def metadata_operand(
 
 
 class _Places(NamedTuple):
-    """Where the nibble of every (m, group) lies."""
+    """Where the nibble of every (m, group) is stored."""
 
     lane: npt.NDArray[np.int64]
     first_bit: npt.NDArray[np.uint32]

@@ -3,7 +3,7 @@
     mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32     {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};
     mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32  {d0, d1, d2, d3}, {a0, a1}, {b0, b1}, {c0, c1, c2, c3}, e, 0;
 
-All warps that stand at the instruction are multiplied by one call of tensor_core_sum, which adds as the architecture does.
+All warps at the instruction are computed by one call of tensor_core_sum, which adds as the architecture does.
 """
 
 from __future__ import annotations

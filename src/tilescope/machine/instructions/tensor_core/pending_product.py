@@ -1,9 +1,9 @@
-"""A tcgen05.mma between its issue and its end: what it touches, what it reads, and what it writes into D.
+"""A pending tcgen05.mma: its accesses, its operands, and its result in D.
 
 Addresses and descriptors are taken when it is issued; operands and D are read when it is done, at the latest where somebody
 waits for a later tcgen05.commit. Of a pair each block holds half of the rows of A and of the columns of B; D has the rows
-of its A. Of a sparse A half is stored; its metadata lies in tensor memory, for kinds f16 and tf32 in the column of a pair that
-the sparsity selector of the descriptor chooses. How a sum is rounded is told by `tensor_core_sum`.
+of its A. Of a sparse A half is stored; its metadata is in tensor memory, for kinds f16 and tf32 in the column of a pair that
+the sparsity selector of the descriptor chooses. `tensor_core_sum` defines the rounding of a sum.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ProductForm(NamedTuple):
 
 
 class TensorProduct(NamedTuple):
-    """A tcgen05.mma under way."""
+    """A pending tcgen05.mma."""
 
     form: ProductForm
     descriptor: InstructionDescriptor
@@ -106,7 +106,7 @@ class TensorProduct(NamedTuple):
 
     @property
     def d_key(self) -> MatrixKey:
-        """What says where D lies."""
+        """The key of D's location."""
         word = self.descriptor
         return MatrixKey(word.m, word.n, word.d_type.name, self.form.cta_group, self.form.ws, self.d, self.form.sparse)
 
@@ -260,7 +260,7 @@ class TensorProduct(NamedTuple):
         )
 
     def _nibbles(self, cluster: Cluster) -> list[Nibbles]:
-        """The metadata of all rows: every copy that lies in tensor memory; none of a dense A."""
+        """The metadata of all rows: every copy that is in tensor memory; none of a dense A."""
         if self.metadata is None:
             return []
         placed = metadata_cells(self._metadata_key())
@@ -314,7 +314,7 @@ class TensorProduct(NamedTuple):
         return _negated(stored, element, word.negate_a if is_a else word.negate_b)
 
     def _a_copies(self, cluster: Cluster, rank: int) -> list[Codes]:
-        """A of one block: once, or every copy of it that lies in tensor memory."""
+        """A of one block: once, or every copy of it that is in tensor memory."""
         if self.a_tmem is None:
             return [self._smem_operand(cluster, rank, "A")]
         element = self.descriptor.a_type
@@ -333,7 +333,7 @@ class TensorProduct(NamedTuple):
 
     @property
     def _held_type(self) -> DataType:
-        """The type of A as tensor memory holds it: narrow elements may have bytes of their own."""
+        """The type of A as tensor memory holds it: narrow elements may be padded to bytes."""
         element = self.descriptor.a_type
         if self.form.kind.name in _PADDED_KINDS and element.bits < 8:
             return DataType.named(PADDED_TYPES[element.bits])

@@ -1,4 +1,4 @@
-"""Where the matrices of a tcgen05.mma lie in tensor memory: the cells of D, of A and its metadata, of scale factors.
+"""The places of the matrices of a tcgen05.mma in tensor memory: the cells of D, of A and its metadata, of scale factors.
 
 `tmem_layout` and `scale_layout` say it; a kernel asks for the same matrices in every step, so the cells are kept.
 """

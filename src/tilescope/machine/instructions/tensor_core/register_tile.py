@@ -1,4 +1,4 @@
-"""A matrix that lies in the registers of warps, or of warpgroups: out of the registers, and back into them.
+"""A matrix in the registers of warps or warpgroups: read from the registers, and written back.
 
     registers of one warp                             matrix (rows, columns), as the fragment says
                 lane 0   lane 1   lane 2  …
@@ -36,7 +36,7 @@ Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
 class LaneGroups(NamedTuple):
     """The whole warps or warpgroups that execute an instruction: all their lanes, group after group.
 
-    Some of the lanes may have ended, or never existed: their registers take part, and nobody sees what becomes of them.
+    Some of the lanes may have ended, or never existed: their registers take part, and their results are not used.
     """
 
     lanes: Lanes
@@ -153,7 +153,7 @@ def _elements(words: npt.NDArray[np.unsignedinteger], bits: int) -> Elements:
 
 
 class _Places(NamedTuple):
-    """How one form of an operand lies in the registers of a group."""
+    """The layout of one form of an operand in the registers of a group."""
 
     registers: int
     register_bits: int

@@ -1,6 +1,6 @@
 """Operands of tcgen05 in shared memory, as a descriptor finds them: bytes of rows, whatever the swizzle.
 
-The addresses that a descriptor reads are the same for all starts that lie alike in the swizzle's pattern; they are computed
+The addresses that a descriptor reads are the same for all starts at the same position in the swizzle's pattern; they are computed
 once, from the first pattern of shared memory on, and moved. Elements narrower than a byte come as the bytes that hold them.
 """
 
@@ -50,7 +50,7 @@ class SmemRead(NamedTuple):
 
 
 class SmemPlaces(NamedTuple):
-    """Where the elements of a descriptor lie in a block's shared memory: addresses from its window's start on."""
+    """The addresses of the elements of a descriptor in a block's shared memory: addresses from its window's start on."""
 
     base: int
     offsets: Addresses  # (rows, k), bytes that hold two elements once
@@ -69,7 +69,7 @@ class _Pattern(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_READS)
 def _pattern(read: SmemRead, word: int) -> _Pattern:
-    """What a descriptor reads whose start lies in the first pattern of shared memory."""
+    """What a descriptor reads whose start is in the first pattern of shared memory."""
     descriptor = Tcgen05Descriptor.decode(word)
     addresses = descriptor.addresses(read.major, read.rows, read.k, read.element_bits)
     if read.element_bits < 8:
@@ -78,7 +78,7 @@ def _pattern(read: SmemRead, word: int) -> _Pattern:
 
 
 def smem_places(read: SmemRead, word: int, lane: int) -> SmemPlaces:
-    """The places that a descriptor names; what is no descriptor is a fault."""
+    """The addresses of a descriptor; an invalid descriptor is a fault."""
     moved = 0 if word & _IS_ADDRESS else word & _HIGH_START_MASK  # an absolute address does not move with the start
     try:
         pattern = _pattern(read, word & ~moved)
@@ -104,7 +104,7 @@ def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: i
 
 
 def emit_operand_read(cluster: Cluster, operand: Literal["A", "B"], read: SmemRead, word: int, rank: int) -> None:
-    """An operand is read, as far as one descriptor says where it lies."""
+    """Emit the read of an operand that one descriptor locates."""
     if word & _IS_ADDRESS:
         return  # its two parts are separate tiles
     moved = word & _HIGH_START_MASK

@@ -49,7 +49,7 @@ class Multiplication(NamedTuple):
     metadata: AddressOf | None = None  # of a sparse A
 
     def issue(self, cluster: Cluster, at: Lanes) -> None:
-        """Every lane issues a product of its own; kernels let one lane do so."""
+        """Every lane issues a separate product; kernels let one lane do so."""
         lanes = cluster.lanes(at)
         cluster.launch.charge(len(lanes))
         for lane in lanes.tolist():

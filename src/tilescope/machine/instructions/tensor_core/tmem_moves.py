@@ -1,6 +1,6 @@
 """tcgen05.ld, st and wait: registers of warps to and from tensor memory.
 
-    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r0, r1, r2, r3}, [taddr];    begun: done at wait::ld, or when a register is touched
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {r0, r1, r2, r3}, [taddr];    issued: completes at wait::ld, or when a register is accessed
     tcgen05.st.sync.aligned.32x32b.x4.b32 [taddr], {r0, r1, r2, r3};    values are taken now, and written until wait::st
     tcgen05.wait::ld.sync.aligned;
 
@@ -115,7 +115,7 @@ class MovePlaces(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_PLACES)
 def _places(move: TmemMove, word: int, quarter: int, split: int) -> MovePlaces:
-    """Where the values of a warp's threads lie in the tensor memory of its block."""
+    """The places of the values of a warp's threads in the tensor memory of its block."""
     matrix, lanes, columns = fragment(move.opcode).indices()
     cells = np.zeros(lanes.shape, np.int64)
     for number in range(move.form.places):

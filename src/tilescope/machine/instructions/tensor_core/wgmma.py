@@ -1,4 +1,4 @@
-"""wgmma: a warpgroup multiplies by a matrix in shared memory while its threads go on.
+"""wgmma: a warpgroup multiplies by a matrix in shared memory while its threads continue.
 
     wgmma.fence                      nothing to do: registers are read and written when the product is made
     wgmma.mma_async  D, A, B, …      issued: descriptors and scale-d are taken now, operands and D when it is performed
@@ -7,7 +7,7 @@
     wgmma.wait_group N               all groups but the N newest are performed, in their order
 
 Measured on an H200: the bits of a descriptor that belong to no field are not looked at; that of the first warp counts for
-all four; an operand that lies outside of the block's shared memory is an illegal address (addresses do not wrap at 2**18), and a
+all four; an operand that is outside of the block's shared memory is an illegal address (addresses do not wrap at 2**18), and a
 warpgroup without one of its warps an illegal instruction.
 """
 
@@ -180,7 +180,7 @@ def operand_bytes(read: SmemRead, descriptor: int) -> npt.NDArray[np.int64]:
 
 
 class _Places(NamedTuple):
-    """Where elements lie, in units of what is read as one, from the start of the swizzle's pattern on."""
+    """Where elements are stored, in units of what is read as one, from the start of the swizzle's pattern on."""
 
     units: npt.NDArray[np.int64]
     end: int  # the first byte after them
@@ -188,7 +188,7 @@ class _Places(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_READS)
 def _places(read: SmemRead, word: int) -> _Places:
-    """The places that a descriptor reads whose start lies in the first pattern of shared memory."""
+    """The places that a descriptor reads whose start is in the first pattern of shared memory."""
     descriptor = WgmmaDescriptor.decode(word)
     addresses = descriptor.addresses(read.major, read.rows, read.k, read.element_bits)
     if read.element_bits == 1:
@@ -302,7 +302,7 @@ class Multiplication(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """A wgmma.mma_async under way; entries are by warpgroup."""
+    """A pending wgmma.mma_async; entries are by warpgroup."""
 
     multiplication: Multiplication
     pc: int
@@ -436,7 +436,7 @@ class _Options(NamedTuple):
 
 
 def _options(product: Product, operands: list[Operand], *, a_in_registers: bool) -> _Options:
-    """imm-scale-a, imm-scale-b (floats), then imm-trans-a unless A lies in registers, and imm-trans-b (16 bits)."""
+    """imm-scale-a, imm-scale-b (floats), then imm-trans-a unless A is in registers, and imm-trans-b (16 bits)."""
     names = []
     if product.a_type.is_float:
         names += ["imm-scale-a", "imm-scale-b"]

@@ -3,7 +3,7 @@
     wmma.load.a.sync.aligned.row.m16n16k16.shared.f16     {a0, …, a7}, [p], stride;
     wmma.store.d.sync.aligned.row.m16n16k16.global.f32    [p], {d0, …, d7}, stride;
 
-Where elements lie in registers is in mma/fragment.py, which lane goes where in memory in mma/wmma_access.py. The stride counts elements
+mma/fragment.py has the layout in registers, mma/wmma_access.py the addresses of the lanes. The stride counts elements
 from one row (or column) to the next.
 """
 
@@ -162,7 +162,7 @@ def decode_shape(words: Words) -> tuple[str, list[Row]]:
 
 
 def decode_order(words: Words, what: str) -> Order:
-    """How a matrix lies in memory."""
+    """The layout of a matrix in memory."""
     return cast("Order", words.required(_ORDERS, f"{what}: .row or .col"))
 
 
@@ -197,7 +197,7 @@ def _decode_stride(assembler: Assembler, instruction: Instruction) -> int | None
 
 
 def require_order(data_type: DataType, operand: str, order: Order) -> None:
-    """A of fewer than 8 bits lies by rows, B by columns."""
+    """A of fewer than 8 bits is stored by rows, B by columns."""
     wanted = {"A": "row", "B": "col"}.get(operand, order)
     if data_type.bits < 8 and order != wanted:
         raise RefusedError(f"operand {operand} of {data_type.ptx} is .{wanted}, not .{order}")

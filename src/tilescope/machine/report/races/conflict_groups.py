@@ -65,7 +65,7 @@ def merge_fixed_together(groups: Sequence[ConflictGroup]) -> list[FindingGroup]:
 
 
 def _rank(group: ConflictGroup) -> tuple[bool, bool]:
-    """Errors come first; a read of bytes that nobody has written is often the consequence of a data race."""
+    """Errors come first; a read of unwritten bytes is often the consequence of a data race."""
     return severity_of(group[0]) != "error", group[0].mistake == "unwritten"
 
 

@@ -2,7 +2,7 @@
 
 mbarrier.init, then other threads     barrier-init: a barrier or a fence is between the init and the first use
 mbarrier.try_wait.parity              phase-parity: the phase before the last one happens before the wait
-mbarrier.inval, st.shared             barrier-lifetime: nobody uses these bytes as an mbarrier any more
+mbarrier.inval, st.shared             barrier-lifetime: these bytes are no longer used as an mbarrier
 """
 
 from __future__ import annotations
