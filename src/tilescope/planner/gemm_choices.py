@@ -30,6 +30,7 @@ from tilescope.planner.gemm_tiles import (
     K_TILE_BYTES,
     TILE_M,
     TILE_N,
+    WIDE_TILES,
     pair_shapes,
     rank,
     tile_shapes,
@@ -45,7 +46,6 @@ from tilescope.planner.product import Product, Tile
 MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
-_WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
@@ -243,7 +243,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
     loop = product.tensor_core.loop
     assert loop is not None
     one_instruction = loop.extents(product.data_type).n
-    widths = sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
+    widths = sorted({*TILE_N, *WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
     for rows in TILE_M:
         if rows > TILE_M[0] and rows >= 2 * rows_extent:
             continue
