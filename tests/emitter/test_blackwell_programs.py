@@ -159,6 +159,12 @@ def test_the_kernel_s_text_holds_the_plan_s_numbers():
     assert "mbarrier_init(acc_empty + 8 * i, 256);  // every thread of the epilogue, of both blocks" in source
     assert "tcgen05_commit(empty + 8 * slot, 3 << rank);" in source
     assert "__cluster_dims__(2, 1, 1)" in source
+    assert gemm.c_buffers == 2
+    waits = [line.strip() for line in source.splitlines() if "bulk_wait_read<" in line]
+    assert waits == [
+        "if (threadIdx.x == 0) bulk_wait_read<1>();  // TMA has read the slice before the last",
+        "if (threadIdx.x == 0) bulk_wait_read<0>();  // TMA has read the last slice",
+    ]
     assert ts.emit(gemm, "python").count("np.int32(m)") == 1
 
 
