@@ -23,6 +23,8 @@ COMMANDS = {
     "an option with a name": ("plan 128x64 bf16 --emit triton --copy cp.async", "Plan with --copy tma."),
     "a number": ("plan 128x64 bf16 --stages 99", "Use --stages 14."),
     "extents": ("gemm 512x512x512 bf16 --tile 128x128x64 --stages 8", "Use --stages 6 or --tile 128x128x32."),
+    "a type, which is no option": ("gemm 512x512x512 nvfp4 --arch sm_90", "Use data type int8, or another type"),
+    "another type of C": ("gemm 512x512x512 bf16 --output-type e2m1", "Use --output-type int8, or another type"),
     "another operand": ("gemm 256x256x256 e4m3 --b-major MN", "Use --b-major K: transpose B once"),
     "an architecture": ("plan 64x64 bf16 --consumer wgmma --arch sm_80", "--arch sm_90"),
     "a map": ("encode --type bf16 --dims 64,64 --box 64,64 --interleave 16B", "--interleave none"),

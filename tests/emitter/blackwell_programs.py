@@ -93,9 +93,9 @@ def programs():
         yield program("sm_103", (512, 128), "bf16", (256, 64), cta_group=2, a_major=a_major, b_major=b_major)
     yield program("sm_100", (256, 128), "tf32", (128, 64), a_major="MN", b_major="MN")
     yield program("sm_100", (256, 128), "e4m3", (128, 64), a_major="MN", b_major="MN")
-    for n in (16, 48, 96, 192, 256):
+    for n in (16, 48, 96, 192, 224, 256):
         yield program("sm_100", (256, 2 * n), "bf16", (128, n))
-    for n in (32, 96, 192, 256):
+    for n in (32, 96, 160, 192, 224, 256):
         yield program("sm_100", (512, 2 * n), "bf16", (256, n), cta_group=2)
     yield program("sm_103", (256, 256), "bf16", (256, 128))  # two instructions along m
     yield program("sm_103", (256, 256), "bf16", (256, 256), stages=1, output_type="e4m3")  # one accumulator

@@ -17,7 +17,7 @@ EVERY = [pytest.param(name, marks=[] if name in (ONE_BLOCK, PAIR) else [pytest.m
 
 def test_there_are_programs_of_every_kind():
     plans = [program.plan() for program in PROGRAMS.values()]
-    assert len(plans) >= 95
+    assert len(plans) >= 98
     assert {plan.schedule.multicast for plan in plans} >= {(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)}
     assert {plan.schedule.cta_group for plan in plans} == {1, 2}
     assert {plan.accumulators for plan in plans if plan.product.in_tensor_memory} == {1, 2}
@@ -159,6 +159,12 @@ def test_the_kernel_s_text_holds_the_plan_s_numbers():
     assert "mbarrier_init(acc_empty + 8 * i, 256);  // every thread of the epilogue, of both blocks" in source
     assert "tcgen05_commit(empty + 8 * slot, 3 << rank);" in source
     assert "__cluster_dims__(2, 1, 1)" in source
+    assert gemm.c_buffers == 2
+    waits = [line.strip() for line in source.splitlines() if "bulk_wait_read<" in line]
+    assert waits == [
+        "if (threadIdx.x == 0) bulk_wait_read<1>();  // TMA has read the slice before the last",
+        "if (threadIdx.x == 0) bulk_wait_read<0>();  // TMA has read the last slice",
+    ]
     assert ts.emit(gemm, "python").count("np.int32(m)") == 1
 
 

@@ -193,6 +193,14 @@ def test_mma_is_no_measure_where_the_datasheet_s_rate_is_of_tcgen05():
     assert ts.plan_gemm(4096, 4096, 4096, "bf16", card="B200", consumer="ldmatrix").predicted_us is None
 
 
+def test_columns_between_the_powers_of_two_fill_the_last_round():
+    gemm = ts.plan_gemm(4096, 7168, 16384, "bf16", card="B200")
+    whole = ts.plan_gemm(4096, 7168, 16384, "bf16", card="B200", tile=(256, 256, 64), cta_group=2)
+    assert (gemm.tile, gemm.schedule.cta_group, gemm.rounds) == ((256, 224, 64), 2, 7)  # 512 pairs, 7 times 74 at once
+    assert (gemm.accumulators, gemm.slices) == (2, 7)
+    assert gemm.predicted_us < 0.9 * whole.predicted_us
+
+
 def test_few_rows_of_a_are_columns_of_the_instruction():
     gemm = ts.plan_gemm(16, 4096, 4096, "bf16", card="B200")
     assert (gemm.schedule.swapped, gemm.sums[0]) == (True, 128)
@@ -371,8 +379,9 @@ def test_the_search_offers_clusters_where_fewer_bytes_cost_no_round():
     assert plain.busiest_bytes == 4 * shared.ranked[0].busiest_bytes / 3
     large = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200")
     assert large.schedule.multicast == (1, 1)
-    offered = next(tile for tile in large.others if tile.schedule.cluster == (4, 1) and tile.tile == large.tile)
-    assert (offered.behind_in, large.rounds, offered.rounds) == ("floor", 14, 16)
+    clustered = ts.plan_gemm(8192, 8192, 8192, "bf16", card="B200", tile=large.tile, cta_group=2, multicast=(2, 1))
+    assert (large.rounds, clustered.rounds) == (14, 16)
+    assert clustered.floor_us > 1.1 * large.floor_us
 
 
 def test_a_tile_that_waits_for_memory_is_offered_no_cluster():

@@ -47,7 +47,7 @@ class Work:
 
     lines: dict[str, list[str]]  # "copy a", "multiply", "write", "store": the lines of that step
     opening: dict[str, list[str]] = field(default_factory=dict)  # loop counter: declarations behind `slot`
-    notes: dict[str, str] = field(default_factory=dict)  # "op name": a comment on the line
+    notes: dict[str, str] = field(default_factory=dict)  # "op name", or the call: a comment on the line
     unrolled: tuple[str, ...] = ()  # counters of loops that index registers
     doubled: tuple[str, ...] = ()  # of loops that hand registers on to the next turn: two turns at a time need no moves
     closing: dict[str, list[str]] = field(default_factory=dict)  # loop counter: lines behind the loop
@@ -194,7 +194,7 @@ class _Printer:
             suffix="_read" if values.get("read") else "",
             meeting=_write_barrier(step.target, threads),
         )
-        note = self.work.notes.get(f"{step.op} {name or step.target}", "")
+        note = self.work.notes.get(call, self.work.notes.get(f"{step.op} {name or step.target}", ""))
         return [f"{call};  // {note}" if note else f"{call};"]
 
     def _condition(self, step: Step | Loop) -> str:

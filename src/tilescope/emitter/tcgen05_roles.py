@@ -87,9 +87,8 @@ def tcgen05_roles(
         },
         opening={"t": [*numbered, *origin.lines(offsets.sums_m, offsets.sums_n)]},
         notes={
-            "wait_group bulk": "TMA has read the last slice"
-            if gemm.c_buffers == 1
-            else "TMA has read the slice before the last",
+            "wait_group bulk": "TMA has read the last slice",
+            "bulk_wait_read<1>()": "TMA has read the slice before the last",
             "fence proxy.async": "before TMA's next access",
             "release acc_empty": "the multiplier may overwrite it",
         },

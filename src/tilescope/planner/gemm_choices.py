@@ -31,6 +31,7 @@ from tilescope.planner.gemm_tiles import (
     K_TILE_BYTES,
     TILE_M,
     TILE_N,
+    WIDE_TILES,
     pair_shapes,
     rank,
     tile_shapes,
@@ -47,7 +48,6 @@ MOST_PLANNED = 12  # choices with the shortest times that are planned, more only
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
 _WGMMA_ROWS = (64, 128, 192, 256)  # of tiles
-_WIDE_TILES = (160, 224)  # columns beside TILE_N's
 _FITTED_TILES = 4  # columns are also cut into equal tiles, at most this many …
 _FITTED_ROUNDS = 4  # … and into as many as fill one round of the card, or more rounds, at most this many
 _FEWEST_FITTED = 40  # columns of such tiles at least: of narrow ones, all that differ by 8 are slow
@@ -280,7 +280,7 @@ def _widths(product: Product, row_tiles: int, columns_extent: int) -> list[int]:
         width = ceil_div(columns_extent, count) if count else 0
         if width >= _FEWEST_FITTED:  # in groups of columns, or in what two blocks share and slices divide
             fitted |= {rounded_up(width, COLUMN_GROUP), rounded_up(width, _SHARED_ROWS)}
-    return sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
+    return sorted({*TILE_N, *WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
 
 
 def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:

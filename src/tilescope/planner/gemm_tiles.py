@@ -45,6 +45,7 @@ from tilescope.sentence import in_mb
 
 TILE_M = (64, 128, 256)
 TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
+WIDE_TILES = (160, 224)  # columns beside those: some fill the last round where those leave SMs idle
 # elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
 # tensor memory, so that the next tile starts while this one is stored
 LARGEST_ACCUMULATOR = 128 * 256
@@ -71,7 +72,7 @@ def tile_shapes(
 
     m, n, _ = product.shape
     rows = worth_trying("A", rows_known, m)
-    columns = worth_trying("B", TILE_N, n)
+    columns = worth_trying("B", _columns_known(product), n)
     return [
         (down, across, tile_k)
         for down in rows
@@ -90,16 +91,23 @@ def pair_shapes(product: Product) -> list[Tile]:
     >>> bf16 = DataType.named("bf16")
     >>> product = Product((512, 100, 64), bf16, bf16, Arch.named("sm_100"), None, "tcgen05", "K", "K", 148)
     >>> pair_shapes(product)
-    [(256, 32, 64), (256, 64, 64), (256, 96, 64), (256, 128, 64), (256, 192, 64)]
+    [(256, 32, 64), (256, 64, 64), (256, 96, 64), (256, 128, 64), (256, 160, 64), (256, 192, 64)]
     """
     m, n, _ = product.shape
     if m < TILE_M[-1]:  # one block has all rows, or most of them
         return []
     tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
     columns = [
-        across for across in TILE_N if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
+        across
+        for across in _columns_known(product)
+        if across % _PAIR_COLUMNS == 0 and (across == _PAIR_COLUMNS or across < 2 * n)
     ]
     return [(TILE_M[-1], across, tile_k) for across in columns if has_whole_atoms(product, across, of_columns=True)]
+
+
+def _columns_known(product: Product) -> tuple[int, ...]:
+    """The columns of tiles worth trying: accumulators in tensor memory leave registers free for odd ones."""
+    return tuple(sorted((*TILE_N, *WIDE_TILES))) if product.in_tensor_memory else TILE_N
 
 
 def weighed(

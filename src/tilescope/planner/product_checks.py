@@ -71,7 +71,7 @@ RESULT_BITS_NOT_MOVED = GEMM_TYPE.worded(
 PACKED_NOT_MOVED = GEMM_TYPE.worded(
     argument="{argument}",
     limit="TMA moves elements below 8 bits on {known:, }",
-    fix='Use {argument}="int8", or another type of at least 8 bits.',
+    fix="Use {a_byte}, or another type of at least 8 bits.",
 )
 RESULT_NOT_STORED = GEMM_TYPE.worded(
     argument="output_type",
@@ -216,6 +216,7 @@ def _not_moved(product: Product, argument: str, element: DataType, told: Wording
         known=architectures_with("packed_types"),
         moved=element.tma.name,
         together=element.tma.bits // element.bits,
+        a_byte=argument_said(argument, "int8"),
     )
 
 
