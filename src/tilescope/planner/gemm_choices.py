@@ -358,8 +358,8 @@ def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedul
 
 
 def _shared_by_two(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
-    """Clusters of two blocks that fetch B, or A, for each other: of one product, in parts that start where the swizzle does."""
-    if product.batch.count > 1 or product.batch.is_of_experts or product.fused.gate == "side by side":
+    """Clusters of two blocks that fetch B, or A, for each other: in parts that start where the swizzle does."""
+    if product.batch.is_of_experts or product.fused.gate == "side by side":
         return
     if (product.sms or 1) < LARGEST_SHARING:
         return

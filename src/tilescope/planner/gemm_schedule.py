@@ -83,7 +83,7 @@ PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
 MULTICAST_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
     argument="multicast",
     found="multicast = {multicast} with {others:, }",
-    limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of one product with plain columns",
+    limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of products with plain columns",
     fix="Use {multicast:=(1, 1)}, or leave {others:, } out.",
 )
 PING_PONG_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
@@ -274,7 +274,6 @@ def _unshared_options(product: Product, schedule: Schedule) -> Iterator[Broken]:
         f"split = {schedule.split}": schedule.split > 1,
         "a dependent launch": schedule.dependent,
         "experts": product.batch.is_of_experts,
-        "a batch": product.batch.count > 1 and not product.batch.is_of_experts,
         "gates side by side": product.fused.gate == "side by side",
     }
     if others := tuple(words for words, is_asked in beside.items() if is_asked):
