@@ -25,6 +25,15 @@ CASES = {
     ),
     "B, four blocks": ((200, 128, 320), SMALL | {"sms": 16, "multicast": (4, 1)}),
     "A, four blocks, swapped": ((100, 256, 320), SMALL | {"sms": 16, "swapped": True, "multicast": (1, 4)}),
+    "B, a batch": ((136, 72, 96), SMALL | {"multicast": 2, "batch": 3}),
+    "A, a batch, swapped, groups": (
+        (104, 200, 96),
+        SMALL | {"tile": (16, 64, 64), "swapped": True, "multicast": (1, 2), "group": 2, "batch": 2},
+    ),
+    "A, a batch, parts of k": (
+        (70, 200, 320),
+        SMALL | {"tile": (64, 64, 64), "sms": 132, "multicast": (1, 2), "parts": 2, "batch": 2},
+    ),
     "B, a last round shared": ((320, 192, 256), SMALL | {"sms": 16, "multicast": 2, "tail": 4}),
 }
 MUTANTS = {
@@ -93,7 +102,6 @@ def test_a_block_that_frees_a_slot_releases_nothing_to_the_cluster():
         ({"multicast": 4, "sms": 8}, "multicast = (4, 1): 8 clusters of 4 blocks"),
         ({"multicast": 2, "split": 2}, "multicast = (2, 1) with split = 2"),
         ({"multicast": 2, "dependent": True}, "multicast = (2, 1) with a dependent launch"),
-        ({"multicast": 2, "batch": 3}, "multicast = (2, 1) with a batch"),
         ({"multicast": 2, "experts": 3}, "multicast = (2, 1) with experts"),
         ({"multicast": 2, "epilogue": "swiglu"}, "multicast = (2, 1) with gates side by side"),
     ],

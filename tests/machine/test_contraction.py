@@ -8,6 +8,8 @@ import pytest
 from ptx_texts import HEADER
 
 from tilescope.machine.kernel import Kernel
+from tilescope.ptx import read_module
+from tilescope.ptx.contraction import contractions
 
 RECORDED = np.load(Path(__file__).parents[1] / "golden" / "contraction.npz")
 BODIES = json.loads(str(RECORDED["bodies"]))
@@ -69,3 +71,25 @@ def test_factors_that_are_overwritten_before_the_sum_count_as_they_were():
     out = np.zeros((1, 2), np.float32)
     Kernel(HEADER + text).run(1, 1, [np.zeros(8, np.float32), out])
     assert out[0, 0] == 115
+
+
+BETWEEN = {
+    "st.shared.u32 [%r1], %r1;": True,
+    "@%p1 st.shared.u32 [%r1], %r1;": False,
+    "cp.async.bulk.commit_group;": True,
+    "@%p1 cp.async.bulk.commit_group;": False,
+    "@%p1 add.u32 %r2, %r1, %r1;": True,
+    "fence.acq_rel.gpu;": False,
+    "fence.proxy.async;": True,
+    "div.rn.f32 %f4, %f4, %f5;": False,
+    "div.full.f32 %f4, %f4, %f5;": True,
+    "rem.u64 %rd3, %rd1, %rd2;": False,
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_what_ptxas_makes_a_branch_of_keeps_a_product_and_its_sum_apart(between):
+    """As the machine code of ptxas 12.9 and 13.4 has it; the guarded bulk copy was seen on an H200, too."""
+    body = f"mul.bf16x2 %r5, %r3, %r4; {between} sub.bf16x2 %r6, %r4, %r5; st.global.u32 [%rd6], %r6; ret; }}"
+    [entry] = read_module(HEADER + ENTRY + body).entries
+    assert bool(contractions(entry.instructions)) == BETWEEN[between]

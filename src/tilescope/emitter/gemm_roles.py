@@ -122,7 +122,9 @@ def part_loads(pipeline: Pipeline, operand: GemmOperand, barrier: str, parts: in
         if step.op == "copy" and str(step.target).startswith(f"{name}[")
     ]
     call = f"tma_multicast({name}{{}}, &{name}_map, {barrier} + 8 * slot, {step.arguments['mask']}, {{}});"
-    return copy_lines(call, copies_of_part(operand.plan, operand.mn, parts, f"{name}_part"))
+    copies = copies_of_part(operand.plan, operand.mn, parts, f"{name}_part")
+    of_item = operand.copies[0].coords[2:]  # of a batch
+    return copy_lines(call, tuple(copy._replace(coords=(*copy.coords, *of_item)) for copy in copies))
 
 
 def _residual_lines(

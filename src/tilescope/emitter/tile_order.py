@@ -33,11 +33,12 @@ def tile_lines(gemm: GemmPlan) -> list[str]:
     if gemm.batch.rows == "contiguous":
         whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
         return [*origin.lines(), whose]
+    along_m, along_n = gemm.schedule.multicast  # blocks of a cluster lie beside each other
+    lines = origin.lines(" + x * TILE_M" if along_m > 1 else "", " + y * TILE_N" if along_n > 1 else "")
     if gemm.batch.count == 1:
-        along_m, along_n = gemm.schedule.multicast  # blocks of a cluster lie beside each other
-        return origin.lines(" + x * TILE_M" if along_m > 1 else "", " + y * TILE_N" if along_n > 1 else "")
+        return lines
     placed = "const int item = tile / (m_tiles * N_TILES), place = tile - item * (m_tiles * N_TILES);"
-    return [placed, *(line.replace("tile ", "place ") for line in origin.lines())]
+    return [placed, *(line.replace("tile ", "place ") for line in lines)]
 
 
 def tile_origin(gemm: GemmPlan, m_tiles: str = "m_tiles") -> TileOrigin:

@@ -377,11 +377,11 @@ def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedul
 
 
 def _sharings(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
-    """Clusters whose blocks fetch B, or A, for each other: of one product, in parts that start where the swizzle does.
+    """Clusters whose blocks fetch B, or A, for each other: in parts that start where the swizzle does.
 
     Two blocks; four, where all clusters of them run at once.
     """
-    if product.batch.count > 1 or product.batch.is_of_experts or product.fused.gate == "side by side":
+    if product.batch.is_of_experts or product.fused.gate == "side by side":
         return
     if (product.sms or 1) < LARGEST_SHARING:
         return

@@ -85,7 +85,7 @@ PARTS_EXCEED_STAGES = GEMM_SCHEDULE.worded(
 MULTICAST_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
     argument="multicast",
     found="multicast = {multicast} with {others:, }",
-    limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of one product with plain columns",
+    limit="a cluster of wgmma is two blocks that share one operand of whole tiles, of products with plain columns",
     fix="Use {multicast:=(1, 1)}, or leave {others:, } out.",
 )
 PING_PONG_BESIDE_SHARED_K = GEMM_SCHEDULE.worded(
@@ -290,7 +290,7 @@ def _unshared_options(product: Product, tile: Tile, schedule: Schedule) -> Itera
     if blocks > LARGEST_SHARING or 1 not in schedule.multicast:
         yield broken(MULTICAST_IN_A_ROW, multicast=schedule.multicast, most=LARGEST_SHARING)
     elif blocks > 2 and product.sms is not None:
-        taken = prod(schedule.cluster_grid(_tile_grid(product, tile))) * schedule.parts
+        taken = prod(schedule.cluster_grid(_tile_grid(product, tile))) * schedule.parts * product.batch.count
         if taken > (at_once := max(1, clusters(product.sms, blocks))):
             smaller = (2, 1) if schedule.multicast[1] == 1 else (1, 2)
             yield broken(
@@ -305,7 +305,6 @@ def _unshared_options(product: Product, tile: Tile, schedule: Schedule) -> Itera
         f"split = {schedule.split}": schedule.split > 1,
         "a dependent launch": schedule.dependent,
         "experts": product.batch.is_of_experts,
-        "a batch": product.batch.count > 1 and not product.batch.is_of_experts,
         "gates side by side": product.fused.gate == "side by side",
     }
     if others := tuple(words for words, is_asked in beside.items() if is_asked):

@@ -310,7 +310,7 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     b_sharers, a_sharers = schedule.multicast
     rounds = ceil_div(tiles * schedule.parts, max(1, clusters(sms, schedule.split)))
     if a_sharers * b_sharers > 1:
-        taken = prod(schedule.cluster_grid((tiles_m, tiles_n)))
+        taken = prod(schedule.cluster_grid((tiles_m, tiles_n))) * product.batch.count
         rounds = ceil_div(taken * schedule.parts, max(1, clusters(sms, a_sharers * b_sharers)))
         blocks = min(taken * a_sharers * b_sharers * schedule.parts, sms)
     full_rounds = float(rounds)

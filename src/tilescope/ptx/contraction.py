@@ -4,10 +4,12 @@
     add.f32 %f5, %f3, %f4;         runs as  fma.rn.f32 %f5, %f1, %f2, %f4
 
 PTX allows it, and ptxas does it wherever every use of the product is such an add or sub in the same basic block, moves and
-negations on the way included, and both flush subnormals or neither does. Where two products are added, the first one is
-not rounded, the second is. div.approx and div.full end in a product, of the dividend and a reciprocal, which is treated likewise.
-Seen on an H200 (ptxas 13.0): 33 patterns of f32, f64, f16, f16x2 and bf16 and 24 of quotients, no exception; bf16x2 is taken to
-be the same.
+negations on the way included, and both flush subnormals or neither does. To ptxas, a basic block also ends at what becomes a
+branch: loads, stores, copies, barriers and warp-wide instructions under a guard, fences, and quotients and roots that are rounded
+or of 64-bit integers. Where two products are added, the first one is not rounded, the second is. div.approx and div.full end in a
+product, of the dividend and a reciprocal, which is treated likewise.
+Seen on an H200 (ptxas 13.0): 33 patterns of f32, f64, f16, f16x2 and bf16 and 24 of quotients, no exception. What ends a block was
+read off the machine code of ptxas 12.9 and 13.4, for f16x2 and bf16x2, and one case on the card.
 """
 
 from __future__ import annotations
@@ -23,6 +25,14 @@ _TYPES = frozenset({"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"})
 _QUOTIENTS = frozenset({"approx", "full"})  # kinds of div
 _OPERANDS = 3  # of a mul, add or sub
 _ENDS_OF_BLOCKS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
+# fmt: off
+_BRANCHES_UNDER_A_GUARD = frozenset({
+    "activemask", "atom", "bar", "barrier", "cp", "discard", "elect", "fence", "griddepcontrol", "ld", "ldmatrix", "match", "mbarrier",
+    "mma", "nanosleep", "prefetch", "red", "redux", "shfl", "st", "stmatrix", "vote", "wmma",
+})
+# fmt: on
+_FENCES = frozenset({"acq_rel", "sc"})
+_ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
 
 
 class Contraction(NamedTuple):
@@ -74,7 +84,7 @@ def _basic_blocks(instructions: Sequence[Instruction]) -> Iterator[range]:
     """Runs of instructions that are entered at their start and left at their end."""
     starts = {0, len(instructions)}
     for number, instruction in enumerate(instructions):
-        if instruction.name in _ENDS_OF_BLOCKS:
+        if instruction.name in _ENDS_OF_BLOCKS or _becomes_a_branch(instruction):
             starts.add(number + 1)
         for operand in instruction.operands:
             if isinstance(operand, Label):
@@ -84,6 +94,19 @@ def _basic_blocks(instructions: Sequence[Instruction]) -> Iterator[range]:
     ordered = sorted(starts)
     for start, end in pairwise(ordered):
         yield range(start, end)
+
+
+def _becomes_a_branch(instruction: Instruction) -> bool:
+    """Whether ptxas has blocks of its own for it: it is skipped by a branch, or it loops, or calls."""
+    name, modifiers = instruction.name, instruction.modifiers
+    if name in _BRANCHES_UNDER_A_GUARD and instruction.guard is not None:
+        return True
+    if name in ("membar", "fence"):
+        return name == "membar" or not _FENCES.isdisjoint(modifiers)
+    if name in ("div", "sqrt", "rcp"):
+        is_of_integers = name == "div" and modifiers[-1] in ("u64", "s64")
+        return is_of_integers or (not _ROUNDINGS.isdisjoint(modifiers) and (name, modifiers[-1]) != ("rcp", "f64"))
+    return name == "rem" and modifiers[-1] in ("u64", "s64")
 
 
 def _read_before_written(instructions: Sequence[Instruction], blocks: Sequence[range]) -> set[Register]:
