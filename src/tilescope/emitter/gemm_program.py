@@ -297,7 +297,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         share=gemm.share,
         cluster=gemm.schedule.cluster,
         cluster_blocks=in_a_cluster,
-        all_blocks="both blocks" if in_a_cluster == 2 else f"all {in_a_cluster} blocks",
+        sharing_blocks="both blocks" if in_a_cluster == 2 else f"all {in_a_cluster} blocks",
         ping_pong=ping_pong,
         promoted=gemm.product.is_promoted,
         block_scales=block_scale_facts(gemm, groups, blocks),

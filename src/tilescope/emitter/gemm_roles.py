@@ -56,7 +56,7 @@ def gemm_roles(
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
-            arrivals += f" of {work.all_blocks}"
+            arrivals += f" of {work.sharing_blocks}"
         sums = f"Accumulator d{epilogue.sums_extents};"
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
