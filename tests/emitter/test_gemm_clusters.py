@@ -34,6 +34,7 @@ CASES = {
         (70, 200, 320),
         SMALL | {"tile": (64, 64, 64), "sms": 132, "multicast": (1, 2), "parts": 2, "batch": 2},
     ),
+    "B, four blocks, parts of k": ((200, 128, 640), SMALL | {"sms": 132, "multicast": (4, 1), "parts": 2}),
     "B, a last round shared": ((320, 192, 256), SMALL | {"sms": 16, "multicast": 2, "tail": 4}),
 }
 MUTANTS = {
@@ -111,3 +112,10 @@ def test_what_a_cluster_does_not_do_is_refused_with_its_reason(options, found):
     with pytest.raises(ts.PlanError) as refused:
         ts.plan_gemm(300, 256, 1024, "bf16", tile=(64, 64, 64), **options)
     assert found in [violation.found for violation in refused.value.violations]
+
+
+def test_every_form_launches_whole_clusters():
+    """A grid that is no multiple of the cluster is refused by the driver."""
+    gemm = ts.plan_gemm(200, 192, 320, "bf16", tile=(64, 64, 64), multicast=(4, 1), parts=1)
+    assert gemm.blocks_on(132) == 12
+    assert "blocks = 4 * (ALL_TILES < sms / 4 ? ALL_TILES : sms / 4);" in ts.emit(gemm, "cuda")

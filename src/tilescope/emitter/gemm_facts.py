@@ -72,6 +72,7 @@ class WgmmaWork:
     producers: int  # warps
     cluster: tuple[int, int]  # blocks along m and along n that fetch for each other
     cluster_blocks: int  # of both together
+    sharing_blocks: str  # these in words
     ping_pong: bool  # whether two warpgroups take tiles in turn
     promoted: bool  # whether the sums of a K step are added to sums of full precision
     scales: None = None  # wgmma takes no scale factors

@@ -51,8 +51,8 @@ from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
-from tilescope.sentence import by
 from tilescope.planner.wgmma_sums import most_sums, share_rows
+from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
@@ -262,7 +262,6 @@ def _residual(gemm: GemmPlan) -> ResidualFacts | None:
 
 def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) -> WgmmaWork:
     rows_plan, columns_plan = gemm.operands
-    a = rows_plan.descriptors()
     b = columns_plan.descriptors()
     n = b.block_mn
     ping_pong = gemm.schedule.ping_pong  # a warpgroup then has all rows of a tile
@@ -279,6 +278,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
     stored = 0
     if gemm.epilogue is not None:
         stored = gemm.epilogue.problem.tile[1] if gemm.schedule.swapped else gemm.epilogue.problem.columns
+    in_a_cluster = prod(gemm.schedule.cluster)
     return WgmmaWork(
         wgmma=instruction.wgmma,
         wgmma_registers=instruction.wgmma_registers,
@@ -296,7 +296,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         owners=gemm.schedule.owners(n),
         share=gemm.share,
         cluster=gemm.schedule.cluster,
-        cluster_blocks=prod(gemm.schedule.cluster),
+        cluster_blocks=in_a_cluster,
+        sharing_blocks="both blocks" if in_a_cluster == 2 else f"all {in_a_cluster} blocks",
         ping_pong=ping_pong,
         promoted=gemm.product.is_promoted,
         block_scales=block_scale_facts(gemm, groups, blocks),

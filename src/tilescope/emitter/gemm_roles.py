@@ -56,7 +56,7 @@ def gemm_roles(
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
-            arrivals += " of both blocks"
+            arrivals += f" of {work.sharing_blocks}"
         sums = f"Accumulator d{epilogue.sums_extents};"
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
@@ -70,10 +70,10 @@ def gemm_roles(
     stores = copy_lines("tma_store(&c_map, c_slice{}, {});", c.copies)
     leaves = "break" if schedule.persistent else "return"
     shared_by = "parts" if schedule.tail > 1 else "PARTS"
-    in_clusters = prod(schedule.cluster) > 1
-    index = "tile * 2 + rank" if in_clusters else "tile * OWNERS + rank"
+    in_a_cluster = prod(schedule.cluster)
+    index = f"tile * {in_a_cluster} + rank" if in_a_cluster > 1 else "tile * OWNERS + rank"
     if schedule.tail > 1:
-        index = "first_tile % tail_tiles * 2 + rank" if in_clusters else "blockIdx.x % tail_tiles"
+        index = f"first_tile % tail_tiles * {in_a_cluster} + rank" if in_a_cluster > 1 else "blockIdx.x % tail_tiles"
     consumer = Work(
         lines={
             "multiply": _multiply_lines(work, share),

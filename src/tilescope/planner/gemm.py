@@ -383,10 +383,8 @@ class _TileSearch:
             schedule.storing_groups,
         )
         fitting = _fitting_stages(product, plans, self.stages)
-        if self.stages is None and schedule.split == 1:  # whose parts lie where stages were
-            fitting = min(fitting, max(FEWEST_STAGES, _steps_of_a_block(product, tile, schedule)))
-        if self.stages is None and product.consumer == "wgmma" and schedule.persistent:
-            fitting = _without_last(product, plans, fitting, schedule.k_tiles(product.shape[2], tile_k))
+        if self.stages is None:
+            fitting = _useful_stages(product, plans, choice, fitting)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
             return self._refused(choice, exceeding, checks_passed=4, fitting=fitting)
@@ -568,6 +566,16 @@ def _slices(product: Product, choice: Choice, epilogue: Plan) -> int:
 def _span(product: Product) -> int:
     """Columns of C in one swizzle span."""
     return EPILOGUE_ROW_BYTES * 8 // product.output_type.smem_bits
+
+
+def _useful_stages(product: Product, plans: _Plans, choice: Choice, fitting: int) -> int:
+    """Of the stages that fit, those that help: no more than K steps, and one fewer where C needs its place."""
+    tile, schedule = choice.tile, choice.schedule
+    if schedule.split == 1:  # whose parts lie where stages were
+        fitting = min(fitting, max(FEWEST_STAGES, _steps_of_a_block(product, tile, schedule)))
+    if product.consumer == "wgmma" and schedule.persistent:
+        fitting = _without_last(product, plans, fitting, schedule.k_tiles(product.shape[2], tile[2]))
+    return fitting
 
 
 def _without_last(product: Product, plans: _Plans, stages: int, k_tiles: int) -> int:
