@@ -68,13 +68,16 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--thinned", action="store_true", help=f"every eighth case of tests with {MANY_CASES} and more")
+    parser.addoption(
+        "--thinned", action="store_true", help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests"
+    )
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
-# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole.
+# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole. A test of
+# fewer cases that take seconds each is marked `thinned(n)`: it runs with the first of every n.
 MANY_CASES = 16
 THINNED_TO = 8
 
@@ -86,10 +89,16 @@ def is_sampled_out(config, item, slow_number):
     return mark and is_sample and slow_number % mark.args[0]
 
 
+def one_case_of(item, count):
+    """Of how many cases of a test, which has `count` of them, --thinned runs one."""
+    if mark := item.get_closest_marker("thinned"):
+        return mark.args[0]
+    return THINNED_TO if count >= MANY_CASES and "recordings" not in item.path.name else 1
+
+
 def is_left_out(config, item, number, count):
     """Whether case `number` of the `count` cases of a test is not run."""
-    is_recording = "recordings" in item.path.name
-    return config.getoption("--thinned") and count >= MANY_CASES and number % THINNED_TO and not is_recording
+    return config.getoption("--thinned") and number % one_case_of(item, count)
 
 
 def thin_out(config, items):

@@ -69,14 +69,16 @@ def test_the_same_cases_are_drawn_every_time(law):
     assert len(rounds[2]) > len(rounds[0])  # --thorough draws more
 
 
-def test_thinned_takes_every_eighth_of_many_cases_but_all_of_recordings(law):
+def test_thinned_takes_every_eighth_of_many_cases_every_nth_of_marked_ones_and_all_of_recordings(law):
     path = law(10**10).with_name("test_cases.py")
     cases = "import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test(n): assert {claim}\n"
     path.write_text(cases.format(count=16, claim="n % 8 == 0"))
     path.with_name("test_few.py").write_text(cases.format(count=15, claim="True"))
     path.with_name("test_recordings.py").write_text(cases.format(count=16, claim="True"))
+    marked = cases.replace("def", "@pytest.mark.thinned(3)\ndef").format(count=5, claim="n % 3 == 0")
+    path.with_name("test_marked.py").write_text(marked)
     found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path.parent, "--thinned")
-    assert re.search(rf"{1 + 2 + 15 + 16} passed, 14 deselected", found.stdout)
+    assert re.search(rf"{1 + 2 + 15 + 16 + 2} passed, {14 + 3} deselected", found.stdout)
 
 
 def test_sampled_takes_every_nth_of_the_slow_cases(law):

@@ -107,6 +107,7 @@ HEADERS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_compiles_with_a_call_of_its_launch(name, tmp_path):
     options, arguments = HEADERS[name]
@@ -132,6 +133,7 @@ RESIDUAL_MUTANTS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("mutant", RESIDUAL_MUTANTS)
 def test_a_residual_that_comes_otherwise_is_noticed(mutant):
     """TMA brings it into the buffers of C while the sums are made: bytes, parity and waits count."""

@@ -42,6 +42,7 @@ def is_right(c, expected):
     return (c.astype(np.float64) == expected.astype(c.dtype).astype(np.float64)).all()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     gemm = planned(name)
@@ -60,6 +61,7 @@ def test_its_pipeline_is_proven_over_two_turns_of_each(name):
     assert ts.simulate(pipeline).verdict == "proven"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_order_is_noticed(mutant):
     gemm = ts.plan_gemm(320, 128, 192, "bf16", **(SMALL | {"sms": 1}))

@@ -1,7 +1,7 @@
 """The predicted time of a GEMM: never below the floor, and right for K tiles of any width."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -29,7 +29,6 @@ def plans(draw):
         assume(False)
 
 
-@settings(max_examples=60, deadline=None)
 @given(plans())
 def test_no_tile_is_predicted_below_its_floor(plan):
     for tile in plan.ranked:

@@ -1,5 +1,6 @@
 """Laws of happens-before that the vector clocks of roles keep."""
 
+import pytest
 from role_programs import role_program
 
 from tilescope.sync.happens_before import Access
@@ -111,3 +112,32 @@ def test_in_one_order_an_access_is_pending_until_its_agent_goes_on():
     assert not ordering.is_ordered(access, SECOND)
     ordering.advance(FIRST)
     assert ordering.is_ordered(access, SECOND)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_ambiguous"),
+    [
+        ([(FIRST, -40), (SECOND, 40)], False),  # what is given back suffices, whenever it is
+        ([(FIRST, -40), (SECOND, 41)], True),
+        ([(FIRST, -40), (SECOND, 24), (THIRD, 24)], True),  # for one of them, not for both
+        ([(FIRST, -24), (SECOND, -24), (THIRD, 48)], False),
+        ([(FIRST, 1)], True),
+        ([(FIRST, -40)], False),
+        ([(FIRST, 40), (FIRST, -40)], True),  # given back after it was taken
+    ],
+)
+def test_registers_that_are_taken_must_be_given_back_by_others_in_any_order(changes, is_ambiguous):
+    ordering = clocks()
+    for agent, registers in changes:
+        ordering.advance(agent)
+        ordering.take_registers(agent, 0, registers)
+    ordering.check_registers()
+    assert [ambiguity.kind for ambiguity in ordering.ambiguities] == ["registers"] * is_ambiguous
+
+
+def test_registers_of_another_block_are_of_no_use():
+    ordering = clocks()
+    ordering.take_registers(FIRST, 0, -40)
+    ordering.take_registers(SECOND, 1, 40)
+    ordering.check_registers()
+    assert [(ambiguity.kind, ambiguity.agent) for ambiguity in ordering.ambiguities] == [("registers", SECOND)]
