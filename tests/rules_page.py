@@ -139,7 +139,7 @@ def page():
         "documents, or are its own. `tilescope explain RULE` shows one in a terminal, and `ts.RULES` has them as data. Here every rule",
         "has an anchor, two examples, and what is said of the second. This page is made by `python tests/rules_page.py`.",
         "",
-        "What breaks an **error** is refused; a **warning** is accepted, but wrong or forbidden by the documentation; a **note** is advice.",
+        "A broken **error** rule is refused; a **warning** is accepted, but wrong or undocumented; a **note** is advice.",
         "",
     ]
     for section, rows in sections().items():

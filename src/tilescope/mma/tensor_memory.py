@@ -127,7 +127,7 @@ TMEM_QUARTER = rule(
     argument="address",
     found="warp {warp} at lane {lane}",
     limit=(
-        "a warp reaches the 32 lanes of its own quarter, {warp} mod 4: "
+        "a warp accesses only the 32 lanes of its quarter, {warp} mod 4: "
         "lanes {first_lane} to {last_lane}, whatever the field names"
     ),
     fix="Set the lane field to {right_lane}: PTX asks for it, and debug builds trap.",

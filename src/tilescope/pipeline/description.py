@@ -69,7 +69,7 @@ NAME = rule(
 SAME_NAME = NAME.worded(
     argument="roles",
     found="two roles called {name}",
-    limit="every role has a name of its own",
+    limit="every role has a distinct name",
     fix="Call one of them {name} 2.",
 )
 FILE = rule(

@@ -65,7 +65,7 @@ GEMM_SCHEDULE = rule(
 TAIL_BESIDE_SPLIT = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail} with split = {split}, parts = {parts}",
-    limit="blocks that share every tile have no last round of their own",
+    limit="blocks that share every tile have no separate last round",
     fix="Use {tail:=1}, or {split:=1} and {parts:=1}.",
 )
 NO_TAIL = GEMM_SCHEDULE.worded(

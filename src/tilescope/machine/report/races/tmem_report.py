@@ -129,7 +129,7 @@ TENSOR_UNWRITTEN = rule(
     "run-tmem-unwritten",
     "What is read from tensor memory was written before.",
     argument="{where}",
-    found="at {at} {who} {does} {what}, which nobody has written[[; seen {met}]]",
+    found="at {at} {who} {does} {what}, which was not written[[; seen {met}]]",
     limit="tensor memory is not initialised when it is allocated",
     fix="Write it first (an mma with enable-input-d false does), or do not use the value.",
     source="PTX ISA, tcgen05.alloc",
