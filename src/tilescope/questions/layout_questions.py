@@ -274,7 +274,7 @@ DRAW = Question(
 TO = Input(
     "notation",
     "--to",
-    "The notation of the answer",
+    "The target notation",
     f"{', '.join(NOTATION)}.",
     unsaid="all",
     choices=tuple(NOTATION),
