@@ -229,7 +229,7 @@ class TensorMemory(Documented, Value):
     cells: Cells = array_field("uint32", default_factory=lambda: _EMPTY)
     allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
     may_allocate: bool = True
-    findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
+    findings: tuple[Violation, ...] = ()  # accepted, but not recommended or weakly supported
 
     budget = staticmethod(tmem_budget)
 
