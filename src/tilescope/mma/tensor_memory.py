@@ -130,7 +130,7 @@ TMEM_QUARTER = rule(
         "a warp accesses only the 32 lanes of its quarter, {warp} mod 4: "
         "lanes {first_lane} to {last_lane}, whatever the field names"
     ),
-    fix="Set the lane field to {right_lane}: PTX asks for it, and debug builds trap.",
+    fix="Set the lane field to {right_lane}: PTX requires it, and debug builds trap.",
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
     architectures=BLACKWELL,
     severity="warning",

@@ -53,9 +53,7 @@ _UNDEFINED = "what happens then is not defined"
 _TORN_PHASE = "Expect the bytes of all copies of a phase before its last arrival."
 _LAST_STAYS = "either may land last, and overwrite the other"
 _MORE_ARRIVALS = "Initialise the barrier with {came}, or let {pending} more arrive."
-_NO_FURTHER_ARRIVAL = (
-    "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and no other arrival comes"
-)
+_NO_FURTHER_ARRIVAL = "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and no other arrival follows"
 
 TEXT_OF_KIND = {
     # masks
@@ -294,15 +292,15 @@ TEXT_OF_KIND = {
     "sync surplus": MistakeText(
         rule=PIPELINE_SYNC.name,
         subject="barrier",
-        found="{barrier} waits for {expected} threads and {came} come ({agents})",
+        found="{barrier} waits for {expected} threads and {came} arrive ({agents})",
         consequence=_UNDEFINED,
         fix="Use threads = {came}, or another barrier id for some of them.",
     ),
     "sync": MistakeText(
         rule=PIPELINE_SYNC.name,
         subject="barrier",
-        found="{barrier} waits for {expected} threads and {came} come ({agents})",
-        consequence="those that come wait forever",
+        found="{barrier} waits for {expected} threads and {came} arrive ({agents})",
+        consequence="those that arrive wait forever",
         fix="Use threads = {came}, or let the other threads come too.",
     ),
     "cluster": MistakeText(
@@ -316,7 +314,7 @@ TEXT_OF_KIND = {
     "registers": MistakeText(
         rule=PIPELINE_REGISTERS.name,
         subject="agent",
-        found="{agent} asks for {registers} registers a thread, {need} more in all, and the block's pool has {free}",
+        found="{agent} requests {registers} registers a thread, {need} more in all, and the block's pool has {free}",
         consequence="setmaxnreg.inc waits forever",
         fix="Use at most {most} registers a thread in {agent}.",
     ),

@@ -62,7 +62,7 @@ NO_LABEL = NAME.worded(
     fix="[[Did you mean {nearest}? ]]Add the label {name}: where the branch leads.",
 )
 NO_FUNCTION = NAME.worded(
-    found=_PLACE + ": {name} is no function",
+    found=_PLACE + ": {name} is not a function",
     limit="a call names a function that the text declares before the call",
     fix="[[Did you mean {nearest}? ]]Declare the function {name}, or define it.",
 )

@@ -196,7 +196,7 @@ def _summarize_layout_difference(one: Layout, other: Layout) -> FirstLine:
 def _summarize_conversion(conversion: Conversion) -> FirstLine:
     """The text in another notation."""
     return make_line(
-        "In {notation}: {text} (all {compared:address|addresses} equal[[; beside it: {beside:, }]]).",
+        "In {notation}: {text} (all {compared:address|addresses} equal[[; not in the text: {beside:, }]]).",
         notation=conversion.notation,
         text=conversion.result,
         compared=conversion.compared,

@@ -273,7 +273,7 @@ def _save_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, .
                 files.append(_array_file(str(path), done.arrays[output.argument]))
             continue
         index = int(found["argument"])
-        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is no array.")
+        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is not an array.")
         files.append(_array_file(found["path"], done.arrays[index]))
     return tuple(files)
 
