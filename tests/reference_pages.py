@@ -323,8 +323,8 @@ def man_page():
 
 EXIT_STATUSES = {
     0: "Done.",
-    1: "The answer is no: refused by a rule of the hardware, different, not found. The reasons are on standard output.",
-    2: "The input was not understood. The reasons are on standard error.",
+    1: "The result is negative: refused by a rule of the hardware, different, or not found. The reasons are on standard output.",
+    2: "The input is invalid. The reasons are on standard error.",
     3: "Something is missing: a GPU, a driver, an optional package.",
 }
 

@@ -234,7 +234,7 @@ def test_tolerances_and_nan():
 
 @pytest.mark.parametrize(
     ("argument", "words"),
-    [(2, r"args\[2\] is no array"), (3, r"args\[3\] is no array"), (np.zeros(3), "none of the arguments")],
+    [(2, r"args\[2\] is not an array"), (3, r"args\[3\] is not an array"), (np.zeros(3), "none of the arguments")],
 )
 def test_what_is_no_array_of_the_run_is_refused(argument, words):
     with pytest.raises(AssertionError, match=words):

@@ -52,7 +52,7 @@ EXTRAS = (
     ),
     Extra(
         "fast",
-        "compiled loops for tensor-core products and scale factors: the same answers, sooner",
+        "compiled loops for tensor-core products and scale factors: the same results, faster",
         (OptionalPackage("numba", "numba"),),
     ),
 )

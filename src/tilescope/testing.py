@@ -162,7 +162,7 @@ def _array_of(run: KernelRun, argument: int | Array) -> tuple[str, ArgumentArray
     if isinstance(argument, int):
         held = run.arrays[argument] if 0 <= argument < len(run.arrays) else None
         if held is None:
-            raise AssertionError(f"args[{argument}] is no array, nor the address or map of one")
+            raise AssertionError(f"args[{argument}] is not an array, nor the address or map of one")
         return f"args[{argument}]", held
     for number, held in enumerate(run.arrays):
         if held is not None and held.array is argument:

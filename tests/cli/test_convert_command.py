@@ -15,7 +15,7 @@ def test_prints_the_answer_first_then_what_was_compared(capsys, wording):
     text = "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
     first, *_, last = printed.splitlines()
     assert f"{text} (all 512 addresses equal" in first
-    assert "beside it: shape = (8, 64))." in first
+    assert "not in the text: shape = (8, 64))." in first
     wording("prints the answer first then what was compared", first)
     assert last == text  # to copy
     assert "512 addresses of both texts" in printed

@@ -186,7 +186,7 @@ QUIET = [
     (
         ["mma", "tmem", "--m", "128", "--n", "64", "--element", "37,40", "--ld", "32x32b.x32"],
         0,
-        "Element (m 37, n 40) comes to warp 1, lane 5",
+        "Element (m 37, n 40) is loaded to warp 1, lane 5",
     ),
     (
         ["mma", "tmem", "--budget", "D:64x128,D:64x128,A:64x64"],
@@ -236,7 +236,7 @@ QUIET = [
     (
         ["convert", ATOM, "--to", "mosaic"],
         0,
-        ("beside it: element_bits = 16, shape = (8, 64))."),
+        ("not in the text: element_bits = 16, shape = (8, 64))."),
     ),
     (
         ["convert", "Layout((16, 128), 16, padding_bytes=16)", "--to", "mosaic"],

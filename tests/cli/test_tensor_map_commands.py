@@ -503,7 +503,7 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
         (["check", "[1,2"], "", "no JSON"),
         (["check", "-"], '{"dims": [64', "no JSON"),
         (["check", "-"], "{dims: 64}", "no JSON"),
-        (["check", "-"], bytes(200), "200 bytes that are no text"),
+        (["check", "-"], bytes(200), "200 bytes that are not text"),
         (["check", "--type", "bf16", "--dims", "64,,64", "--box", "8,8"], "", "a comma without a number"),
         (["encode", "-"], CUTLASS + CUTLASS.replace("(64,64", "(64,32"), "the arguments of 2 maps"),
     ],

@@ -151,7 +151,7 @@ THREADS = {
     "NVIDIA/cutlass#2701, nothing is expected": (
         lambda: first_load(1, LOAD, *READ),
         "pipeline-receiver",
-        "gets 16384 bytes that nobody expects there",
+        "gets 16384 unexpected bytes",
     ),
     "NVIDIA/cutlass#3314, the whole B expected from each block of a pair": (
         lambda: pair_expects(98304),
@@ -181,7 +181,7 @@ THREADS = {
     "facebookexperimental/triton#908": (
         one_receiver_armed,
         "pipeline-receiver",
-        "full of block 1, phase 0 gets 16384 bytes that nobody expects there",
+        "full of block 1, phase 0 gets 16384 unexpected bytes",
     ),
     "NVIDIA/cutlass#3654": (lanes_that_wait_along, "", "other lanes waits"),
     "deepseek-ai/FlashMLA#57": (half_of_the_threads, "pipeline-sync", "bar 1 waits for 256 threads and 128 come"),

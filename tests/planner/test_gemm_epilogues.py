@@ -22,7 +22,7 @@ def test_words_lead_back_to_themselves(word):
         ({"epilogue": "swiglu", "b_major": "MN"}, r"gates side by side in an MN-major B"),
         ({"epilogue": "swiglu", "n": 72}, r"n = 72 with epilogue = swiglu.*Use n=80"),
         ({"epilogue": "relu", "data_type": "s8"}, r"its sums are int32"),
-        ({"experts": 2, "batch": 2}, r"experts are a batch with rows of their own"),
+        ({"experts": 2, "batch": 2}, r"experts are a batch with separate rows"),
         ({"rows": "masked"}, r"rows = 'masked' without experts"),
         (
             {"experts": 2, "rows": "masked", "tile": (64, 64, 64), "split": 2},

@@ -56,7 +56,7 @@ def test_a_picture_is_drawn_whole():
         " A  PTX line 6 (st.shared.u32 [%r2], %r1): 126 bytes",
         " B  PTX line 7 (st.shared.u32 [%r2+256], %r1): 128 bytes",
         " C  PTX line 8 (st.shared.u32 [%r2+384], %r1): 128 bytes",
-        " D  PTX line 9 (st.shared.u16 [s+2], 7): 2 bytes    ·  nobody wrote it",
+        " D  PTX line 9 (st.shared.u16 [s+2], 7): 2 bytes    ·  not written",
     ]
 
 

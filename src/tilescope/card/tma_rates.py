@@ -62,7 +62,9 @@ class TmaRates(Value):
     """
 
     sms: int  # that loaded or stored while the rates were measured
-    loads: Mapping[str, GbPerS] = field(hash=False)  # by L2 promotion and bytes of a box row, bytes enough in flight
+    loads: Mapping[str, GbPerS] = field(
+        hash=False
+    )  # by L2 promotion and bytes of a box row, with enough outstanding bytes
     stores: GbPerS = field(hash=False)  # by bytes of a box row; promotion and height made no difference
     sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
     latency_us: float  # from issue to arrival of a box of 64 rows of 128 bytes

@@ -78,7 +78,7 @@ OWN_MODULES = {  # of the commands that are no question of questions/
 }
 _EXIT_STATUSES = {
     "0": "done",
-    "1": "the answer is no; the reasons are on stdout",
+    "1": "the result is negative; the reasons are on stdout",
     "2": "the input was not understood; the reasons are on stderr",
     "3": "something is missing: a GPU, a driver, an extra",
 }

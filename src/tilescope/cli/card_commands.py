@@ -170,7 +170,7 @@ COMMANDS = (
                 ["--save"],
                 type=output_file,
                 metavar="FILE",
-                help="Write the cases and the card's answers to a capture.",
+                help="Write the cases and the card's results to a capture file.",
             ),
             click.Option(
                 ["--replay", "capture"], type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU."

@@ -366,7 +366,7 @@ def output_options(*, is_drawn: bool = True, makes: str = "") -> list[click.Para
         click.Option(
             ["-q", "--quiet", "is_quiet"],
             is_flag=True,
-            help="Print the first line alone: the answer, and what to do where it is no.",
+            help="Print only the first line: the result, and the fix if the result is negative.",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing."),
     ]

@@ -25,7 +25,7 @@ import click
 from tilescope.cli.named_commands import NamedCommands
 from tilescope.sentence import listed
 
-_USUAL_NO = "the answer is no: the hardware refuses what was asked for; the reasons are on stdout"
+_USUAL_NO = "the result is negative: the hardware refuses the request; the reasons are on stdout"
 _NOT_UNDERSTOOD = "the input was not understood; the reasons are on stderr"
 _OUTPUT_OPTIONS = ("--quiet", "--verbose", "--json", "--svg", "--out", "--hex", "--c")
 

@@ -217,7 +217,7 @@ def _placement_obstacles(plan: KernelPlan) -> Iterator[Violation]:
     if packed and not plan.kernel.tile("K").shape[0] % 16:
         yield OTHER_KERNEL.violation(found=f"no copy by TMA of {', '.join(packed)}", limit="a tensor for every tile")
     if plan.overlays:
-        yield OTHER_KERNEL.violation(found="tiles that overlap", limit="bytes of its own for every tile")
+        yield OTHER_KERNEL.violation(found="tiles that overlap", limit="separate bytes for every tile")
 
 
 def attention_facts(kernel: AttentionKernel) -> Facts:

@@ -25,13 +25,13 @@ def tile_lines(gemm: GemmPlan) -> list[str]:
 
     >>> from tilescope.planner import plan_gemm
     >>> tile_lines(plan_gemm(64, 256, 64, "bf16", tile=(64, 128, 64), experts=4))[-1]
-    "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
+    "const int item = experts[m] > 0 ? experts[m] : 0;  // rows without an expert are padding"
     """
     origin = tile_origin(gemm, "m_tiles")
     if gemm.batch.rows == "masked":
         return ["const Place place = located(tile, experts);", "const int m = place.m, n = place.n, item = place.item;"]
     if gemm.batch.rows == "contiguous":
-        whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows that are nobody's are padding"
+        whose = "const int item = experts[m] > 0 ? experts[m] : 0;  // rows without an expert are padding"
         return [*origin.lines(), whose]
     along_m, along_n = gemm.schedule.multicast  # blocks of a cluster lie beside each other
     lines = origin.lines(" + x * TILE_M" if along_m > 1 else "", " + y * TILE_N" if along_n > 1 else "")

@@ -74,7 +74,7 @@ def _check_loops(kernel: KernelParts) -> Iterator[Violation]:
                 place,
                 found=f"loop {again} goes on after a step outside it",
                 limit="the steps of a loop follow one another",
-                fix="Move the step, or give the second part a loop of its own.",
+                fix="Move the step, or put the second part into a separate loop.",
             )
         closed |= set(running) - set(path)
         running = path
@@ -171,7 +171,7 @@ def _check_write(kernel: KernelParts, place: int, step: KernelStep, tile: Kernel
         yield _refuse_step(
             place,
             found=f"{kernel.role(step.role).instances} instances of {step.role} write {tile.name}",
-            limit="every instance writes a tile of its own",
+            limit="every instance writes a separate tile",
             fix="Use per_instance = true with the shape of one instance.",
         )
 

@@ -40,7 +40,7 @@ class KernelRole(Value):
     warps: int  # of one instance
     instances: int = 1
     registers: int | None = None  # that setmaxnreg asks for; None: as many as at entry
-    other_registers: int = 0  # that a thread needs beside its tiles
+    other_registers: int = 0  # that a thread needs besides its tiles
     leader: bool = False  # in the first block of the cluster alone, for all blocks
 
     @property
@@ -86,7 +86,7 @@ class KernelTile(Value):
     per_instance: bool = False  # every instance of the role that writes it has one
     exchanged: bool = False  # the instances of that role read those of all
     multicast: Multicast | None = None  # which block loads it for all of the cluster: the first, or each its slice
-    ring: str = ""  # tiles of one ring take turns in its slots
+    ring: str = ""  # tiles of one ring alternate in its slots
     swizzle: str | None = None
     tensor: TensorOfTile | None = None  # what it is a tile of; null: only the tile is known
 

@@ -67,7 +67,7 @@ class Layout(Value):
 
     shape: tuple[int, ...]  # extents of the indices in elements
     element_bits: int
-    atom: tuple[int, int] | None  # mn x k elements that are stored whole; None: the modes are no grid of atoms
+    atom: tuple[int, int] | None  # mn x k elements that are stored whole; None: the modes are not a grid of atoms
     atom_order: AtomOrder | None
     padding_bytes: int | None  # after every row of an atom
     major: Major | None  # the contiguous index of two; None: neither is, or there are more

@@ -127,10 +127,10 @@ TMEM_QUARTER = rule(
     argument="address",
     found="warp {warp} at lane {lane}",
     limit=(
-        "a warp reaches the 32 lanes of its own quarter, {warp} mod 4: "
+        "a warp accesses only the 32 lanes of its quarter, {warp} mod 4: "
         "lanes {first_lane} to {last_lane}, whatever the field names"
     ),
-    fix="Set the lane field to {right_lane}: PTX asks for it, and debug builds trap.",
+    fix="Set the lane field to {right_lane}: PTX requires it, and debug builds trap.",
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
     architectures=BLACKWELL,
     severity="warning",
@@ -229,7 +229,7 @@ class TensorMemory(Documented, Value):
     cells: Cells = array_field("uint32", default_factory=lambda: _EMPTY)
     allocations: tuple[tuple[int, int], ...] = ()  # first column, columns; in the order in which they were made
     may_allocate: bool = True
-    findings: tuple[Violation, ...] = ()  # what is accepted, but advised against or rests on little
+    findings: tuple[Violation, ...] = ()  # accepted, but not recommended or weakly supported
 
     budget = staticmethod(tmem_budget)
 

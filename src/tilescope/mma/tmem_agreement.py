@@ -156,7 +156,7 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
         f"{agreed}. Lane quarter: warp {load.warp} reaches lanes {load.quarter_lane} to {last_of_quarter} alone "
         f"({load.warp} mod 4), and the address names lane {load.address.lane}. "
         "The hardware takes the warp's own quarter, as DeepGEMM relies on; "
-        f"PTX asks for it in the lane field: {own_address}."
+        f"PTX requires it in the lane field: {own_address}."
     )
     return TmemAgreement(True, name, warned, "lane-quarter", own_address)
 

@@ -141,7 +141,7 @@ class Conversion(Value):
     source: str  # as the caller wrote it
     notation: str  # of the result
     result: str  # the layout in that notation
-    unsaid: tuple[str, ...]  # what the result's notation does not say: give it beside the text
+    unsaid: tuple[str, ...]  # properties that the notation of the result lacks: state them with the text
     layout: Layout
     compared: int  # addresses of the source and of the result, read again, that are equal: all of them
     basis: Basis  # measured: the swizzle was seen to act so on a card

@@ -28,7 +28,7 @@ LINEAR_BASES = rule(
     "an offset bit equally far below.",
     argument="text",
     found="basis {basis} of offset bit {offset_bit}",
-    limit="one index bit of its own, and at most one of an offset bit below",
+    limit="one separate index bit, and at most one of an offset bit below",
     fix="A swizzle of more than one XOR has no address map here.",
     source="Triton, LinearLayout.h; CuTe, Swizzle<B,M,S>",
     passing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 2]]}, alignment = 16>", element_bits=16)',

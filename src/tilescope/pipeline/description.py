@@ -69,7 +69,7 @@ NAME = rule(
 SAME_NAME = NAME.worded(
     argument="roles",
     found="two roles called {name}",
-    limit="every role has a name of its own",
+    limit="every role has a distinct name",
     fix="Call one of them {name} 2.",
 )
 FILE = rule(
@@ -114,7 +114,7 @@ class Pipeline(Value):
     constants: Mapping[str, int] = field(default_factory=dict)
     registers: int | None = None  # of each thread at entry, where setmaxnreg is used
     flags: tuple[Flag, ...] = ()
-    not_covered: tuple[str, ...] = ()  # what the kernel does beside it, so that a proof says nothing of it
+    not_covered: tuple[str, ...] = ()  # operations of the kernel outside the pipeline, which a proof does not cover
     basis: Basis = (
         "documented"  # "measured": as an H200, which keeps a block's memory until the copies that it issued are done
     )

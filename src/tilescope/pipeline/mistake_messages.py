@@ -53,9 +53,7 @@ _UNDEFINED = "what happens then is not defined"
 _TORN_PHASE = "Expect the bytes of all copies of a phase before its last arrival."
 _LAST_STAYS = "either may land last, and overwrite the other"
 _MORE_ARRIVALS = "Initialise the barrier with {came}, or let {pending} more arrive."
-_NO_FURTHER_ARRIVAL = (
-    "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and no other arrival comes"
-)
+_NO_FURTHER_ARRIVAL = "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and no other arrival follows"
 
 TEXT_OF_KIND = {
     # masks
@@ -197,21 +195,21 @@ TEXT_OF_KIND = {
         subject="slot",
         found="the copies of one phase write {together} bytes to {slot}, which has {size} (the last copy is that of {agent})",
         consequence="they do not all fit, so one overwrites another or what is stored after the slot",
-        fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
+        fix="Give every copy of a phase separate bytes: offset = …, or another slot.",
     ),
     "overlap": MistakeText(
         rule=PIPELINE_OVERLAP.name,
         subject="slot",
         found="{agent} copies into bytes {first} to {last} of {slot}, and another copy of the same phase fills some of them",
         consequence=_LAST_STAYS,
-        fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
+        fix="Give every copy of a phase separate bytes: offset = …, or another slot.",
     ),
     "two tiles": MistakeText(
         rule=PIPELINE_OVERLAP.name,
         subject="slot",
         found="the copies of one phase write two tiles to {slot}",
         consequence=_LAST_STAYS,
-        fix="Give every tile a slot of its own, or a phase of its own.",
+        fix="Give every tile a separate slot or a separate phase.",
     ),
     "partial": MistakeText(
         rule=PIPELINE_PARTIAL.name,
@@ -294,15 +292,15 @@ TEXT_OF_KIND = {
     "sync surplus": MistakeText(
         rule=PIPELINE_SYNC.name,
         subject="barrier",
-        found="{barrier} waits for {expected} threads and {came} come ({agents})",
+        found="{barrier} waits for {expected} threads and {came} arrive ({agents})",
         consequence=_UNDEFINED,
         fix="Use threads = {came}, or another barrier id for some of them.",
     ),
     "sync": MistakeText(
         rule=PIPELINE_SYNC.name,
         subject="barrier",
-        found="{barrier} waits for {expected} threads and {came} come ({agents})",
-        consequence="those that come wait forever",
+        found="{barrier} waits for {expected} threads and {came} arrive ({agents})",
+        consequence="those that arrive wait forever",
         fix="Use threads = {came}, or let the other threads come too.",
     ),
     "cluster": MistakeText(
@@ -316,7 +314,7 @@ TEXT_OF_KIND = {
     "registers": MistakeText(
         rule=PIPELINE_REGISTERS.name,
         subject="agent",
-        found="{agent} asks for {registers} registers a thread, {need} more in all, and the block's pool has {free}",
+        found="{agent} requests {registers} registers a thread, {need} more in all, and the block's pool has {free}",
         consequence="setmaxnreg.inc waits forever",
         fix="Use at most {most} registers a thread in {agent}.",
     ),
@@ -373,7 +371,7 @@ TEXT_OF_KIND = {
     "receiver": MistakeText(
         rule=PIPELINE_RECEIVER.name,
         subject="barrier",
-        found="{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
+        found="{barrier}, phase {phase} gets {bytes} unexpected bytes, and {came} of {expected} arrivals",
         consequence=_NEVER_ENDS,
         fix="Let every block that receives bytes expect them on its own barrier: {landed} bytes on {barrier}.",
     ),
@@ -423,14 +421,14 @@ TEXT_OF_KIND = {
         rule=PIPELINE_START.name,
         subject="barrier",
         found="{agent} starts with parity 0 on {barrier}",
-        consequence="it waits for a slot nobody will free",
+        consequence="it waits for a slot that is never released",
         fix="Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop.",
     ),
     "circle": MistakeText(
         rule=PIPELINE_CIRCLE.name,
         subject="agent",
         found="every role waits: {waits}",
-        consequence="nobody moves any more",
+        consequence="no role can continue",
         fix="{fix}",
     ),
 }

@@ -132,7 +132,7 @@ PIPELINE_MASK = rule(
 )
 MASK_OF_CP_ASYNC = PIPELINE_MASK.worded(
     found="mask {mask:#x} of cp.async of {agent}",
-    limit="cp.async writes the shared memory of its own block only",
+    limit="cp.async writes only the shared memory of its block",
     fix="Leave the mask out, or use by = bulk.",
 )
 BARRIER_RANK = PIPELINE_MASK.worded(

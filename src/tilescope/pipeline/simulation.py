@@ -105,9 +105,7 @@ class Simulation(Value):
     barriers: tuple[BarrierFacts, ...]
     events: tuple[Event, ...]
     limits: tuple[str, ...] = ()  # what the verdict takes for granted
-    not_covered: tuple[
-        str, ...
-    ] = ()  # what the kernel does beside the pipeline; then only its synchronization is proven
+    not_covered: tuple[str, ...] = ()  # operations outside the pipeline; then only its synchronization is proven
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"

@@ -76,7 +76,7 @@ ROWS_WITHOUT_EXPERTS = GEMM_EPILOGUE.worded(
 BATCH_OF_EXPERTS = GEMM_EPILOGUE.worded(
     argument="batch",
     found="batch = {batch} with experts = {experts}",
-    limit="experts are a batch with rows of their own",
+    limit="experts are a batch with separate rows",
     fix="Leave one of them out.",
 )
 

@@ -457,7 +457,7 @@ class _TileSearch:
         bits = self.product.data_type.smem_bits
         fixes = []
         if fitting == 1:
-            fixes.append(f"{argument_said('stages', 1)} (copy and product take turns)")
+            fixes.append(f"{argument_said('stages', 1)} (copy and product alternate)")
         elif fitting:
             fixes.append(argument_said("stages", fitting))
         if self.is_asked or not fitting:

@@ -67,7 +67,7 @@ GEMM_SCHEDULE = rule(
 TAIL_BESIDE_SPLIT = GEMM_SCHEDULE.worded(
     argument="tail",
     found="tail = {tail} with split = {split}, parts = {parts}",
-    limit="blocks that share every tile have no last round of their own",
+    limit="blocks that share every tile have no separate last round",
     fix="Use {tail:=1}, or {split:=1} and {parts:=1}.",
 )
 NO_TAIL = GEMM_SCHEDULE.worded(
@@ -131,7 +131,7 @@ class Schedule(Value):
     cta_group: int = 1  # blocks that multiply one tile together: 2 is a pair, whose tile it then is
     dynamic: bool = False  # a block asks for its next tile: it takes over that of a cluster that has not begun
     multicast: tuple[int, int] = (1, 1)  # tiles along m, which share B, and along n, which share A, of one cluster
-    ping_pong: bool = False  # each warpgroup has a tile of its own
+    ping_pong: bool = False  # each warpgroup has a separate tile
 
     @property
     def blocks_of_a_tile(self) -> int:

@@ -77,7 +77,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unplanned(Value):
-    """A tile or a product for which there is no plan at all, and why."""
+    """A tile or a product without a plan, and the reasons."""
 
     asked: str
     violations: tuple[Violation, ...]

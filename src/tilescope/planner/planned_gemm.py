@@ -156,12 +156,12 @@ class PlannedGemm(Value):
     a: Plan
     b: Plan
     epilogue: Plan | None  # None: without TMA the accumulators are stored straight from registers
-    sms: int | None  # None: neither asked for nor known of a card
+    sms: int | None  # None: neither requested nor known for a card
     ranked: tuple[RankedTile, ...]  # this tile first
     refused: tuple[RefusedTile, ...]
     scales: ScaleFormat | None = row_field(ScaleFormat.named, default=None)  # of blocks of k
     batch: Batch = ONE  # products of this shape in one kernel
-    fused: Fused = PLAIN_EPILOGUE  # what becomes of a sum before it is stored
+    fused: Fused = PLAIN_EPILOGUE  # the operations on a sum before it is stored
     block_scales: bool = False  # float32 for 1 x 128 of A and 128 x 128 of B, applied in registers
 
     @property

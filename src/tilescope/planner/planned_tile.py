@@ -35,7 +35,7 @@ PROXY_FENCE = "fence.proxy.async.shared::cta"
 
 @dataclass(frozen=True, slots=True)
 class Completion(Value):
-    """How a kernel knows that a tile has arrived, or may be overwritten.
+    """How a kernel detects that a tile has arrived, or may be overwritten.
 
     >>> from tilescope.planner import plan
     >>> plan((128, 64), "bf16").best.completion.expected_bytes
@@ -228,7 +228,7 @@ class PlannedTile(Value):
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes that the copies of one SM can have in flight: all stages of all its blocks."""
+        """Outstanding bytes of the copies of one SM: all stages of all its blocks."""
         return self.blocks_per_sm * self.problem.stages * self.transaction_bytes
 
 

@@ -54,15 +54,15 @@ NAME = rule(
 DECLARED_AGAIN = NAME.worded(
     found=_PLACE + ": {name} is declared again",
     limit="a scope declares a name once",
-    fix="Use another name, or put it into braces of its own.",
+    fix="Use another name, or put it into a separate scope.",
 )
 NO_LABEL = NAME.worded(
     found=_PLACE + ": {name} is no label",
-    limit="a branch goes to a label of its own or of an outer scope",
+    limit="a branch goes to a label of its scope or of an outer scope",
     fix="[[Did you mean {nearest}? ]]Add the label {name}: where the branch leads.",
 )
 NO_FUNCTION = NAME.worded(
-    found=_PLACE + ": {name} is no function",
+    found=_PLACE + ": {name} is not a function",
     limit="a call names a function that the text declares before the call",
     fix="[[Did you mean {nearest}? ]]Declare the function {name}, or define it.",
 )

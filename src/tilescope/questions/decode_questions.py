@@ -204,7 +204,7 @@ def _summarize_inspection(inspection: Inspection) -> FirstLine:
     """What 128 bytes are."""
     tensor_map = inspection.tensor_map
     if tensor_map is None:
-        return refusal_line("The 128 bytes are no tensor map", inspection.violations)
+        return refusal_line("The 128 bytes are not a tensor map", inspection.violations)
     return make_line(
         "The 128 bytes are a {map}, at {address:#x}.", map=describe_map(tensor_map), address=tensor_map.address
     )

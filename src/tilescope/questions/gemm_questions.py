@@ -58,7 +58,7 @@ GEMM_OPTIONS = (
         read=number,
         unsaid="what is fastest",
     ),
-    Input("dynamic", "--dynamic", "Let blocks ask for their next tile, by cluster launch control", read=flag),
+    Input("dynamic", "--dynamic", "Let blocks request their next tile by cluster launch control", read=flag),
     Input(
         "multicast",
         "--multicast",
@@ -83,7 +83,7 @@ GEMM_OPTIONS = (
         "swiglu has gate and up columns side by side in B, swiglu-interleaved in groups of 8.",
         unsaid="nothing",
     ),
-    Input("batch", "--batch", "Batch", "products of this shape, one behind the other.", read=number, unsaid="1"),
+    Input("batch", "--batch", "Batch", "products of this shape, one after the other.", read=number, unsaid="1"),
     Input("experts", "--experts", "Experts", "with their own B each; M rows on average.", read=number, unsaid="none"),
     Input(
         "rows",

@@ -196,7 +196,7 @@ def _summarize_layout_difference(one: Layout, other: Layout) -> FirstLine:
 def _summarize_conversion(conversion: Conversion) -> FirstLine:
     """The text in another notation."""
     return make_line(
-        "In {notation}: {text} (all {compared:address|addresses} equal[[; beside it: {beside:, }]]).",
+        "In {notation}: {text} (all {compared:address|addresses} equal[[; not in the text: {beside:, }]]).",
         notation=conversion.notation,
         text=conversion.result,
         compared=conversion.compared,
@@ -274,7 +274,7 @@ DRAW = Question(
 TO = Input(
     "notation",
     "--to",
-    "The notation of the answer",
+    "The target notation",
     f"{', '.join(NOTATION)}.",
     unsaid="all",
     choices=tuple(NOTATION),

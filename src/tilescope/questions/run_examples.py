@@ -71,14 +71,14 @@ EXAMPLES = (
     ),
     RunExample("run-copies-left", "Threads end before their cp.async", 128, arguments=_WORDS, how_to=_RACE),
     RunExample("run-convergence", "A warp instruction in a branch", 64, how_to=_RACE),
-    RunExample("run-unwritten", "Shared memory is read that nobody wrote", 64, how_to=_RACE),
+    RunExample("run-unwritten", "A read of shared memory that was not written", 64, how_to=_RACE),
     RunExample("run-map-fence", "A tensor map is changed without its fence", 128, arguments=_MAP, how_to=_RACE),
     RunExample("run-bank-conflict", "Loads with a bank conflict", 32, how_to=_BANKS),
     RunExample(
         "run-swizzle-mismatch", "wgmma reads another swizzle than TMA wrote", 128, arguments=_MAP, how_to=_DESCRIPTORS
     ),
     RunExample("run-accumulators", "Accumulators are read before wgmma is waited for", 128, how_to=_DESCRIPTORS),
-    RunExample("run-unwritten-operand", "wgmma reads an operand that nobody wrote", 128, how_to=_DESCRIPTORS),
+    RunExample("run-unwritten-operand", "wgmma reads an operand that was not written", 128, how_to=_DESCRIPTORS),
     RunExample(
         "run-out-of-bounds", "A load beyond its array", 32, arguments=_WORDS.replace("[64]", "[1]"), how_to=_STORES
     ),

@@ -273,7 +273,7 @@ def _save_files(said: tuple[str, ...], done: LaunchOutcome) -> tuple[MadeFile, .
                 files.append(_array_file(str(path), done.arrays[output.argument]))
             continue
         index = int(found["argument"])
-        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is no array.")
+        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is not an array.")
         files.append(_array_file(found["path"], done.arrays[index]))
     return tuple(files)
 
@@ -324,7 +324,7 @@ RUN = Question(
 
     FILE is PTX, CUDA C++ (kernel.cu, or --cuda), which nvcc or NVRTC compiles first, or a kernel of Triton or Gluon
     (module.py:function, or --triton): it imports your module, which runs its top-level code, and the installed Triton
-    compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml beside
+    compiles it. --launch also takes what `tilescope watch --record` wrote. Without it, kernel.launch.toml next to
     kernel.cu is taken, which --emit cuda -o kernel.cu wrote.
 
     A Python program (program.py, or -m MODULE) runs unchanged: its Triton and Gluon kernels run without a GPU, tensors of torch and
@@ -336,7 +336,7 @@ RUN = Question(
     f16:256x192:zeros              also :ones and :arange
     f16:256x192@a.npy              a file; bf16@a.npy: its shape, @a.npy: its type
     map:0,box=64x128,swizzle=128B  a tensor map over the array of argument 0
-    map:f16:256x192,box=64x128     a tensor map over an array of its own
+    map:f16:256x192,box=64x128     a tensor map over a new array
     ptr:0+1024                     an address in the array of argument 0
     7  0x40  1.5                   numbers
     bytes:00ff                     a struct by value
@@ -346,7 +346,7 @@ RUN = Question(
         Input(
             "module",
             "-m",
-            "A Python module to run as a program, with the arguments behind it",
+            "A Python module to run as a program, followed by its arguments",
             "pytest, for example.",
             shown_as="MODULE",
         ),
@@ -414,7 +414,7 @@ RUN = Question(
         Input(
             "by",
             "--by",
-            "Print what accesses cost beside every source line, worst first, then copies by map and operands of wgmma",
+            "Print the cost of accesses by source line, worst first, then copies by map and operands of wgmma",
             choices=(BY_LINE,),
             is_strict=True,
         ),

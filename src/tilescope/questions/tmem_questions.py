@@ -115,7 +115,7 @@ def _summarize_tmem(matrix: TmemLayout, element: tuple[int, int] | None, loaded:
     block = f"block {place.cta} of the pair" if matrix.ctas > 1 else ""
     if loaded is not None:
         return make_line(
-            "Element ({first} {row}, {second} {column}) comes to warp {warp}, lane {lane}, register {register}"
+            "Element ({first} {row}, {second} {column}) is loaded to warp {warp}, lane {lane}, register {register}"
             "[[, bits {bits: to }]][[ of {block}]], by {instruction} at {address:#010x}.",
             warp=loaded.warp,
             lane=loaded.lane,

@@ -431,7 +431,7 @@ EXPLAIN = Question(
     what you see.
 
     What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
-    hang, "garbage in every second row". Numbers in it are used: for "Required: 131072, Hardware limit: 101376" the answer says what fits.
+    hang, "garbage in every second row". Numbers in it are used: for "Required: 131072, Hardware limit: 101376" the output says what fits.
     The name of a file reads the file, and - reads stdin.
 
     A sentence gets up to three topics, with how to tell them apart; if none is likely enough, the first line says

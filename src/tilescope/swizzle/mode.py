@@ -85,8 +85,8 @@ class Swizzle(Row):
     """
 
     name: str
-    span_bytes: int | None  # widest inner box row; None: no limit of its own
-    bits: int  # how many address bits change; 2**bits lines (or groups) have a pattern of their own
+    span_bytes: int | None  # widest inner box row; None: no limit
+    bits: int  # how many address bits change; 2**bits lines (or groups) have a distinct pattern
     base: int  # pieces of 2**base bytes stay whole; the lowest changed bit, or causing bit if the shift is negative
     shift: int  # from the changed bits up to those that cause the change; negative: down
     flip_bytes: int  # 8: odd lines also exchange the halves of every chunk; 0: they do not

@@ -14,7 +14,7 @@ from tilescope.sentence import counted, listed
 from tilescope.swizzle.mode import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 
 _REMARKS = {
-    "none": "Rows follow each other at a pitch of their own length. The tensor core's layout without swizzle is "
+    "none": "Rows follow each other without gaps. The tensor core's layout without swizzle is "
     "another one (core matrices): the two agree only for rows of 16 bytes.",
     "96B": "Reached only through `tensormap.replace`. Whether rows are 96 or 128 bytes apart is not documented.",
     "128B_ATOM_32B": "On sm_120 not for loads to shared::cluster.",

@@ -94,12 +94,12 @@ class Cause(_Prose):
     basis: Basis
     threads: tuple[str, ...] = ()  # public threads in which it was the answer
     term: str = ""  # of the glossary, to which the cause owes its name
-    phrases: tuple[str, ...] = ()  # by which people name the cause itself, whatever they see
+    phrases: tuple[str, ...] = ()  # by which people name the cause itself, for any symptom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symptom(_Prose):
-    """Something seen: the phrases by which people name it, the causes to try in order, and what to know first.
+    """Something seen: the phrases by which people name it, the causes to try in order, and a note.
 
     >>> Symptom.named("unspecified launch failure (719)").causes[0]
     'barrier-arrivals'

@@ -257,7 +257,9 @@ class Mbarrier(Value):
         """
         arrivals = f"{self.pending} of {counted(self.count, 'arrival')}"
         if self.tx_bytes < 0:
-            return f"{_parities(self.phase)}: {arrivals} missing, {-self.tx_bytes} bytes came that nobody expects yet"
+            return (
+                f"{_parities(self.phase)}: {arrivals} missing, {-self.tx_bytes} bytes arrived that are not expected yet"
+            )
         return f"{_parities(self.phase)}: {arrivals} and {self.tx_bytes} bytes are missing"
 
     @property

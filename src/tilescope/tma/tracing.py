@@ -160,7 +160,7 @@ class Trace(Value):
 
     @property
     def overrun_bytes(self) -> int:
-        """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
+        """Bytes after the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
         if self.is_load:
             return 0
         return int(self.walk.inside.sum()) * (self.walk.reach_bytes - self.walk.high_bytes)

@@ -16,7 +16,7 @@ from tilescope.view.grid import Grid
 
 SHOWN_LINES = 20
 _COUNTS_NOTE = (
-    "A count above the least possible is shown beside it. A wavefront is one pass through shared memory, a sector 32 bytes of "
+    "A count above the minimum is shown with it. A wavefront is one pass through shared memory, a sector 32 bytes of "
     "global memory; both are summed over all warps."
 )
 

@@ -61,7 +61,7 @@ def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bo
     if not is_tensor_map(word):
         return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
     title = "Not a tensor map"
-    said = "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say."
+    said = "These 128 bytes are not a tensor map of sm_90. The fields below show how they would be read as one."
     if word.tensor_map is not None:
         title = map_title(word.tensor_map)
         said = in_words(word.tensor_map)

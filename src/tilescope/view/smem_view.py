@@ -246,7 +246,7 @@ def _tooltip(picture: SmemPicture, memory: _Memory, band: _Band, address: int) -
         told = [f"{counted(band.lines, 'line')} from {band.first:#x} on, {chunk_bytes(address)} and below"]
     told += [f"written by {letter(writer)}: {name_writer(picture.writers[writer])}" for writer in look.writers]
     if not look.writers and not look.barriers:
-        told.append("nobody wrote it")
+        told.append("not written")
     if look.is_under_way:
         told.append("the copy is pending: its bytes may not be there")
     if look.tile is not None and band.lines == 1:
@@ -281,7 +281,7 @@ def _entries(picture: SmemPicture, grid: Grid) -> Iterator[Entry]:
     if any(cell.mark == "focus" for cell in cells):
         yield Entry("an mbarrier", None, "focus", sample="mbar")
     if any(cell.text == _UNWRITTEN for cell in cells):
-        yield Entry("nobody wrote it", "unused", sample=_UNWRITTEN)
+        yield Entry("not written", "unused", sample=_UNWRITTEN)
 
 
 DRAWINGS = {SmemPicture: draw_smem_picture}

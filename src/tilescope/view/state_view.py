@@ -137,7 +137,7 @@ def _tensor_memory(tmem: TmemAt) -> Table | str:
     held = [f"{first} to {first + count - 1}" for first, count in tmem.allocations]
     title = f"Tensor memory, columns {listed(held)} allocated" if held else "Tensor memory, no column allocated"
     if not tmem.writers:
-        return f"{title}: nobody has written to it."
+        return f"{title}: not written."
     records = (
         {
             "PTX line": _place(writer.source_line, writer.ptx_line),

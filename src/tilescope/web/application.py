@@ -291,7 +291,7 @@ class Guard:
         is_followed = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
         is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site" and not is_followed
         if not self.is_own(host):
-            return _refusal(421, "Host: this server answers under the names of its own machine alone.")
+            return _refusal(421, "Host: this server answers only under the names of its machine.")
         if is_foreign:
             return _refusal(403, "Origin: pages of other origins are not answered.")
         if is_cross_site:

@@ -40,7 +40,7 @@ MISUSED = PAGE_QUERY.worded(
 OTHER_PAGE = PAGE_QUERY.worded(
     argument="left",
     found="'{written}' on the left",
-    limit="a page compares states of its own, one with another",
+    limit="a page compares two of its states",
     fix="Write the address of a state, such as /{page}.",
 )
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it

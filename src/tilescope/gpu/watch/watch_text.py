@@ -32,7 +32,7 @@ _SYMBOLISE_SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class WatchedMap(Value):
-    """The calls for one map, whatever its address, from one place."""
+    """The calls for one map, at any address, from one place."""
 
     function: str
     map: str  # in short

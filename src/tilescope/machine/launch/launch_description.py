@@ -106,7 +106,7 @@ class LaunchDescription(Value):
     True
     """
 
-    ptx: str = ""  # a file, beside the launch file
+    ptx: str = ""  # a file, relative to the launch file
     entry: str | None = None
     grid: tuple[int, ...] | None = None
     block: tuple[int, ...] | None = None

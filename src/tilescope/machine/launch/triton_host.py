@@ -321,7 +321,7 @@ def bind_value(parameter: TritonParameter, argument: Any, memory: Memory, index:
         raise NOT_A_MULTIPLE.error(
             index=index,
             name=parameter.name,
-            shown=f"lies at {address:#x}",
+            shown=f"is at {address:#x}",
             multiple=parameter.multiple_of,
             type=f"{parameter.type}:1",
         )

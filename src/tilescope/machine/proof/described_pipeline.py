@@ -284,7 +284,7 @@ class _Description:
         assert act.into is not None
         read = list(self._read_by_tile(warp, act, pieces, tiles).items())
         if not read:
-            raise CannotSayError("a tensor core reads shared memory that nobody writes", act.pc)
+            raise CannotSayError("a tensor core reads shared memory that is never written", act.pc)
         into = self.pieces.of(act.into)
         targets = [part for piece in into for part in self._parts(piece)]
         tiles.update(((rank, piece), None) for rank in self._ranks(warp, act) for piece in into)

@@ -68,7 +68,7 @@ MBARRIER = HANG.worded(
     found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
 )
 NO_MBARRIER = HANG.worded(
-    found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]], which nobody initialised",
+    found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]], which was not initialized",
     fix="Initialise it with mbarrier.init in one thread, and put a barrier before other threads use it.",
 )
 WORD = HANG.worded(

@@ -194,7 +194,7 @@ def _read_address(launch: Launch, parameter: Bytes) -> int | None:
 
 
 def describe_address(launch: Launch, address: int) -> str | None:
-    """A global address that an access faulted at, relative to the nearest array; None if there is no array."""
+    """A global address that an access faulted at, relative to the nearest array; None if there is not an array."""
     if 0 <= address < _NULL_BYTES:
         return "a null pointer"
     region = launch.memory.region_at(address)

@@ -260,7 +260,7 @@ class KernelRun(Value):
         known = [str(index) for index, other in enumerate(self.arrays) if other is not None]
         raise ARGUMENT_RANGE.error(
             argument="argument",
-            found=f"argument {number}, which is no array, nor the address or map of one",
+            found=f"argument {number}, which is not an array, nor the address or map of one",
             limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
             fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
         )

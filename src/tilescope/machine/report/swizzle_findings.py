@@ -111,7 +111,7 @@ OVERLAP = rule(
     + _OTHERS
     + ": operand {operand}, {rows} x {k} elements, is read with swizzle {said}, leading dimension "
     "{leading_bytes} bytes, stride {stride_bytes} bytes: {shared_places} of {elements} elements share their place with another",
-    limit="these strides belong to swizzle {fitting}, under which every element has a place of its own",
+    limit="these strides belong to swizzle {fitting}, under which every element has a distinct address",
     fix="Use swizzle {fitting} in the descriptor (code {code} in bits {code_bits}), or the strides of swizzle {said}.",
     source="measured on an H200: what wgmma reads for a descriptor",
     basis="measured",
@@ -119,7 +119,7 @@ OVERLAP = rule(
     failing=f"ts.Kernel({ptx_example('run-operand-overlap.fail.ptx')}).run(1, 128).findings",
 )
 SWAPPED_STRIDES = OVERLAP.worded(
-    limit="with leading dimension and stride exchanged, every element has a place of its own",
+    limit="with leading dimension and stride exchanged, every element has a distinct address",
     fix="Exchange them: leading dimension {stride_bytes} bytes (bits 16-29), stride {leading_bytes} bytes (bits 32-45).",
 )
 PLAIN_ROWS = OVERLAP.worded(
@@ -183,7 +183,7 @@ def _judge(program: Program, misfit: Misfit, products: frozenset[int]) -> Verdic
     if is_image:
         return Verdict(False, "global memory is meant to hold an image of the swizzled tile")
     if misfit.pattern.additive & BIT_OF_MODE[misfit.said]:
-        return Verdict(False, "every lane takes the chunks of its own row in an order that avoids bank conflicts")
+        return Verdict(False, "every lane takes the chunks of its row in an order that avoids bank conflicts")
     return Verdict(True)
 
 

@@ -1,6 +1,6 @@
 """A tensor map out of whatever shows it: 128 bytes, hexadecimal digits, words, JSON, or a pasted dump of arguments.
 
-bytes that are no text            a descriptor
+bytes that are not text            a descriptor
 {"data_type": …}                  arguments as JSON
 globalDim (64,8,1) boxDim …       a dump of arguments, or several of them
 cuTensorMapEncodeTiled(&map, …    a call of the driver, with the arrays it is given
@@ -42,7 +42,7 @@ INPUT_BINARY = rule(
     "input-binary",
     "Bytes that are no text are a descriptor, and a descriptor is 128 bytes.",
     argument="source",
-    found="{bytes} bytes that are no text",
+    found="{bytes} bytes that are not text",
     limit="a descriptor is 128 bytes",
     fix="Pass the 128 bytes of the map alone.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",

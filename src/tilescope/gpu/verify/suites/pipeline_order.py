@@ -139,7 +139,7 @@ class Order:
         if action.op in ("wait", "tail"):
             barrier = self.barriers[agent.block, action.targets[0]]
             if not barrier.is_ready:
-                raise NotRunnableError("a wait at a barrier that nobody has initialised")
+                raise NotRunnableError("a wait at a barrier that was not initialized")
             parity: int = action.arguments["parity"]
             return barrier.phase & 1 != parity & 1
         if action.op == "sync":

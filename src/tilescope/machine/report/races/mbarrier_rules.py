@@ -25,7 +25,7 @@ BARRIER_INIT = rule(
     failing=f"ts.Kernel({ptx_example('run-barrier-init.fail.ptx')}).run(1, 64).findings",
 )
 NEVER_INITIALISED = BARRIER_INIT.worded(
-    found="at {at} {who} uses the mbarrier at {what}, which nobody has initialised[[; seen {met}]]",
+    found="at {at} {who} uses the mbarrier at {what}, which was not initialized[[; seen {met}]]",
     limit="an operation on an mbarrier before its mbarrier.init is not defined",
     fix="Put mbarrier.init and a barrier before {where}, or check how the address is computed.",
 )
@@ -97,7 +97,7 @@ PHASE_OVERTAKEN = rule(
     ),
     limit=(
         "no arrival or copy of the next phase has to come after this wait; a wait names only a parity, so it then blocks until"
-        " one more phase ends, or for ever"
+        " one more phase ends, or forever"
     ),
     fix=(
         "After the wait, and before the next phase ends, let this thread arrive, or synchronize with an arriving thread at a barrier;"
