@@ -176,9 +176,10 @@ class Launch(NamedTuple):
     c: np.ndarray
     expected: np.ndarray
 
-    def run(self, seed=1):
-        """The kernel run by the machine."""
-        return self.kernel.run(self.blocks, self.threads, self.arguments, seed=seed, **self.options)
+    def run(self, seed=1, *, remedies=True):
+        """The kernel run by the machine; without `remedies` no fix is tried for what is found, which takes longer than the run."""
+        options = {**self.options, "seed": seed, "remedies": remedies}
+        return self.kernel.run(self.blocks, self.threads, self.arguments, **options)
 
     def is_right(self):
         """Whether C is the product, bit for bit."""

@@ -215,6 +215,12 @@ def test_the_outlook_says_what_is_skipped_and_why():
     assert "loads" not in skipped
 
 
+@pytest.mark.usefixtures("predicting")
+def test_suites_that_the_card_cannot_run_are_named_at_the_end(capsys):
+    assert run(["verify", "--count", "1", "loads", "tcgen05", "shifts"]) == 0
+    assert "Left out, for what sm_90 does not have: tcgen05 and shifts." in capsys.readouterr().out
+
+
 # approx has 8 million inputs a case; kernels need sm_90
 PREDICTED = [name for name in SUITE_NAMES if name not in ("approx", "kernels") and suite_named(name).judge is None]
 

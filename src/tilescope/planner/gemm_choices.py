@@ -1,6 +1,6 @@
 """The tiles and schedules of a product that are worth planning, by the time that gemm_time.py predicts for them.
 
-Where no time can be predicted (other tensor cores, cards without measured rates), every tile shape is tried with the plain
+Where no time was fitted (other tensor cores, cards without measured rates), every tile shape is tried with the plain
 schedule, and floors decide. tcgen05 also takes tiles in pairs of blocks, and the transpose of C where A has few rows.
 """
 

@@ -167,7 +167,7 @@ class _Work(NamedTuple):
 
 
 def predicts(product: Product) -> bool:
-    """Whether the time of a product can be predicted: wgmma, on a card whose TMA rates were measured."""
+    """Whether fitted rates predict the time of a product: wgmma, on a card whose TMA rates were measured."""
     card = product.card
     return product.consumer == "wgmma" and card is not None and card.tma is not None and product.sms is not None
 

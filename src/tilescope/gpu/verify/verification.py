@@ -30,7 +30,7 @@ from tilescope.gpu.driver.isolation import MadeOnCard, Progress, card_in_childre
 from tilescope.gpu.verify.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.rule import rule
-from tilescope.sentence import counted, shortened
+from tilescope.sentence import counted, listed, shortened
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.drawing_parts import Part
@@ -339,8 +339,7 @@ def draw_verification(verification: Verification) -> Drawing:
         parts += _note_parts(suite)
     parts.append(conclusion)
     if verification.left_out:
-        names = ", ".join(verification.left_out)
-        parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
+        parts.append(f"Left out, for what {verification.arch} does not have: {listed(verification.left_out)}.")
     how = "a capture of" if verification.replayed else "on"
     where = f"{how} {verification.card}, {verification.software}"
     return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", {"parts": tuple(parts)})
