@@ -129,7 +129,7 @@ def _on_f32(function: Callable[..., Words], table: str) -> Compute:
             loop(*[np.ascontiguousarray(source) for source in sources], rows_of(table), results)
             return results
         if ordinary is not None and ordinary.takes(sources[-1]):
-            return ordinary.compute(*sources)
+            return np.asarray(ordinary.compute(*sources))
         wide = [source.astype(np.int64) for source in sources]
         return np.asarray(function(*wide, rows_of(table)).astype(np.uint32))
 
