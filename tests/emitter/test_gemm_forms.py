@@ -50,6 +50,16 @@ CASES = {
         "bf16",
         SMALL | {"experts": 3, "rows": "masked", "sms": 4, "tail": 2},
     ),
+    "masked experts, two warpgroups": (
+        (150, 72, 128),
+        "bf16",
+        {"tile": (128, 64, 64), "stages": 2, "experts": 5, "rows": "masked", "sms": 4},
+    ),
+    "contiguous experts, two warpgroups": (
+        (256, 72, 128),
+        "bf16",
+        {"tile": (128, 64, 64), "stages": 2, "experts": 3, "epilogue": "bias", "sms": 4},
+    ),
     "masked experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3, "rows": "masked", "epilogue": "relu"}),
     "two spans of k": ((64, 64, 256), "bf16", {"tile": (64, 64, 128), "stages": 2}),
 }
@@ -98,6 +108,20 @@ def test_a_wrong_row_of_experts_is_noticed():
     c, _, _ = run_gemm(gemm, seed=1)
     _, other, _ = run_gemm(gemm, seed=2)
     assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
+
+
+@pytest.mark.parametrize("rows", ["masked", "contiguous"])
+def test_a_warpgroup_that_skips_rows_of_an_expert_is_noticed(rows):
+    """Where all rows of a warpgroup are nobody's it multiplies nothing; where one of them is somebody's it must."""
+    shape, data_type, options = CASES[f"{rows} experts, two warpgroups"]
+    gemm = ts.plan_gemm(*shape, data_type, **options)
+    source, changed = re.subn(
+        r"const bool has_rows = [^;]*;", "const bool has_rows = group == 0;", device_half(ts.emit(gemm, "cuda"))
+    )
+    assert changed == 1
+    c, expected, _ = run_gemm(gemm, source=source)
+    asked = ~np.isnan(expected)
+    assert (c.astype(np.float64)[asked] != expected.astype(c.dtype).astype(np.float64)[asked]).any()
 
 
 HEADERS = {
