@@ -74,7 +74,6 @@ class WgmmaWork:
     cluster_blocks: int  # of both together
     ping_pong: bool  # whether two warpgroups take tiles in turn
     promoted: bool  # whether the sums of a K step are added to sums of full precision
-    skips_rows: bool = False  # a warpgroup multiplies nothing where all its rows of a tile are nobody's
     scales: None = None  # wgmma takes no scale factors
     block_scales: BlockScaleFacts | None = None  # those of float32, which threads apply
 

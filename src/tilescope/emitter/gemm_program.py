@@ -296,15 +296,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand]) ->
         cluster_blocks=prod(gemm.schedule.cluster),
         ping_pong=ping_pong,
         promoted=gemm.product.is_promoted,
-        skips_rows=_skips_rows(gemm, groups),
         block_scales=block_scale_facts(gemm, groups, blocks),
     )
-
-
-def _skips_rows(gemm: GemmPlan, groups: int) -> bool:
-    """Whether the last rows of an expert may leave a warpgroup without any: then it multiplies nothing."""
-    by_rows = groups > 1 and not gemm.schedule.swapped
-    return gemm.batch.is_of_experts and by_rows and not gemm.product.is_promoted
 
 
 def _mma(gemm: GemmPlan, row: Multiplied) -> MmaWork:

@@ -55,13 +55,11 @@ def gemm_roles(
         },
     )
     consumer_tile = [*_tile_number(schedule, needs_k=scaled is not None), *product.tile_lines]
-    if isinstance(work, WgmmaWork) and work.skips_rows:
-        consumer_tile.append(_has_rows(gemm))
     if isinstance(work, WgmmaWork):
         arrivals = "one arrival of the warpgroup" if work.ping_pong else "one arrival of each consumer warpgroup"
         if work.cluster_blocks > 1:
             arrivals += " of both blocks"
-        sums = f"Accumulator d{epilogue.sums_extents}{' = {}' if work.skips_rows else ''};"
+        sums = f"Accumulator d{epilogue.sums_extents};"
         clear = "true" if work.promoted else "k_tile == 0"
         share = f"group, {clear}" if work.groups > 1 else clear
         if work.promoted:
@@ -191,26 +189,12 @@ def _globally_scaled(work: WgmmaWork | MmaWork) -> list[str]:
     return ["#pragma unroll", scaled]
 
 
-def _has_rows(gemm: GemmPlan) -> str:
-    """The line that says whether a warpgroup has rows of an expert in a tile, the same for all its threads."""
-    first = f"group * {gemm.tile[0] // 2}"
-    own = (
-        f"experts[item] - m > {first}"
-        if gemm.batch.rows == "masked"
-        else f"m + {first} < m_rows && experts[m + {first}] >= 0"
-    )
-    note = "the rows of a warpgroup may all be nobody's"
-    return f"const bool has_rows = __shfl_sync(~0u, static_cast<int>({own}), 0);  // {note}"
-
-
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:
     """A K step; where sums are promoted, those of the step before are added first: they are complete by then."""
     if isinstance(work, WgmmaWork) and work.promoted:
         fetches = () if work.block_scales is None else work.block_scales.fetches
         return [f"if (k_tile > 0) {_promote(work)}", f"multiply(step_sums, a, b, {share});", *fetches]
     scales = "" if work.scales is None else "sfa, sfb, m % 128, n % 128, "
-    if isinstance(work, WgmmaWork) and work.skips_rows:
-        return [f"if (has_rows) multiply(d, a, b, {share});"]
     return [f"multiply(d, a, b, {scales}{share});"]
 
 
