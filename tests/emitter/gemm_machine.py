@@ -16,7 +16,9 @@ TYPES = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
     "f32": np.float32,
+    "tf32": np.float32,
     "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
     "s8": np.int8,
     "s32": np.int32,
     "u32": np.uint32,
@@ -51,6 +53,7 @@ def arrays_of(gemm, random, rows):
             made["experts"] = (
                 np.sort(random.integers(0, count, rows // gemm.tile[0])).repeat(gemm.tile[0]).astype(np.int32)
             )
+            made["experts"][rows - gemm.tile[0] // 2 - 1 :] = -1  # nobody's
         elif each.name == "experts":
             made["experts"] = random.integers(0, rows + 1, count).astype(np.int32)
             made["experts"][count // 2] = 0  # one without rows
@@ -85,7 +88,7 @@ def scaled_sums(gemm, made):
 
 
 def expected_of(gemm, made):
-    """C by numpy, in float64, items first; masked rows are NaN."""
+    """C by numpy, in float64, items first; rows that are nobody's are NaN."""
     fused, (_, n, _) = gemm.fused, gemm.shape
     if gemm.batch.rows == "contiguous":
         sums = np.stack([made["a"][0, row] @ made["b"][item].T for row, item in enumerate(made["experts"])])[None]
@@ -106,6 +109,8 @@ def expected_of(gemm, made):
         value = activation(value)
     if fused.residual:
         value = value + float(made["beta"]) * made["residual"].astype(np.float64)
+    if gemm.batch.rows == "contiguous":
+        value = np.where(made["experts"][None, :, None] >= 0, value, np.nan)
     if gemm.batch.rows == "masked":
         value = np.where(np.arange(value.shape[1])[None, :, None] < made["experts"][:, None, None], value, np.nan)
     return value

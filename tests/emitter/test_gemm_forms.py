@@ -50,6 +50,16 @@ CASES = {
         "bf16",
         SMALL | {"experts": 3, "rows": "masked", "sms": 4, "tail": 2},
     ),
+    "masked experts, two warpgroups": (
+        (150, 72, 128),
+        "bf16",
+        {"tile": (128, 64, 64), "stages": 2, "experts": 5, "rows": "masked", "sms": 4},
+    ),
+    "contiguous experts, two warpgroups": (
+        (256, 72, 128),
+        "bf16",
+        {"tile": (128, 64, 64), "stages": 2, "experts": 3, "epilogue": "bias", "sms": 4},
+    ),
     "masked experts, swapped": ((20, 72, 128), "bf16", SWAPPED | {"experts": 3, "rows": "masked", "epilogue": "relu"}),
     "two spans of k": ((64, 64, 256), "bf16", {"tile": (64, 64, 128), "stages": 2}),
 }

@@ -21,6 +21,8 @@ CASES = [
         "bf16",
         {"tile": (64, 160, 64), "group": 1, "stages": 2, "sms": 1, "dependent": True},
     ),  # slices of 32
+    ((72, 72, 96), "tf32", {"tile": (64, 64, 32), "stages": 2}),
+    ((70, 72, 256), "e5m2", {"tile": (64, 64, 128), "stages": 2}),
     ((16, 128, 512), "s8", {"tile": (16, 64, 128), "swapped": True, "split": 2, "stages": 2}),
 ]
 

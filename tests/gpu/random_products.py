@@ -203,7 +203,10 @@ class Case:
             case "experts" if plan.batch.rows == "contiguous":
                 tile = plan.tile[0]
                 whose = np.sort(random.integers(0, count, rows // tile))
-                return whose.repeat(tile).astype(np.int32)
+                owned = whose.repeat(tile).astype(np.int32)
+                for first in np.flatnonzero(random.integers(0, 2, rows // tile)) * tile:
+                    owned[first + random.integers(1, tile + 1) : first + tile] = -1  # nobody's
+                return owned
             case "experts":
                 filled = random.integers(0, rows + 1, count).astype(np.int32)
                 filled[random.integers(count)] = 0
@@ -258,10 +261,17 @@ class Case:
             value = value * pairs[1]
         if fused.residual:
             value = value + float(self.arrays["beta"]) * self.arrays["residual"].astype(np.float64)
-        if plan.batch.rows == "masked":
-            inside = np.arange(self.rows)[None, :, None] < experts[:, None, None]
-            value = np.where(inside, value, np.nan)
-        return value, error
+        return self._of_somebody(value), error
+
+    def _of_somebody(self, value):
+        """The same, with NaN in rows that are nobody's."""
+        experts = self.arrays.get("experts")
+        match self.plan.batch.rows:
+            case "contiguous":
+                return np.where(experts[None, :, None] >= 0, value, np.nan)
+            case "masked":
+                return np.where(np.arange(self.rows)[None, :, None] < experts[:, None, None], value, np.nan)
+        return value
 
     def _activated(self, value, error):
         match self.plan.fused.activation:

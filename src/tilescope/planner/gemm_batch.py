@@ -2,7 +2,8 @@
 
     strided      A (count x m x k), B (count x n x k), C (count x m x n)
     contiguous   the rows of all experts one below the other, A (rows x k), C (rows x n), B (count x n x k). A group starts at a
-                 multiple of the tile's m; an array says for every row whose it is, and a tile asks for its first row
+                 multiple of the tile's m; an array says for every row whose it is, -1 where it is nobody's, and a tile asks for its
+                 first row
     masked       A (count x m x k), C (count x m x n), B (count x n x k); an array says how many of its m rows each expert has,
                  and tiles without rows are left out
 
