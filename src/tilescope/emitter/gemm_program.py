@@ -56,6 +56,7 @@ from tilescope.sentence import by
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 _SOME_ROWS = 128  # of A, so that every stride is one that a map takes
+_SUMS_BESIDE_RESIDUAL = 96  # of a thread, if a bias comes ahead beside what is read of a staged residual
 _FINISHING = ("m_rows", "alpha", "bias", "residual", "beta")
 
 SUMS_NOT_CONVERTED = EMIT.worded(
@@ -380,7 +381,8 @@ def _add_finish(facts: EpilogueFacts, gemm: GemmPlan, work: WgmmaWork) -> Epilog
         taken.append(("int item", "item"))
     reads_residual = gemm.fused.residual and not staged
     fetches = (gemm.fused.bias or reads_residual) and not gemm.schedule.swapped
-    is_ahead = fetches and not reads_residual and not gemm.fused.is_gated
+    has_room = not gemm.fused.residual or work.blocks * work.wgmma_registers <= _SUMS_BESIDE_RESIDUAL
+    is_ahead = fetches and not reads_residual and not gemm.fused.is_gated and has_room
     finishing = [each for each in taken if not fetches or each[1] in ("alpha", "beta")]
     rows = f"group * {work.blocks * 64} + " if work.groups > 1 else ""
     return replace(

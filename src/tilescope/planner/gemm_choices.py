@@ -44,7 +44,8 @@ from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.wgmma_sums import most_sums, share_rows
 
-MOST_PLANNED = 12  # choices with the shortest times that are planned, more only if all of these are refused
+_HOPELESS = 3.0  # times as long as the shortest
+MOST_PLANNED = 10  # choices with the shortest times that are planned, more only if all of these are refused
 _LEAST_SAVED = 0.1  # of what a block fetches, for which a cluster is worth trying
 _FEWEST_K_TILES = 3  # of a block that shares k
 _WGMMA_ROWS = (64, 128, 192, 256)  # of tiles
@@ -95,8 +96,12 @@ class Wanted(NamedTuple):
         """Whether a schedule is what was asked for."""
         if self.dependent and schedule.multicast != PLAIN.multicast:
             return False
-        asked = ((name, getattr(self, name)) for name in _CHOSEN)
-        return all(value is None or value == getattr(schedule, name) for name, value in asked)
+        return all(value == getattr(schedule, name) for name, value in self.asked)
+
+    @property
+    def asked(self) -> list[tuple[str, object]]:
+        """The fields of a schedule that were asked for, by name."""
+        return [(name, value) for name in _CHOSEN if (value := getattr(self, name)) is not None]
 
     @property
     def plain(self) -> Schedule:
@@ -132,8 +137,13 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
         shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable, TILE_M)
         return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
     found: list[tuple[float, Choice]] = []
-    for tile, allowed in _by_tile(product, wanted, is_readable):
-        times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
+    asks = bool(wanted.asked) or wanted.dependent
+    for tile, swapped in _hopeful(product, list(_by_tile(product, wanted, is_readable))):
+        allowed = [one for one in schedules(product, tile, swapped=swapped) if not asks or wanted.allows(one)]
+        times = [
+            (_us(product, tile, schedule), schedule)
+            for schedule in allowed or [replace(wanted.plain, swapped=swapped)]
+        ]
         us, fastest = min(times, key=lambda time: time[0])
         asked = replace(wanted.plain, **{name: getattr(fastest, name) for name in _CHOSEN})
         found.append((us, Choice(tile, asked)))
@@ -222,15 +232,29 @@ def _us(product: Product, tile: Tile, schedule: Schedule) -> float:
     return prediction.us
 
 
-def _by_tile(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[tuple[Tile, list[Schedule]]]:
-    """Every tile, as it is and swapped, with its schedules."""
+def _hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[tuple[Tile, bool]]:
+    """The tiles that some schedule may make the best: of those that are slow one after another, no other one is predicted.
+
+    Blocks that share k make a tile as many times as fast as there are SMs for it, at best.
+    """
+    sms = product.sms or 1
+    shortest: list[float] = []
+    for tile, swapped in tiles:
+        taken = prod(tile_grid(product.shape, tile)) * product.batch.count
+        alone_us = _us(product, tile, Schedule(swapped=swapped, group=_group(product, tile)))
+        shortest.append(alone_us * min(1.0, taken / sms))
+    limit_us = _HOPELESS * min(shortest)
+    return [each for each, us in zip(tiles, shortest, strict=True) if us <= limit_us or len(tiles) <= MOST_PLANNED]
+
+
+def _by_tile(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[tuple[Tile, bool]]:
+    """Every tile, as it is and swapped."""
     for swapped in (False, True) if wanted.swapped is None else (wanted.swapped,):
         shapes = [wanted.tile] if wanted.tile is not None else list(_shapes(product, swapped, is_readable))
         for shape in shapes:
             if wanted.tile is not None and wanted.swapped is None and swapped != _suits_swapped(shape):
                 continue
-            allowed = [one for one in schedules(product, shape, swapped=swapped) if wanted.allows(one)]
-            yield shape, allowed or [replace(wanted.plain, swapped=swapped)]
+            yield shape, swapped
 
 
 def _suits_swapped(tile: Tile) -> bool:
@@ -393,9 +417,14 @@ def _sharings(product: Product, tile: Tile) -> Iterator[tuple[int, int]]:
         )
         for multicast, tiles, shared_rows, major in sharings:
             is_whole = major == "MN" or shared_rows % (blocks * COLUMN_GROUP) == 0
-            rounds = _Rounds.of(product, tile, replace(PLAIN, multicast=multicast))
-            if tiles >= blocks and is_whole and (blocks == 2 or rounds.taken <= rounds.at_once):
+            if tiles >= blocks and is_whole and (blocks == 2 or _run_at_once(product, tile, multicast)):
                 yield multicast
+
+
+def _run_at_once(product: Product, tile: Tile, multicast: tuple[int, int]) -> bool:
+    """Whether the card runs all clusters of a sharing in one round."""
+    rounds = _Rounds.of(product, tile, replace(PLAIN, multicast=multicast))
+    return rounds.taken <= rounds.at_once
 
 
 def _group(product: Product, tile: Tile) -> int:

@@ -23,7 +23,7 @@ arithmetic, shared memory and memory alone, and is labelled so.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, log10, prod, sqrt
+from math import ceil, log10, prod
 from typing import NamedTuple
 
 from tilescope.arch import Basis
@@ -35,17 +35,19 @@ from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.planned_gemm import FloorTerm, Prediction, share_among_warps
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
+from tilescope.planner.wgmma_sums import share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
 _WGMMA_ROWS = 64
 _WGMMA_K_BYTES = 32  # of k that one wgmma takes
 _SPAN_BYTES = 128  # of k that one copy brings at most
+_SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
 _L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
-_BIAS_COST = 0.8  # of an epilogue, beside the plain one
-_ACTIVATION_COST = 1.1
-_RESIDUAL_COST = 1.7
+_BIAS_COST = 0.4  # of an epilogue, beside the plain one
+_ACTIVATION_COST = 0.9
+_RESIDUAL_COST = 1.3
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
 
@@ -61,8 +63,10 @@ class GemmRates:
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
     issue_us: float  # of a K step: a wait, a promise and a copy of either operand
     issue_span_us: float  # and more for the two copies of every further span of k
-    slot_us: float  # from the wait for a free stage until its bytes have come and are seen
+    slot_us: float  # from the wait for a free stage until its first bytes have come and are seen
+    slot_gb_per_s: float  # of the bytes behind them
     promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
+    alone_promoted_ratio: float  # the same where one warpgroup has all rows: nobody multiplies while it adds
     memory_gb_per_s: float
     l2_gb_per_s: float  # of what neighbouring SMs do not share
     uneven_l2_gb_per_s: float  # of all that is fetched, beside that, where rows straddle lines
@@ -73,6 +77,7 @@ class GemmRates:
     uneven_store_share: float  # of C: what memory writes more where its rows straddle lines
     epilogue_us: float  # of a round, before its bytes
     epilogue_gb_per_s: float  # of one SM
+    unsliced_ratio: float  # of the time of an epilogue that stores a tile at once to that of one in slices
     turn_us: float  # from the last K step of a tile to the next tile of the other warpgroup
     cluster_us: float  # two meetings of a cluster
     cluster_block_us: float  # and more for every block of it
@@ -95,40 +100,43 @@ class GemmRates:
 
 # Fitted to 1,944 kernels for 170 shapes of bf16 under driver 580.159.04, CUDA 13.0: of the fastest ones, 98 % within 15 %.
 H200_RATES = GemmRates(
-    launch_us=2.2,
+    launch_us=2.482,
     dependent_us=0.65,
-    block_us=0.006403,
+    block_us=0.005296,
     cycle_ns=0.5832,
     smem_cycles=1.25,
-    issue_us=0.1194,
-    issue_span_us=0.0597,
-    slot_us=0.64,
-    promoted_ratio=1.1,
+    issue_us=0.1266,
+    issue_span_us=0.0628,
+    slot_us=0.4494,
+    slot_gb_per_s=150,
+    promoted_ratio=1.166,
+    alone_promoted_ratio=1.579,
     memory_gb_per_s=4200,
-    l2_gb_per_s=14690,
-    uneven_l2_gb_per_s=13880,
-    sm_gb_per_s=460.3,
-    uneven_sm_gb_per_s=128.7,
-    half_line_share=0.2108,
-    sector_share=0.4711,
-    uneven_store_share=0.5,
+    l2_gb_per_s=21000,
+    uneven_l2_gb_per_s=10830,
+    sm_gb_per_s=1979,
+    uneven_sm_gb_per_s=136.4,
+    half_line_share=0.252,
+    sector_share=0.3221,
+    uneven_store_share=0.8025,
     epilogue_us=0.002526,
-    epilogue_gb_per_s=97.5,
-    turn_us=0.1,
-    cluster_us=0.3813,
-    cluster_block_us=0.0706,
-    cluster_gb_per_s=17.38,
-    workspace_us=0.332,
+    epilogue_gb_per_s=71.51,
+    unsliced_ratio=1.158,
+    turn_us=0.083,
+    cluster_us=0.5799,
+    cluster_block_us=0.02781,
+    cluster_gb_per_s=15.36,
+    workspace_us=0.373,
     workspace_part_us=0.2053,
-    workspace_write_gb_per_s=27.53,
-    workspace_read_gb_per_s=269.7,
-    multicast_us=0.4205,
-    multicast_step_us=0.01823,
-    neighbour_share=0.683,
-    parts_share=0.679,
-    read_twice_share=0.7976,
-    sustained_tflops=2086,
-    sustained_l2_gb_per_s=14960,
+    workspace_write_gb_per_s=24.33,
+    workspace_read_gb_per_s=197.8,
+    multicast_us=0.2897,
+    multicast_step_us=0.02784,
+    neighbour_share=0.7704,
+    parts_share=0.4397,
+    read_twice_share=1.461,
+    sustained_tflops=1437,
+    sustained_l2_gb_per_s=14900,
     sharpness=3.168,
 )
 
@@ -187,11 +195,11 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     straddling = _straddling(product, rates)
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
-        step_us *= rates.promoted_ratio
+        step_us *= rates.promoted_ratio if share_rows(work.rows).count > 1 else rates.alone_promoted_ratio
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
     if 0 < stages < work.rounds * work.k_tiles:  # a stage is filled again
-        slot_us = rates.slot_us * sqrt(work.k_bytes / _SPAN_BYTES)  # larger stages take longer to come
+        slot_us = rates.slot_us + transfer_us(work.step_bytes, rates.slot_gb_per_s)
         step_us = max(step_us, (slot_us + step_us) / max(1, stages - 1))
     shares = schedule.multicast != PLAIN.multicast
     if shares:
@@ -202,6 +210,8 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
     share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
     stored_us = rates.epilogue_us + transfer_us(share_bytes, rates.epilogue_gb_per_s) * _fused_ratio(product)
+    if not schedule.swapped and schedule.share(work.columns) * product.output_type.bits % _SLICE_BITS:
+        stored_us *= rates.unsliced_ratio
     tile_us = work.k_tiles * step_us
     if schedule.ping_pong:  # one tile is stored while another is multiplied
         tile_us = max(tile_us + rates.turn_us, (tile_us + stored_us) / 2)
@@ -440,8 +450,14 @@ def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates
     share = rates.parts_share if schedule.parts > 1 else rates.neighbour_share
     run = min(schedule.group or tiles_m, tiles_m)
     if run == 1 and tiles_m > 1:
-        return a_bytes * (share if tiles_n > 1 else 1) + b_bytes
-    return a_bytes + b_bytes * (share if run > 1 else 1)
+        return a_bytes * _shared_by_pairs(share, tiles_n) + b_bytes
+    return a_bytes + b_bytes * _shared_by_pairs(share, run)
+
+
+def _shared_by_pairs(share: float, run: int) -> float:
+    """What is fetched of an operand that a run of tiles shares, where pairs of SMs fetch a share: of an odd run one has no partner."""
+    pairs = run // 2 * 2 / run
+    return 1 - (1 - share) * pairs
 
 
 def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:
