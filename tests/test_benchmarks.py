@@ -16,6 +16,7 @@ IN_ONE_PROCESS = [name for name in BENCHMARKS if name not in ("start_up", "tma_g
 SENTENCE = re.compile(r"(\w+)\.py: [^\n]*(?:is missing|This needs)[^\n]*")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "hover" else name for name in BENCHMARKS]
 )  # a browser takes seconds to start

@@ -84,6 +84,7 @@ ROWS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_one_kernel_takes_any_number_of_rows(name):
     options, several = ROWS[name]

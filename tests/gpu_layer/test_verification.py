@@ -145,6 +145,7 @@ def test_cases_are_plain_data_and_their_prediction_is_stable(name):
         assert suite.expected(case) == suite.expected(json.loads(json.dumps(case)))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", ["encode", "loads", "gather4", "scatter4", "stores", "reductions", "tcgen05", "tensor_memory"]
 )

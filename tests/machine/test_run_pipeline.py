@@ -211,6 +211,7 @@ def verdict_on(name):
     return "synchronization proven" if name in SHARE_GLOBAL_MEMORY | set(ERRORS) else "proven"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", QUICK)
 def test_recorded_kernels_are_proven(name):
     simulation = ts.simulate(run_first_block(name).pipeline())
