@@ -69,7 +69,9 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--thinned", action="store_true", help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests"
+        "--thinned",
+        action="store_true",
+        help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests",
     )
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
