@@ -78,8 +78,8 @@ def pytest_addoption(parser):
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
-# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole. A test of
-# fewer cases that take seconds each is marked `thinned(n)`: it runs with the first of every n.
+# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are whole. A test of
+# cases that take long, recorded or not, is marked `thinned(n)`: it runs with the first of every n.
 MANY_CASES = 16
 THINNED_TO = 8
 

@@ -78,6 +78,7 @@ def said_without_extras(tmp_path_factory):
     return json.loads(subprocess.check_output([sys.executable, "-c", source], cwd=folder, text=True))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_what_is_missing_is_said_in_one_sentence(name, said_without_extras):
     printed, ended = said_without_extras[name]

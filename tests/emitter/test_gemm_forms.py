@@ -67,6 +67,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     shape, data_type, options = CASES[name]

@@ -96,6 +96,7 @@ def fix_kernel(kernel, finding):
     return ts.Kernel(edited(kernel.ptx, finding), kernel.entry)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("entry", dict.fromkeys(row.entry for row in WRONG))
 def test_a_right_kernel_of_cuda_has_no_finding(require, entry):
     require("nvcc")

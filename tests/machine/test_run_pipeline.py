@@ -164,6 +164,7 @@ EARLY_RELEASE = (
 SLOT_OF_STAGE_0 = [("shl.b32 %r7, %r3, 7;\n    shl.b32 %r8", "mov.u32 %r7, 0;\n    shl.b32 %r8")]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("changes", "outcome", "rule", "subject"),
     [
