@@ -69,15 +69,17 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--thinned", action="store_true", help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests"
+        "--thinned",
+        action="store_true",
+        help=f"every eighth case of {MANY_CASES} and more, every nth of `thinned` tests",
     )
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests; of `sampled` ones some")
     parser.addoption("--update-wording", action="store_true", help="write what messages say into tests/wording")
     parser.addoption("--every-case", action="store_true", help="with --thorough: every case of the `sampled` tests too")
 
 
-# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are always whole. A test of
-# fewer cases that take seconds each is marked `thinned(n)`: it runs with the first of every n.
+# Under --thinned a test with so many cases runs with every eighth of them; recordings of the card are whole. A test of
+# cases that take long, recorded or not, is marked `thinned(n)`: it runs with the first of every n.
 MANY_CASES = 16
 THINNED_TO = 8
 

@@ -16,6 +16,7 @@ IN_ONE_PROCESS = [name for name in BENCHMARKS if name not in ("start_up", "tma_g
 SENTENCE = re.compile(r"(\w+)\.py: [^\n]*(?:is missing|This needs)[^\n]*")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name == "hover" else name for name in BENCHMARKS]
 )  # a browser takes seconds to start
@@ -77,6 +78,7 @@ def said_without_extras(tmp_path_factory):
     return json.loads(subprocess.check_output([sys.executable, "-c", source], cwd=folder, text=True))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", IN_ONE_PROCESS)
 def test_what_is_missing_is_said_in_one_sentence(name, said_without_extras):
     printed, ended = said_without_extras[name]

@@ -118,6 +118,7 @@ def site_hooks():
 LARGEST_PAGE_BYTES = 360_000
 
 
+@pytest.mark.slow
 def test_eight_kernels_and_twenty_states_are_exported(require):
     require("mkdocs")
     hooks = site_hooks()

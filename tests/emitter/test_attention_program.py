@@ -69,6 +69,7 @@ def run(name, shape, edit=lambda source: source):
     return o, plain_attention(q, k, v, "causal" in name), made
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("name", "shape"),
     [

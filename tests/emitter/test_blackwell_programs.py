@@ -92,6 +92,7 @@ def spill_bytes(source, target):
     return sum(int(count) for count in re.findall(r"(\d+) bytes spill", behind))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rows", [1, 200, 300])
 def test_the_number_of_rows_is_an_argument_of_the_kernel(rows):
     launch = launch_of(PROGRAMS[ONE_BLOCK], rows=rows)
@@ -168,6 +169,7 @@ def test_the_kernel_s_text_holds_the_plan_s_numbers():
     assert ts.emit(gemm, "python").count("np.int32(m)") == 1
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -48,6 +48,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_scaled_product_and_no_finding(name):
     shape, options = CASES[name]
@@ -76,6 +77,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_noticed(name):
     gemm = ts.plan_gemm(70, 200, 272, "e4m3", **SMALL)

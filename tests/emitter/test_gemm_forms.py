@@ -77,6 +77,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     shape, data_type, options = CASES[name]
@@ -94,6 +95,7 @@ ROWS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ROWS)
 def test_one_kernel_takes_any_number_of_rows(name):
     options, several = ROWS[name]

@@ -41,6 +41,7 @@ def some(names):
     return [pytest.param(name, marks=[] if name in SAMPLED else [pytest.mark.slow]) for name in names]
 
 
+@pytest.mark.thinned(32)
 @pytest.mark.parametrize("name", some(EVERY))
 def test_the_device_half_compiles_without_an_include_path(name):
     source = ts.emit(EVERY[name], "cuda")
@@ -108,6 +109,7 @@ def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
         assert ptx.count("wgmma.mma_async") == len(loop) * len(loop[0])
 
 
+@pytest.mark.thinned(32)
 @pytest.mark.parametrize("name", some(EVERY))
 def test_the_python_script_compiles_its_kernel_and_says_what_is_missing(name, tmp_path):
     script = tmp_path / "tile.py"

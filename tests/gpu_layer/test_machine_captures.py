@@ -55,6 +55,7 @@ def test_a_card_that_shifts_the_other_way_is_noticed(capture):
 PRODUCTS = (("sm_100", "bf16"), ("sm_100", "nvfp4"), ("sm_120", "e4m3"))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("arch", "data_type"), PRODUCTS)
 def test_emitted_gemms_are_timed_by_the_program_itself(monkeypatch, arch, data_type):
     """The whole program runs: its maps, launches, graphs, events and the comparison."""
@@ -71,6 +72,7 @@ def test_emitted_gemms_are_timed_by_the_program_itself(monkeypatch, arch, data_t
     assert ("16u4_align8b" in elements) == (data_type == "nvfp4")  # a type of sm_100's own
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("data_type", ["e4m3", "mxfp8"])
 def test_emitted_programs_check_themselves_on_the_machine(monkeypatch, data_type):
     pytest.importorskip("cuda.core")
@@ -92,6 +94,7 @@ def test_a_program_that_does_not_say_its_time_is_noticed(monkeypatch):
     assert suite.difference(case, Outcome(data)) == "the program did not print its time and how many elements are wrong"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("arch", ["sm_100", "sm_103", "sm_120"])
 def test_every_product_is_timed_once(arch):
     suite = suite_named("rates")

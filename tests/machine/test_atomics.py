@@ -185,6 +185,7 @@ def test_every_addition_of_floats_rounds_once(kind, places):
     np.testing.assert_array_equal(after, expected.view(bits))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("special", [0x7FC12345, 0xFF800000, 0x00000005, 0x80000000])
 def test_one_strange_float_among_many_that_meet(special):
     """A NaN, an infinity, a denormal, -0: what 64 threads add to one word, and what each found there."""

@@ -81,6 +81,7 @@ def corrected(text, finding):
     return text
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_the_wrong_number_is_named_in_every_finding(name):
     text = wrong_ring(name)
@@ -96,6 +97,7 @@ def test_the_wrong_number_is_named_in_every_finding(name):
         assert ": tried, and " in finding.fix
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_the_corrected_kernel_computes_what_the_right_one_does(name):
     text = wrong_ring(name)

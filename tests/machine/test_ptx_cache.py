@@ -53,6 +53,7 @@ def test_a_second_compilation_is_found_and_a_changed_header_is_compiled_anew(fol
     assert compiled() == (2, True)  # entries of both contents are kept
 
 
+@pytest.mark.slow
 def test_the_source_and_options_are_part_of_the_key(folder, compiled):
     assert compiled() == (2, False)
     assert compiled("-UFACTOR") == (2, False)
@@ -65,6 +66,7 @@ def test_the_source_and_options_are_part_of_the_key(folder, compiled):
     assert compiled() == (3, False)
 
 
+@pytest.mark.slow
 def test_a_header_that_comes_to_lie_before_another_one_is_compiled(folder, compiled):
     assert compiled() == (2, False)
     (folder / "factor.h").write_text("#define FACTOR 5\n")  # in the folder of the source, which is searched first
@@ -86,6 +88,7 @@ def test_the_variable_switches_the_cache_off(folder, compiled, monkeypatch):
         compiled()
 
 
+@pytest.mark.slow
 def test_options_that_write_files_are_not_cached(folder, compiled):
     for _ in range(2):
         assert compiled("-MD", "-MF", "scale.d") == (2, False)
@@ -135,6 +138,7 @@ def test_a_header_written_during_the_compilation_is_not_cached(folder):
     assert ptx_cache.find_cached_ptx(compilation(folder)) == "text"
 
 
+@pytest.mark.slow
 def test_without_a_folder_that_can_be_written_everything_is_compiled(folder, compiled):
     (folder / "cache").write_text("a file where the folder would be")
     assert compiled() == (2, False)

@@ -210,6 +210,7 @@ def test_a_remedy_holds_with_a_seed_that_was_not_tried(name, mistake):
     }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("name", "mistake"), WITHOUT_REMEDY)
 def test_the_general_fix_stays_where_nothing_helps(name, mistake):
     pairs = KERNELS[name]

@@ -164,6 +164,7 @@ EARLY_RELEASE = (
 SLOT_OF_STAGE_0 = [("shl.b32 %r7, %r3, 7;\n    shl.b32 %r8", "mov.u32 %r7, 0;\n    shl.b32 %r8")]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("changes", "outcome", "rule", "subject"),
     [
@@ -211,6 +212,7 @@ def verdict_on(name):
     return "synchronization proven" if name in SHARE_GLOBAL_MEMORY | set(ERRORS) else "proven"
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", QUICK)
 def test_recorded_kernels_are_proven(name):
     simulation = ts.simulate(run_first_block(name).pipeline())

@@ -220,6 +220,7 @@ def multiplied(seed=None):
     return kernel.run(1, 128, [*arrays, a.word, b.word], smem_bytes=SMEM + SMEM_BYTES, remedies=False, seed=seed)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [None, 1])
 def test_tensor_memory_is_that_of_a_naive_replay(seed):
     compare(multiplied(seed), 60)

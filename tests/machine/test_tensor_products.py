@@ -223,6 +223,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 64), (2, 256, 64), (2, 128, 64)])
 @pytest.mark.parametrize(("kind", "qualifier", "type_name", "scale_type", "k", "block"), SCALED)
 def test_scale_factors_lie_in_tensor_memory(group, m, n, kind, qualifier, type_name, scale_type, k, block):

@@ -453,3 +453,11 @@ def test_may_allocate_is_true_or_false(junk):
     with pytest.raises(RuleError, match="may_allocate is True or False"):
         TensorMemory(may_allocate=junk)
     assert TensorMemory(may_allocate=False).may_allocate is False
+
+
+def test_a_copy_that_reaches_beyond_the_lanes_names_the_last_one():
+    atom = scale_layout(128, 64, "nvfp4").copies()[0]
+    memory = TensorMemory().alloc(32)
+    with pytest.raises(RuleError, match=r"at lane 1 reaches lane 128; lanes end at 127\. Use lane 0"):
+        memory.copy(atom.shape, np.zeros(4096, np.uint8), atom.descriptor, TmemAddress(lane=1))
+    memory.copy(atom.shape, np.zeros(4096, np.uint8), atom.descriptor, TmemAddress(lane=0))

@@ -182,6 +182,7 @@ FEWER_ROUNDS = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "flash4" else []) for name in KERNELS]
 )

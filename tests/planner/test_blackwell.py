@@ -108,6 +108,7 @@ def test_half_rows_of_6_bit_values_are_stored_but_not_loaded():
 # GEMMs
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("arch", ["sm_100", "sm_103"])
 @pytest.mark.parametrize("data_type", ["bf16", "f16", "tf32", "e4m3", "e5m2"])
 def test_a_large_product_is_planned_for_pairs_with_two_accumulators(arch, data_type):

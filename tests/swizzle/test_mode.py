@@ -474,3 +474,11 @@ def test_a_hardware_mode_is_the_same_map_and_no_other_xor_swizzle_has_one():
         swizzle = Swizzle.xor(bits, base, shift)
         alike = [row for row in SWIZZLE.values() if (row.apply(address) == swizzle.apply(address)).all()]
         assert swizzle.hardware_mode is (alike[0] if alike else None), swizzle
+
+
+def test_a_refused_triple_is_quoted_up_to_forty_characters():
+    for text in ("xor:" + "1," * 18, "xor:" + "1," * 60):
+        with pytest.raises(RuleError) as refused:
+            Swizzle.named(text)
+        quoted = refused.value.violations[0].found.removeprefix("swizzle ")
+        assert quoted == (text if len(text) <= 40 else text[:39] + "…")

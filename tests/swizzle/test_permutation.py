@@ -427,3 +427,21 @@ def test_missing_numba_means_numpy(monkeypatch):
         assert SWIZZLE["128B"].swizzle(bytes(1 << 19)) == bytes(1 << 19)
     finally:
         permutation.compiler.cache_clear()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_without_a_swizzle_every_byte_is_copied_whatever_the_size(threads):
+    for size in (1, 2, 3, 17, (2 << 20) + 1):
+        data = random_bytes(size)
+        assert_same_bytes(SWIZZLE["none"].swizzle(data, threads=threads), data)
+
+
+def test_the_compiled_loop_waits_for_its_stores():
+    """Non-temporal stores are not ordered by themselves: a reader on another core needs the fence behind them."""
+    numba = pytest.importorskip("numba")
+    from tilescope.swizzle import line_streaming
+
+    compiled = numba.njit(line_streaming.stream.signatures)(line_streaming.stream.py_func)  # a cached one shows no text
+    (text,) = compiled.inspect_llvm().values()
+    assert "!nontemporal" in text
+    assert "fence seq_cst" in text

@@ -47,6 +47,7 @@ def test_a_sentence_that_names_nothing_leads_to_what_is_near(typed, near):
     assert near in found.nearest
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "hostile",
     [

@@ -319,6 +319,7 @@ def test_pieces_of_dumps_give_maps_or_a_reason(text):
     assert found.reports()
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -169,6 +169,7 @@ def test_pieces_of_calls_give_maps_or_a_reason(pieces):
         return
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "text",
     [

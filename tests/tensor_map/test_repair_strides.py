@@ -4,6 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.tensor_map import MapArguments
+from tilescope.tensor_map.repair import _dense_strides
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,30 @@ def test_fixes_printed_together_are_what_fix_does(dims, strides_bytes, together)
     given = {"data_type": "bf16", "dims": dims, "strides_bytes": strides_bytes, "box": box}
     assert MapArguments.of(given).repaired().given["strides_bytes"] == together
     assert [row.values["taken"] for row in broken] == [together[row.values["axis"]] for row in broken]
+
+
+def test_a_window_that_overlapped_before_stays_though_smaller_strides_are_padded():
+    """Rows of 20 bytes, four of them every 24 bytes: they end at byte 92, so a stride of 80 bytes overlaps and 96 does not."""
+    for window, together in ((80, (32, 80)), (96, (32, 128))):
+        (broken,) = [
+            row
+            for row in ts.TensorMap.check("u8", (20, 4, 2), (24, window), (16, 1, 1))
+            if row.rule == "stride-alignment"
+        ]
+        assert broken.change["strides_bytes"] == together
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides_bytes"),
+    [
+        ((64,), ()),
+        ((64, 8), (128,)),
+        ((64, 8, 4), (128, 1024)),
+        ((64, 1, 4, 2), (128, 128, 512)),  # one row: the next index is as far
+        ((64, 0, 4), (128, 128)),  # none is told elsewhere
+        ((0, 8, 4), (16, 128)),
+        ((60, 8, 4), (128, 1024)),  # a row of 120 bytes, padded to 16
+    ],
+)
+def test_dense_strides_leave_no_gap_but_the_padding_of_a_row(dims, strides_bytes):
+    assert _dense_strides({"data_type": "bf16", "dims": dims}) == strides_bytes

@@ -25,6 +25,7 @@ def strewn(tile, *, offset, pitch, xor=(0, 0, 1), phase=0):
     return dump
 
 
+@pytest.mark.thinned(24)
 @pytest.mark.parametrize(
     ("xor", "name", "offset", "pitch"),
     [

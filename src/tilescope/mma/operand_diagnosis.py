@@ -289,7 +289,7 @@ def _descriptor_changes(
     offsets = []
     if "leading_bytes" not in ignored and right.leading_bytes != wrong.leading_bytes:
         offsets.append(FieldChange("leading-bytes", right.leading_bytes, wrong.leading_bytes))
-    if "stride_bytes" not in ignored and right.stride_bytes != wrong.stride_bytes:
+    if right.stride_bytes != wrong.stride_bytes:  # which no mode ignores
         offsets.append(FieldChange("stride-bytes", right.stride_bytes, wrong.stride_bytes))
     other_field = {"leading-bytes": wrong.stride_bytes, "stride-bytes": wrong.leading_bytes}
     is_exchanged = bool(offsets) and all(change.right == other_field[change.cause] for change in offsets)
