@@ -26,7 +26,7 @@ from tilescope.kernel_plan.kernel_file import KernelDescription
 from tilescope.kernel_plan.kernel_rules import KERNEL_BARS
 from tilescope.kernel_plan.placement import Placement
 from tilescope.kernel_plan.ring_counters import RingCounters, round_number
-from tilescope.kernel_plan.tile_pieces import Piece, TilePieces
+from tilescope.kernel_plan.tile_slots import Piece, TileSlots
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.pipeline_rules import Plain
 from tilescope.sync.thread_limits import BARS
@@ -61,13 +61,13 @@ class KernelPipeline:
     shared: Placement
     tensor: Placement
     entry_registers: int
-    _pieces: TilePieces = field(init=False)
+    _pieces: TileSlots = field(init=False)
     _counters: RingCounters = field(init=False)
     _overlay_waits: _AtStep = field(init=False)
     _overlay_arrivals: _AtStep = field(init=False)
 
     def __post_init__(self) -> None:
-        pieces = TilePieces(self.kernel, self.rings, self.stages, self.shared, self.tensor)
+        pieces = TileSlots(self.kernel, self.rings, self.stages, self.shared, self.tensor)
         object.__setattr__(self, "_pieces", pieces)
         object.__setattr__(self, "_counters", RingCounters(self.kernel, self.stages))
         waits: _AtStep = {}

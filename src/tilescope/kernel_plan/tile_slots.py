@@ -48,7 +48,7 @@ def _start_of(cut: _Cut) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TilePieces:
+class TileSlots:
     """The slots of a planned kernel's tiles."""
 
     kernel: KernelDescription
