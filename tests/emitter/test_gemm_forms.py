@@ -112,6 +112,7 @@ def test_a_wrong_row_of_experts_is_noticed():
 
 HEADERS = {
     "persistent": (SMALL, "1.0f, nullptr, 0.0f, stream"),
+    "clusters of a batch": (SMALL | {"batch": 3, "multicast": 2}, "1.0f, nullptr, 0.0f, stream"),
     "tail": (SMALL | {"tail": 2, "sms": 4}, "1.0f, c, 1.0f, workspace, stream"),
     "experts": (SMALL | {"experts": 4, "epilogue": "bias"}, "nullptr, 1.0f, nullptr, nullptr, 0.0f, stream"),
 }
