@@ -267,17 +267,17 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
 
 
+def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:
+    """Whether a tile with that n needs one scale of B at a time."""
+    side_by_side = product.fused.gate == "side by side"
+    return lies_in_one_block(tile_n, product.shape[1], swapped=swapped, side_by_side=side_by_side)
+
+
 def _fetches_too_often(product: Product, tile_m: int, sums: int) -> bool:
     """Whether larger tiles of experts with enough rows are worth it: neighbouring SMs have other experts, and share little."""
     m, n, _ = product.shape
     fewest = _EXPERT_SUMS if n >= _EXPERT_SUMS // _EXPERT_ROWS and not product.is_promoted else 0
     return m >= _EXPERT_ROWS and (tile_m < _EXPERT_ROWS or sums < fewest)
-
-
-def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:
-    """Whether a tile with that n needs one scale of B at a time."""
-    side_by_side = product.fused.gate == "side by side"
-    return lies_in_one_block(tile_n, product.shape[1], swapped=swapped, side_by_side=side_by_side)
 
 
 def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator[int]:
