@@ -76,7 +76,7 @@ EXPERTS_US = {
 }
 
 
-@pytest.mark.parametrize("m", [128, 155, 176, 216, 256, 312, 500])
+@pytest.mark.parametrize("m", [155, 176, 216, 256, 312, 500])
 def test_experts_get_one_kernel_however_their_mean_rows_fill_rounds(m):
     """How many tiles there are is known at the launch: a kernel that suits the mean alone was up to 1.3 times as slow."""
     plan = ts.plan_gemm(m, 4096, 7168, "bf16", experts=8)
