@@ -4,11 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from emitter_toolchain import link
-from gemm_machine import TYPES, run_gemm
+from emitter_toolchain import link, nvrtc_ptx
+from gemm_machine import TYPES, arrays_of, expected_of, run_gemm
 
 import tilescope as ts
 from tilescope.emitter.emission import device_half
+from tilescope.emitter.gemm_parameters import gemm_parameters
+from tilescope.planner.gemm_maps import launch_rows
 
 SMALL = {"tile": (64, 64, 64), "stages": 2}
 SWAPPED = {"tile": (16, 64, 64), "swapped": True, "stages": 2}
@@ -112,8 +114,29 @@ def test_a_wrong_row_of_experts_is_noticed():
     assert (c.astype(np.float64) != other.astype(TYPES["bf16"]).astype(np.float64)).any()
 
 
+@pytest.mark.parametrize(
+    "name", ["bias+gelu", "batch with bias and residual", "contiguous experts, swiglu", "masked experts, swapped"]
+)
+def test_the_epilogue_by_itself_gives_what_the_fused_one_does(name):
+    """A program that is timed beside cuBLAS runs it behind the plain product."""
+    shape, data_type, options = CASES[name]
+    gemm = ts.plan_gemm(*shape, data_type, **options)
+    source = "#define WITH_CUBLAS\n" + device_half(ts.emit(gemm, "cuda"))
+    kernel = ts.Kernel(nvrtc_ptx(source, "sm_90a").rstrip("\0"), "unfused_kernel")
+    made = arrays_of(gemm, np.random.default_rng(1), launch_rows(gemm))
+    expected = expected_of(gemm, made)
+    whose = np.maximum(made["experts"], 0) if gemm.batch.rows == "contiguous" else None
+    b = made["b"] if whose is None else made["b"][None, whose]
+    products = made["a"] @ b.transpose(0, 2, 1) if whose is None else np.einsum("irk,irnk->irn", made["a"], b)
+    c = np.zeros(expected.shape, TYPES[gemm.output_type.ptx])
+    others = [made[each.name] for each in gemm_parameters(gemm) if each.is_checked]
+    ran = kernel.run(-(-c.size // 256), 256, [products.astype(TYPES[data_type]), c, *others])
+    assert_right(gemm, c, expected, ran)
+
+
 HEADERS = {
     "persistent": (SMALL, "1.0f, nullptr, 0.0f, stream"),
+    "clusters of a batch": (SMALL | {"batch": 3, "multicast": 2}, "1.0f, nullptr, 0.0f, stream"),
     "tail": (SMALL | {"tail": 2, "sms": 4}, "1.0f, c, 1.0f, workspace, stream"),
     "experts": (SMALL | {"experts": 4, "epilogue": "bias"}, "nullptr, 1.0f, nullptr, nullptr, 0.0f, stream"),
 }

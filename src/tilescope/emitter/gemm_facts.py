@@ -246,6 +246,7 @@ class ProductFacts:
     tolerance: str  # of what the hardware approximates, by the mantissa of C
     residual: ResidualFacts | None
     decoding: str  # C's bits as a float, where the check needs them
+    product_decoding: str  # of a product in the type of the operands; "": cuBLAS stores none
     load_ranks: list[int]  # of the maps
     store_ranks: list[int]
     tile_lines: list[str]

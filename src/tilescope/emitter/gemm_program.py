@@ -156,6 +156,7 @@ def _product(
         tolerance=str(2.0 ** -min(10, _mantissa_bits(gemm))),
         residual=_residual(gemm),
         decoding=DECODING.get(gemm.output_type.ptx, ""),
+        product_decoding=DECODING[gemm.data_type.ptx] if gemm.data_type.ptx in ("bf16", "f16") else "",
         load_ranks=sorted({len(operands[name].dims) for name in ("abc" if gemm.stages_residual else "ab")}),
         store_ranks=[len(operands["c"].dims)] if "c" in operands else [],
         tile_lines=tile_lines(gemm),

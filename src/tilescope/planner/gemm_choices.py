@@ -59,6 +59,9 @@ _FEW_ROUNDS = 2  # that take all tiles: which SM has which decides what its neig
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
 _EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
+_EXPERT_SUMS = (
+    128 * 192
+)  # of a tile, where registers hold them: over 7 draws of rows, 128 x 128 took 4 % longer than 128 x 256
 _SHARED_ROWS = 16  # of a tile that two blocks fetch: each a whole number of the swizzle's 8
 _EXPERT_TAIL = 4  # blocks that share a tile of the last round, at most: how many tiles there are is known at the launch
 _WIDE_STAGES = 6  # … and were faster on an H200 where this many stages of them fit, slower where fewer do
@@ -286,7 +289,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
             if columns not in one_instruction or not (by_rows or is_readable("B", (columns, span_k))):
                 continue
             tile_m = columns if swapped else rows
-            if product.batch.is_of_experts and tile_m < _EXPERT_ROWS <= m:
+            if product.batch.is_of_experts and _fetches_too_often(product, tile_m, rows * columns):
                 continue
             for tile_k in _k_tiles(product, span_k, rows, columns):
                 yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
@@ -311,6 +314,13 @@ def _has_one_scale(product: Product, tile_n: int, *, swapped: bool) -> bool:
     """Whether a tile with that n needs one scale of B at a time."""
     side_by_side = product.fused.gate == "side by side"
     return lies_in_one_block(tile_n, product.shape[1], swapped=swapped, side_by_side=side_by_side)
+
+
+def _fetches_too_often(product: Product, tile_m: int, sums: int) -> bool:
+    """Whether larger tiles of experts with enough rows are worth it: neighbouring SMs have other experts, and share little."""
+    m, n, _ = product.shape
+    fewest = _EXPERT_SUMS if n >= _EXPERT_SUMS // _EXPERT_ROWS and not product.is_promoted else 0
+    return m >= _EXPERT_ROWS and (tile_m < _EXPERT_ROWS or sums < fewest)
 
 
 def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator[int]:

@@ -329,6 +329,8 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
         if product.batch.is_of_experts and tiles % sms:
             shared_by = max(1, min(schedule.tail, sms // (tiles % sms)))
         full_rounds = rounds - 1 + ceil_div(k_tiles, shared_by) / k_tiles
+    if product.batch.is_of_experts and 2 * tiles > sms:  # how many there are is known at the launch alone
+        full_rounds = tiles / sms - 0.5 + _last_round(schedule.tail)
     row_bytes = tile_k * product.data_type.bits / 8
     step_bytes = (m / tiles_m + n / tiles_n) * row_bytes
     asked_bytes = (m / tiles_m / a_sharers + n / tiles_n / b_sharers) * row_bytes
@@ -338,6 +340,18 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     return _Work(
         rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes, asked_bytes
     )
+
+
+def _last_round(tail: int) -> float:
+    """The mean time of a last round by that of a whole one, where any number of its tiles is as likely as another.
+
+    Its tiles are shared by as many blocks as there are for each, at most `tail`.
+
+    >>> _last_round(1), round(_last_round(4), 3)
+    (1.0, 0.674)
+    """
+    shares = [(1 / blocks - 1 / (blocks + 1)) / blocks for blocks in range(1, tail)]
+    return sum(shares) + 1 / tail**2
 
 
 def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:

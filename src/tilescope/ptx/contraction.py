@@ -25,12 +25,33 @@ _TYPES = frozenset({"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"})
 _QUOTIENTS = frozenset({"approx", "full"})  # kinds of div
 _OPERANDS = 3  # of a mul, add or sub
 _ENDS_OF_BLOCKS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
-# fmt: off
-_BRANCHES_UNDER_A_GUARD = frozenset({
-    "activemask", "atom", "bar", "barrier", "cp", "discard", "elect", "fence", "griddepcontrol", "ld", "ldmatrix", "match", "mbarrier",
-    "mma", "nanosleep", "prefetch", "red", "redux", "shfl", "st", "stmatrix", "vote", "wmma",
-})
-# fmt: on
+_BRANCHES_UNDER_A_GUARD = frozenset(
+    {
+        "activemask",
+        "atom",
+        "bar",
+        "barrier",
+        "cp",
+        "discard",
+        "elect",
+        "fence",
+        "griddepcontrol",
+        "ld",
+        "ldmatrix",
+        "match",
+        "mbarrier",
+        "mma",
+        "nanosleep",
+        "prefetch",
+        "red",
+        "redux",
+        "shfl",
+        "st",
+        "stmatrix",
+        "vote",
+        "wmma",
+    }
+)
 _FENCES = frozenset({"acq_rel", "sc"})
 _ROUNDINGS = frozenset({"rn", "rz", "rm", "rp"})
 
