@@ -355,7 +355,7 @@ def test_at_most_20_lines_are_listed_unless_all_are_asked_for(capsys):
         ([*LAUNCH, "--entry", "nope"], "kernel-entry: entry = 'nope'"),
         ([*LAUNCH, "--arg", "1"], "kernel-arguments: 3 arguments; double_all has 2 parameters: a, n"),
         ([*LAUNCH[:-1], "1.5"], "kernel-argument: 1.5; n is a .u32. Pass a number of 32 bits."),
-        ([*LAUNCH, "--blocks", "all", "--blocks", "0"], "--blocks all stands alone"),
+        ([*LAUNCH, "--blocks", "all", "--blocks", "0"], "--blocks all cannot be combined"),
         ([*LAUNCH, "--save", "1=n.npy"], "argument 1 is not an array"),
         (["double.ptx", "--grid", "0", *LAUNCH[3:]], "argument-range: grid = (0,)"),
         ([*LAUNCH, "--arch", "sm_1"], "unknown-name"),

@@ -369,7 +369,7 @@ def test_bytes_that_are_no_map_are_answered_with_no(answer):
     status, out, _ = answer("decode", "ff" * 128)
     assert status == 1
     first, _, title, *_ = out.splitlines()
-    assert first.startswith("The 128 bytes are no tensor")
+    assert first.startswith("The 128 bytes are not a tensor")
     assert "map: 455 unknown bits set" in first
     assert title == "Not a tensor map"
     assert "descriptor-bits" in out

@@ -26,7 +26,7 @@ REFUSED = [
     ("red.shared.add.u32 %r2, [%d1+8], %r1;", "not [%d1+8]"),
     ("ld.shared.u32 %r1, {%r2, _};", "not {%r2, _}"),
     ("add.u32 %r1, %r2;", "add.u32 takes 2 source operands, not 1"),
-    ("call nothing;", "nothing is no function"),
+    ("call nothing;", "nothing is not a function"),
     ("min.f32 %r1, %r2;", "2 or 3 source operands"),
     ("setp.eq.u32 %r1, %r2, %r3;", "%r1 is a .b32"),
     ("selp.b32 %r1, %r2, %r3, %r4;", "%r4 is a .b32"),

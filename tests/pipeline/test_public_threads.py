@@ -184,7 +184,7 @@ THREADS = {
         "full of block 1, phase 0 gets 16384 unexpected bytes",
     ),
     "NVIDIA/cutlass#3654": (lanes_that_wait_along, "", "other lanes waits"),
-    "deepseek-ai/FlashMLA#57": (half_of_the_threads, "pipeline-sync", "bar 1 waits for 256 threads and 128 come"),
+    "deepseek-ai/FlashMLA#57": (half_of_the_threads, "pipeline-sync", "bar 1 waits for 256 threads and 128 arrive"),
 }
 
 

@@ -53,7 +53,7 @@ def refused_in_body(body):
         ("bra nowhere;", "ptx-name", 5, 5, "nowhere is no label"),
         ("{ inside: ret; } bra inside;", "ptx-name", 5, 22, "inside is no label"),
         ("table: .branchtargets nowhere;", "ptx-name", 5, 23, "nowhere is no label"),
-        ("call missing;", "ptx-name", 5, 6, "missing is no function"),
+        ("call missing;", "ptx-name", 5, 6, "missing is not a function"),
         (".reg .b33 a;", "ptx-type", 5, 6, "`.b33`; the types are .pred, .b8,"),
         (".reg .b32 a; @a ret;", "ptx-type", 5, 15, "type .b32"),
         (".reg .b32 a; mov.b32 a, !a;", "ptx-type", 5, 26, "a has type .b32"),

@@ -40,7 +40,7 @@ architecture      sm_90, measured on a card
 
 Good to know
 store-overrun  dims[0] = 100 elements end 8 bytes into a 16-byte piece; a store
-               or reduction also overwrites the 8 bytes behind the last element
+               or reduction also overwrites the 8 bytes after the last element
                of each row. Use dims[0] = 104 if those bytes are padding, or
                store the last elements of each row with threads."""
     )

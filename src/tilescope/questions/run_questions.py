@@ -257,7 +257,7 @@ def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
 def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
     named = [one for one in said if isinstance(one, str)]
     if named:
-        refuse(len(said) > 1, f"--blocks {named[0]} stands alone.")
+        refuse(len(said) > 1, f"--blocks {named[0]} cannot be combined with other blocks.")
         return named[0]
     return tuple(one for one in said if not isinstance(one, str))
 
