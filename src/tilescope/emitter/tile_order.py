@@ -25,7 +25,7 @@ def tile_lines(gemm: GemmPlan) -> list[str]:
 
     >>> from tilescope.planner import plan_gemm
     >>> tile_lines(plan_gemm(64, 256, 64, "bf16", tile=(64, 128, 64), experts=4))[-1]
-    "const int item = experts[m] > 0 ? experts[m] : 0;  // rows without an expert are padding"
+    'const int item = experts[m] > 0 ? experts[m] : 0;  // rows without an expert are padding'
     """
     origin = tile_origin(gemm, "m_tiles")
     if gemm.batch.rows == "masked":
