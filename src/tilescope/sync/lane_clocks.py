@@ -231,7 +231,10 @@ class LaneClocks:
         self._lanes_of_row += [0] * rows
         return rows
 
-    def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers:
+    def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers | slice:
+        """The columns of some lanes, kind by kind; those of all lanes, which ascend, follow each other."""
+        if len(lanes) == self.lane_count and (lanes[1:] > lanes[:-1]).all():
+            return slice(0, OWN_KINDS * self.lane_count)
         return (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> VectorClock:
@@ -239,7 +242,7 @@ class LaneClocks:
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         columns = self._own_columns(lanes)
-        own = self._own[:, columns]
+        own = np.array(self._own[:, columns])
         own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
         if own_epochs is not None:
             own[HAPPENS_BEFORE, : len(lanes)] = own_epochs

@@ -74,14 +74,20 @@ class BlockBarrierTurn:
         if schedule.meet_in_lockstep(front):
             return
         cluster = schedule.cluster
-        pc = front.pc
         numbers = cluster.registers[self.number][front.lanes].astype(np.int64) % BARS
         ranks = cluster.block_of_lane[front.lanes]
+        if (ranks == ranks[0]).all() and (numbers == numbers[0]).all():  # as nearly always
+            self._arrive_together(schedule, int(ranks[0]), int(numbers[0]), front, front.lanes)
+            return
         for rank in np.unique(ranks).tolist():
             for number in np.unique(numbers[ranks == rank]).tolist():
                 lanes = front.lanes[(ranks == rank) & (numbers == number)]
-                for warps in self._split_arrivals(cluster, lanes):
-                    self._arrive(schedule, rank, number, Front(pc, warps, front.rounds, front.steps))
+                self._arrive_together(schedule, rank, number, front, lanes)
+
+    def _arrive_together(self, schedule: Schedule, rank: int, number: int, front: Front, lanes: LaneNumbers) -> None:
+        """Lanes of a front arrive at one barrier of their block."""
+        for warps in self._split_arrivals(schedule.cluster, lanes):
+            self._arrive(schedule, rank, number, Front(front.pc, warps, front.rounds, front.steps))
 
     def _split_arrivals(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
         """All lanes at once, or warp by warp if the barrier ends before all of them have come."""

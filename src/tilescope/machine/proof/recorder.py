@@ -392,7 +392,7 @@ class Recorder:
         threads = event.threads
         if not event.is_counted and event.waiting:
             lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
-            threads = WARP_LANES * len(np.unique(lanes // WARP_LANES))
+            threads = WARP_LANES * int(np.count_nonzero(np.bincount(lanes // WARP_LANES)))
         self._add_waiting(event, threads, self._completed)
 
     def _add_waiting(self, event: BarrierComplete, threads: int, completion: int) -> None:
