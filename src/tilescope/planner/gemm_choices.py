@@ -277,7 +277,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
         if rows > _WGMMA_ROWS[0] and rows >= 2 * rows_extent:
             continue
         warpgroups = share_rows(rows)
-        most = most_sums(product, warpgroups.count)
+        most = most_sums(product, warpgroups.groups)
         for columns in _widths(product, ceil_div(rows_extent, rows), columns_extent):
             too_wide = columns > TILE_N[0] and columns >= 2 * columns_extent
             if too_wide or warpgroups.blocks * columns // 2 > most:

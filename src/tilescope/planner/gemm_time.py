@@ -16,7 +16,7 @@
 
 Of tcgen05 no kernel was measured: its time comes from the documented rates of arithmetic and memory alone, and is labelled so.
 
-16 x 4096 x 4096 bf16, tile 16 x 64, swapped, split 2:  2.9 launch + 7.9 main loop (memory) + 0.1 epilogue + 0.7 adding = 11.6 us
+16 x 4096 x 4096 bf16, tile 16 x 64, swapped, split 2:  3.0 launch + 8.4 main loop (memory) + 0.0 epilogue + 0.7 adding = 12.1 us
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
     straddling = _straddling(product, rates)
     step_us = _step_us(work, straddling, rates)
     if product.is_promoted:
-        step_us *= rates.promoted_ratio if share_rows(work.rows).count > 1 else rates.alone_promoted_ratio
+        step_us *= rates.promoted_ratio if share_rows(work.rows).groups > 1 else rates.alone_promoted_ratio
     if product.block_scales:
         step_us += scaled_step_us(work.rows, work.columns, swapped=schedule.swapped)
     if 0 < stages < work.rounds * work.k_tiles:  # a stage is filled again
