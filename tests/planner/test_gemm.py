@@ -99,7 +99,7 @@ def test_tiles_are_ranked_by_predicted_time_and_have_floors(shape, data_type, bi
 
 
 def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
-    gemm = ts.plan_gemm(64, 4096, 7168, "bf16")
+    gemm = ts.plan_gemm(128, 4096, 7168, "bf16")
     assert (gemm.ranked[0].behind_in, gemm.others) == ("", gemm.ranked[1:])
     shortest = min(each.prediction.us for each in gemm.ranked)
     for each in gemm.others:

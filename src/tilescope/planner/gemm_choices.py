@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from math import isqrt, prod
 from typing import NamedTuple
 
@@ -141,11 +142,12 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
         return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
     found: list[tuple[float, Choice]] = []
     asks = bool(wanted.asked) or wanted.dependent
-    for tile, swapped in _hopeful(product, list(_by_tile(product, wanted, is_readable))):
-        allowed = [one for one in schedules(product, tile, swapped=swapped) if not asks or wanted.allows(one)]
+    tiles = list(_by_tile(product, wanted, is_readable))
+    for (tile, swapped), is_hopeful in zip(tiles, _are_hopeful(product, tiles), strict=True):
+        offered = schedules(product, tile, swapped=swapped)
+        allowed = [one for one in (offered if is_hopeful else islice(offered, 1)) if not asks or wanted.allows(one)]
         times = [
-            (_us(product, tile, schedule), schedule)
-            for schedule in allowed or [replace(wanted.plain, swapped=swapped)]
+            (_us(product, tile, schedule), schedule) for schedule in allowed or [replace(wanted.plain, swapped=swapped)]
         ]
         us, fastest = min(times, key=lambda time: time[0])
         asked = replace(wanted.plain, **{name: getattr(fastest, name) for name in _CHOSEN})
@@ -235,8 +237,8 @@ def _us(product: Product, tile: Tile, schedule: Schedule) -> float:
     return prediction.us
 
 
-def _hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[tuple[Tile, bool]]:
-    """The tiles that some schedule may make the best: of those that are slow one after another, no other one is predicted.
+def _are_hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[bool]:
+    """Which tiles some schedule may make the best: of those that are slow one after another, no other one is predicted.
 
     Blocks that share k make a tile as many times as fast as there are SMs for it, at best.
     """
@@ -246,8 +248,8 @@ def _hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[tuple[Til
         taken = prod(tile_grid(product.shape, tile)) * product.batch.count
         alone_us = _us(product, tile, Schedule(swapped=swapped, group=_group(product, tile)))
         shortest.append(alone_us * min(1.0, taken / sms))
-    limit_us = _HOPELESS * min(shortest)
-    return [each for each, us in zip(tiles, shortest, strict=True) if us <= limit_us or len(tiles) <= MOST_PLANNED]
+    limit_us = _HOPELESS * min(shortest, default=0.0)
+    return [us <= limit_us for us in shortest]
 
 
 def _by_tile(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[tuple[Tile, bool]]:
@@ -278,7 +280,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
         if rows > _WGMMA_ROWS[0] and rows >= 2 * rows_extent:
             continue
         warpgroups = share_rows(rows)
-        most = most_sums(product, warpgroups.count)
+        most = most_sums(product, warpgroups.groups)
         for columns in _widths(product, ceil_div(rows_extent, rows), columns_extent):
             too_wide = columns > TILE_N[0] and columns >= 2 * columns_extent
             if too_wide or warpgroups.blocks * columns // 2 > most:
@@ -467,4 +469,6 @@ def _near_square(tile: Tile, tiles_m: int) -> int:
     square = max(1, isqrt(_NEIGHBOURS * tile[1] // tile[0]))
     group = 1 << square.bit_length() - 1
     even = ceil_div(tiles_m, max(1, round(tiles_m / group)))  # no group of a few that are left
+    if even > 1:
+        even = rounded_up(even, 2)  # pairs of SMs share
     return even if even < tiles_m else 0

@@ -244,7 +244,7 @@ def read_staging(
     sums_in_warpgroups = core.reads_by_descriptor and core.accumulators == "registers"
     warpgroups = 1
     if gemm is not None and sums_in_warpgroups:
-        warpgroups = 2 if gemm.schedule.ping_pong else share_rows(gemm.sums[0]).count
+        warpgroups = 2 if gemm.schedule.ping_pong else share_rows(gemm.sums[0]).groups
     split = 1 if gemm is None else gemm.schedule.split
     if split > 1 and cluster != 1:
         raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)

@@ -25,7 +25,7 @@ _MOST_SCALED = 64  # … beside the scales of a K step
 class Warpgroups(NamedTuple):
     """Warpgroups that share the rows of a tile, and the blocks of 64 rows that each of them has."""
 
-    count: int
+    groups: int
     blocks: int
 
 
@@ -33,7 +33,7 @@ def share_rows(rows: int, *, ping_pong: bool = False) -> Warpgroups:
     """Who has the rows of the sums: two warpgroups, three of 192 rows, one of 64 or where each has a tile of its own.
 
     >>> share_rows(192), share_rows(256), share_rows(128, ping_pong=True)
-    (Warpgroups(count=3, blocks=1), Warpgroups(count=2, blocks=2), Warpgroups(count=1, blocks=2))
+    (Warpgroups(groups=3, blocks=1), Warpgroups(groups=2, blocks=2), Warpgroups(groups=1, blocks=2))
     """
     blocks = max(1, rows // WGMMA_ROWS)
     count = 1 if ping_pong else next((number for number in (2, 3) if blocks % number == 0), 1)
