@@ -93,9 +93,9 @@ def is_sampled_out(config, item, slow_number):
 
 def one_case_of(item, count):
     """Of how many cases of a test, which has `count` of them, --thinned runs one."""
-    if mark := item.get_closest_marker("thinned"):
-        return mark.args[0]
-    return THINNED_TO if count >= MANY_CASES and "recordings" not in item.path.name else 1
+    mark = item.get_closest_marker("thinned")
+    is_many = count >= MANY_CASES and "recordings" not in item.path.name
+    return max(mark.args[0] if mark else 1, THINNED_TO if is_many else 1)
 
 
 def is_left_out(config, item, number, count):

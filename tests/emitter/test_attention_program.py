@@ -69,7 +69,7 @@ def run(name, shape, edit=lambda source: source):
     return o, plain_attention(q, k, v, "causal" in name), made
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(
     ("name", "shape"),
     [

@@ -48,7 +48,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_scaled_product_and_no_finding(name):
     shape, options = CASES[name]

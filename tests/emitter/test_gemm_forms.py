@@ -79,7 +79,7 @@ def assert_right(gemm, c, expected, ran):
         np.testing.assert_allclose(found, wanted, rtol=step, atol=step / 8)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_gives_the_product_and_no_finding(name):
     shape, data_type, options = CASES[name]
@@ -97,7 +97,7 @@ ROWS = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ROWS)
 def test_one_kernel_takes_any_number_of_rows(name):
     options, several = ROWS[name]
@@ -142,7 +142,7 @@ HEADERS = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_compiles_with_a_call_of_its_launch(name, tmp_path):
     options, arguments = HEADERS[name]

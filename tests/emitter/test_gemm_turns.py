@@ -61,7 +61,7 @@ def test_its_pipeline_is_proven_over_two_turns_of_each(name):
     assert ts.simulate(pipeline).verdict == "proven"
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_order_is_noticed(mutant):
     gemm = ts.plan_gemm(320, 128, 192, "bf16", **(SMALL | {"sms": 1}))

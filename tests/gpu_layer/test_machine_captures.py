@@ -55,7 +55,7 @@ def test_a_card_that_shifts_the_other_way_is_noticed(capture):
 PRODUCTS = (("sm_100", "bf16"), ("sm_100", "nvfp4"), ("sm_120", "e4m3"))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("arch", "data_type"), PRODUCTS)
 def test_emitted_gemms_are_timed_by_the_program_itself(monkeypatch, arch, data_type):
     """The whole program runs: its maps, launches, graphs, events and the comparison."""

@@ -184,6 +184,7 @@ def without(steps, is_dropped):
     ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("name", "is_dropped"),
     [
@@ -265,6 +266,7 @@ UNDONE = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", UNDONE)
 def test_emitted_synchronization_runs_in_the_machine(name):
     plan = ts.plan_kernel(name)

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import random
-import time
 
 import pytest
 from exhaustive_placement import fits_side_by_side, fits_somehow, has_pair_to_share, shared_tiles
@@ -65,19 +64,37 @@ def test_random_kernels_are_laid_out_without_overlap_in_use_and_proven(seed):
     assert ts.simulate(plan.pipeline).verdict == "proven"
 
 
-def seconds_to_plan(kernel):
-    start = time.process_time()
-    with contextlib.suppress(ts.PlanError):
-        ts.plan_kernel(kernel)
-    return time.process_time() - start
+@pytest.fixture
+def placements(monkeypatch):
+    """`placements(kernel)`: how many choices of stages are placed until it is planned or refused."""
+    placed = []
+    place = StageSearch._place
+
+    def counted(search, counts, **options):
+        placed.append(counts)
+        return place(search, counts, **options)
+
+    monkeypatch.setattr(StageSearch, "_place", counted)
+
+    def count(kernel):
+        placed.clear()
+        with contextlib.suppress(ts.PlanError):
+            ts.plan_kernel(kernel)
+        return len(placed)
+
+    return count
 
 
-def test_planning_takes_at_most_300_ms_of_random_kernels_and_of_many_rings():
-    kernels = [random_kernel(seed) for seed in range(200)]
-    for seed, (rings, most, loops) in enumerate(itertools.product((4, 8, 12), (4, 8, 32), (1, 4))):
-        kernels.append(ring_kernel(seed, rings, (1, most), loops=loops))
-    seconds_to_plan(kernels[0])  # imports
-    assert max(min(seconds_to_plan(kernel) for _ in range(2)) for kernel in kernels) <= 0.3
+@pytest.mark.parametrize(("rings", "most"), list(itertools.product((4, 8, 12), (4, 8, 32))))
+@pytest.mark.thinned(4)
+def test_kernels_of_many_rings_are_placed_a_few_times_for_each_ring(placements, rings, most):
+    """There are most ** rings choices of stages: planning has to take milliseconds."""
+    for seed, loops in enumerate((1, 4)):
+        assert placements(ring_kernel(seed, rings, (1, most), loops=loops)) <= 40 * rings
+
+
+def test_kernels_of_any_kind_are_placed_a_few_times(placements):
+    assert max(placements(random_kernel(seed)) for seed in range(20)) <= 40
 
 
 @pytest.mark.parametrize("seed", range(30))

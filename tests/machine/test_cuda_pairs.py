@@ -298,7 +298,7 @@ def test_a_right_kernel_has_its_result_and_neither_error_nor_warning(require, pa
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(48)
 @pytest.mark.parametrize(("pairs", "mistake"), MISTAKES, ids=str)
 def test_a_mistake_is_found_at_its_line_with_every_seed(require, pairs, mistake):
     require("nvcc")

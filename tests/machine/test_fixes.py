@@ -105,7 +105,7 @@ def test_a_right_kernel_of_cuda_has_no_finding(require, entry):
     assert [finding for finding in result.findings if finding.severity != "note"] == []
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_one_mistake_in_cuda_is_one_finding_with_one_fix(require, wrong):
     require("nvcc")
@@ -118,7 +118,7 @@ def test_one_mistake_in_cuda_is_one_finding_with_one_fix(require, wrong):
     assert not [one for one in result.findings if one.severity == "warning"]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(7)
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_the_fixed_kernel_computes_what_the_right_one_does(require, wrong):
     require("nvcc")

@@ -295,3 +295,8 @@ def test_block_scaled_products_are_close_to_the_exact_sum(kind):
     found = ts.emulate_mma(a, b, **options)
     assert (found != exact).any()
     assert np.allclose(found, exact, rtol=1e-6, atol=np.abs(exact).max() * 2.0**-22)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "sm_100", "sm_103", "sm_120"])
+def test_a_wmma_of_tf32_is_two_mma_of_k_4(arch):
+    assert arithmetic_of(arch, "wmma", "tf32").step_k == 4

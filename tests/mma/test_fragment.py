@@ -7,7 +7,7 @@ from tensor_layouts import atoms_nv
 
 import tilescope as ts
 from tilescope import fragment
-from tilescope.mma.mma_instruction import INSTRUCTIONS
+from tilescope.mma.mma_instruction import INSTRUCTIONS, SPARSE_INSTRUCTIONS
 
 EIGHTS = tuple(range(8, 257, 8))
 INTEGER_N = (8, 16, 24, 32, *range(48, 257, 16))
@@ -445,3 +445,12 @@ def test_an_input_type_for_the_accumulator_is_answered_with_its_sums(instruction
     with pytest.raises(ts.RuleError, match=f"Use {accumulator}: pass the accumulator"):
         ts.fragment(instruction, "D", inputs)
     assert ts.fragment(instruction, "D", accumulator)
+
+
+def test_a_register_holds_32_bits_of_elements():
+    """A float64 takes two of them; narrow floats of kind f8f6f4 take a byte each, with four bits or six."""
+    for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS):
+        for name in row.types:
+            bits = ts.DataType.named(name).smem_bits
+            width = 8 if row.per_register == 4 and bits < 8 else min(bits, 32)
+            assert row.per_register * width == 32, (row.family, row.k, name)

@@ -461,3 +461,28 @@ def test_a_copy_that_reaches_beyond_the_lanes_names_the_last_one():
     with pytest.raises(RuleError, match=r"at lane 1 reaches lane 128; lanes end at 127\. Use lane 0"):
         memory.copy(atom.shape, np.zeros(4096, np.uint8), atom.descriptor, TmemAddress(lane=1))
     memory.copy(atom.shape, np.zeros(4096, np.uint8), atom.descriptor, TmemAddress(lane=0))
+
+
+def test_a_shift_starts_at_a_quarter():
+    memory = TensorMemory().alloc(32)
+    for lane in range(0, 128, 16):
+        if lane % 32 == 0:
+            memory.shift(TmemAddress(lane, 0))
+            continue
+        with pytest.raises(
+            RuleError, match=f"lane {lane}; tcgen05.shift starts at a multiple of 32 lanes. Use lane {lane - 16}"
+        ):
+            memory.shift(TmemAddress(lane, 0))
+
+
+def test_all_that_is_no_memory_is_refused_at_once():
+    with pytest.raises(RuleError) as refused:
+        TensorMemory(cells=np.zeros(3, np.uint32), allocations="x", findings=3)
+    assert [found.argument for found in refused.value.violations] == ["cells", "allocations", "findings"]
+
+
+def test_an_accumulator_of_no_shape_or_type_is_refused():
+    with pytest.raises(RuleError, match="tmem-n"):
+        tmem_layout((128, 20))
+    with pytest.raises(RuleError, match="tmem-type"):
+        tmem_layout((128, 64), data_type="bf16")

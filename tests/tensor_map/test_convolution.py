@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
+from tilescope.tensor_map.map_kinds import Convolution
 
 
 def convolution(*shape, **options):
@@ -115,3 +116,10 @@ def test_an_extent_is_one_integer(place):
 def test_a_convolution_survives_plain_data():
     found = convolution(1, 8, 8, 64, 3, 3, pad=1)
     assert ts.Value.from_dict(found.to_dict()) == found
+
+
+def test_without_more_words_a_convolution_has_no_padding_and_steps_by_one():
+    image, filters = (2, 8, 8, 64), (64, 3, 3, 64)
+    plain = Convolution.of(image, filters, "bf16")
+    assert plain == Convolution.of(image, filters, "bf16", pad=0, stride=1, dilation=1)
+    assert plain.gemm == (2 * 6 * 6, 64, 9 * 64)

@@ -442,3 +442,19 @@ def test_the_96b_swizzle_goes_with_mode_w_alone(mode, is_taken):
 def test_only_on_sm_120_packed_types_are_kept_from_clusters(arch, is_noted):
     found = {violation.rule for violation in ts.TensorMap(**SIX_BITS | {"arch": arch}).findings}
     assert ("cluster-load" in found) == is_noted
+
+
+def test_the_length_of_a_sequence_is_told_with_what_its_entries_are_of():
+    """Strides leave out the innermost dimension, corners the channels and the images."""
+    tiled = ts.TensorMap.check("bf16", (64, 8, 4), (128,), (64, 8))
+    said = {found.argument: found.limit for found in tiled if found.rule == "argument-length"}
+    assert said == {
+        "strides_bytes": "2 entries: one for each dimension but the innermost",
+        "box": "3 entries: one for each dimension",
+    }
+    corners = {"lower_corner": (0,), "upper_corner": (0, 0, 0)}
+    im2col = ts.Im2colMap.check(
+        "bf16", (64, 8, 8, 2), (128, 1024, 8192), channels_per_pixel=64, pixels_per_column=32, **corners
+    )
+    said = {found.argument: found.limit for found in im2col if found.rule == "argument-length"}
+    assert said == dict.fromkeys(corners, "2 entries: one for each of W, H, D")
