@@ -59,6 +59,7 @@ def test_right_and_wrong_are_told_apart_with_other_seeds(seed):
             assert told(result, {expected.severity}) & expected.rules, (pairs.name, mistake, result.findings)
 
 
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(("name", "mistake"), MISTAKES)
 def test_a_mistake_is_told_with_every_seed(name, mistake):
     pairs = KERNELS[name]

@@ -40,6 +40,7 @@ def test_what_was_released_with_the_value_that_is_seen_is_known(least, offset, r
     assert passed_on(least, offset, seed) == ([], read)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_what_was_released_later_is_not_known(seed):
     rules, _ = passed_on(1, 4, seed)

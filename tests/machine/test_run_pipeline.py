@@ -237,6 +237,7 @@ def test_what_no_step_says_is_refused(name):
     assert error.value.violations[0].rule == "run-no-step"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("name", "pattern", "rule"),
     [
