@@ -183,7 +183,7 @@ def test_small_operands_give_bf16(data_type, output):
         ({"dynamic": True}, "dynamic with wgmma; it is planned for tcgen05"),
         ({"cta_group": 2}, "cta_group with wgmma; it is planned for tcgen05"),
         ({"tile": (128, 64, 64), "tail": 2, "sms": 4}, "the last round leaves 0 tiles"),
-        ({"tile": (128, 64, 64), "tail": 2, "split": 2}, "no last round of their"),
+        ({"tile": (128, 64, 64), "tail": 2, "split": 2}, "have no separate last round"),
         ({"tile": (128, 256, 64), "split": 8, "swapped": False, "stages": 2}, "they reuse the memory of the stages"),
     ],
 )

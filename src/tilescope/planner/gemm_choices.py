@@ -58,7 +58,10 @@ _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
 _NEIGHBOURS = 16  # SMs of a GPC
 _FEW_ROUNDS = 2  # that take all tiles: which SM has which decides what its neighbours fetch with it
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
-_FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn
+_FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn …
+_MOST_TURNED_K_TILES = (
+    32  # … and its K steps: of longer tiles the epilogue is too small a part for the smaller tile to pay
+)
 _EXPERT_ROWS = 128  # of a tile, where experts have as many: smaller tiles fetch the weights of an expert more often
 _EXPERT_SUMS = (
     128 * 192
@@ -401,13 +404,15 @@ def _parts(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedul
 
 
 def _turns(product: Product, tile: Tile, schedule: Schedule) -> Iterator[Schedule]:
-    """Warpgroups that take tiles in turn, where a block has several and one warpgroup has registers for a tile.
+    """Warpgroups that take tiles in turn, where a block has several short ones and one warpgroup has registers for a tile.
 
-    Sums that are promoted are not offered: the tensor core waits for one warpgroup's additions, where two would alternate.
+    On an H200 none of them was the fastest kernel of a product with k beyond 2048, fused epilogues among them. Sums that are promoted
+    are not offered: the tensor core waits for one warpgroup's additions, where two would alternate.
     """
     rows, columns, _ = schedule.sums(tile)
     rounds = _Rounds.of(product, tile, schedule)
-    several = rounds.taken > rounds.at_once and not product.is_promoted
+    is_short = schedule.k_tiles(product.shape[2], tile[2]) <= _MOST_TURNED_K_TILES
+    several = rounds.taken > rounds.at_once and is_short and not product.is_promoted
     if several and _FEWEST_TURNED <= rows * columns <= MOST_SUMS:
         yield replace(schedule, ping_pong=True)
 

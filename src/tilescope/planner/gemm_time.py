@@ -46,8 +46,8 @@ _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
 _L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
-_BIAS_COST = 0.4  # of an epilogue, beside the plain one
-_ACTIVATION_COST = 0.9
+_BIAS_COST = 0.25  # of an epilogue, beside the plain one
+_ACTIVATION_COST = 0.6
 _RESIDUAL_COST = 1.3
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
@@ -383,7 +383,7 @@ def _longest(times: tuple[float, ...], sharpness: float) -> float:
 
 
 def _fused_ratio(product: Product) -> float:
-    """How many times as long an epilogue takes as a plain one: 2048 x 8192 x 1024 on an H200, by what is fused."""
+    """How many times as long an epilogue takes as a plain one: 4096 x 4096 x 4096 in tiles of 128 x 256 on an H200, by what is fused."""
     fused = product.fused
     added = _BIAS_COST * fused.bias + _RESIDUAL_COST * fused.residual
     if fused.activation not in ("none", "relu"):
