@@ -91,15 +91,23 @@ def test_the_epilogue_stores_rows_of_128_bytes_where_the_tile_allows():
 def test_two_stages_at_least_and_a_k_tile_of_128_bytes_or_of_256_where_six_stages_fit():
     assert {each.stages >= 2 for each in ts.plan_gemm(512, 512, 512, "bf16").ranked} == {True}
     for data_type, k in (("bf16", {64, 128}), ("e4m3", {128}), ("tf32", {32, 64})):  # 8-bit sums are promoted every 128
-        ranked = ts.plan_gemm(512, 512, 512, data_type).ranked
+        ranked = ts.plan_gemm(512, 512, 4096, data_type).ranked  # a shorter k has fewer steps than stages fit
         assert {each.tile[2] for each in ranked} == k
         assert all(each.stages >= 6 for each in ranked if each.tile[2] > min(k))
 
 
-def test_accumulators_take_at_most_half_of_the_registers():
-    tiles = [each.tile for each in ts.plan_gemm(4096, 4096, 4096, "bf16").ranked]
-    assert max(m * n * 4 for m, n, _ in tiles) == 65536 * 4 // 2
-    assert max(m for m, _, _ in tiles) == max(n for _, n, _ in tiles) == 256
+def test_a_thread_holds_at_most_128_sums_and_96_of_three_warpgroups():
+    """A tile has 128 threads for every 64 rows of its sums, of 256 rows for every 128; swapped ones have them along n."""
+    tiles = [(each.tile, each.schedule.swapped) for each in ts.plan_gemm(4096, 4096, 4096, "bf16").ranked]
+    held = {}
+    for (m, n, _), swapped in tiles:
+        rows, columns = (n, m) if swapped else (m, n)
+        threads = {64: 128, 128: 256, 192: 384, 256: 256}[rows]
+        held[rows] = max(held.get(rows, 0), rows * columns // threads)
+    assert held[128] == 128
+    assert all(sums <= (96 if rows == 192 else 128) for rows, sums in held.items())
+    assert 192 in held
+    assert max(m for (m, _, _), _ in tiles) == max(n for (_, n, _), _ in tiles) == 256
 
 
 def stages_of(tile, **options):
