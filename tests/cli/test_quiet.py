@@ -367,13 +367,13 @@ def test_what_json_holds_beside_a_value_is_passed_over_where_it_is_read_again(tm
 
 
 def test_a_floor_without_the_rate_of_the_tensor_cores_says_so(capsys):
-    """Of a B200 the rate of tf32 is not known: 512 tiles in 4 rounds read 128 x 48 KiB each at 128 bytes a cycle of 1.856 GHz."""
-    assert run(["gemm", "4096x4096x4096", "tf32", "--arch", "sm_100", "--tile", "128x256x32", "-q"]) == 0
+    """Of an RTX 5090 the rate of e2m3 is not known: C of 2 bytes and A and B of 6 bits, once each, at 1792 GB/s."""
+    assert run(["gemm", "4096x4096x4096", "e2m3", "--card", "RTX 5090", "-q"]) == 0
     said = capsys.readouterr().out
-    assert "least 105.9 us for memory" in said
-    assert "alone: TFLOP/s of tfloat32" in said
-    assert "not known for the B200." in said
-    assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_100", "--tile", "128x256x64", "-q"]) == 0
+    assert f"least {4096**2 * (2 + 2 * 6 / 8) / 1792e3:.1f} us for memory" in said
+    assert "alone: TFLOP/s of e2m3" in said
+    assert "not known for the RTX 5090." in said
+    assert run(["gemm", "4096x4096x4096", "bf16", "--card", "RTX 5090", "-q"]) == 0
     assert "memory alone" not in capsys.readouterr().out
 
 
