@@ -302,6 +302,27 @@ def test_a_box_wholly_outside_its_tensor_follows_a_leader(monkeypatch):
     assert together == alone
 
 
+def test_an_accumulator_that_is_written_under_a_pending_wgmma_is_written_after_it(monkeypatch):
+    """ptxas waits before such an instruction. A leader's product is one of all blocks, so blocks run one after another."""
+    text = PATHS["mm_tma_f16"].with_suffix(".ptx").read_text("utf-8")
+    line = "mov.b32 \t%r28, %r26;"
+    assert line in text
+    changed = ts.Kernel(text.replace(line, "mov.b32 \t%r139, %r26;"))
+
+    def run():
+        memory = ts.Memory()
+        arrays = [np.ones((256, 128), np.float16), np.ones((128, 256), np.float16), np.zeros((256, 256), np.float16)]
+        args = []
+        for array in arrays:
+            args += [memory.map(array, (64, 128), swizzle="128B"), *array.shape, array.shape[1], 1]
+        options = {"memory": memory, "smem_bytes": 98328, "remedies": False}
+        return changed.run((2, 2), 256, [*args, 128, 0, 0], **options), arrays
+
+    together, alone, ended = run_both(monkeypatch, run)
+    assert ended == 0
+    assert together == alone
+
+
 @pytest.mark.parametrize("odd_block", [0, 3])
 def test_maps_are_known_again_after_a_leader_is_undone(monkeypatch, odd_block):
     """One block adds up one tile less than the others: the first cluster leads in vain, and its copies are undone."""

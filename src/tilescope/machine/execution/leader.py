@@ -130,20 +130,23 @@ def led_program(program: Program) -> Program:
         turn = program.turns[pc]
         is_of_leader = instruction is not None and instruction.name in _OF_LEADER
         if step is not None:
-            step = _led_step(program, pc, instruction, step) if is_of_leader else _in_all_blocks(step)
+            step = _led_step(program, pc, instruction, step) if is_of_leader else _in_all_blocks(program, pc, step)
         if isinstance(turn, Collective) and not (
             is_of_leader and instruction is not None and instruction.name == "wgmma"
         ):
-            turn = replace(turn, step=_in_all_blocks(turn.step))
+            turn = replace(turn, step=_in_all_blocks(program, pc, turn.step))
         steps.append(step)
         turns.append(turn)
     return replace(program, steps=steps, turns=turns, _loops={}, _facts={})
 
 
-def _in_all_blocks(step: Step) -> Step:
-    """A step of the lanes of all blocks."""
+def _in_all_blocks(program: Program, pc: int, step: Step) -> Step:
+    """A step of the lanes of all blocks, which accesses no register of a pending wgmma: the leader issued it for all of them."""
+    accumulators = program.registers_named[pc] & program.wgmma_registers
 
     def take(leader: Leader, at: Lanes) -> None:
+        if accumulators and any(work.registers & accumulators for work in leader.works if work.kind == "wgmma"):
+            raise OrderMattersError("a register of a pending wgmma")
         batch = leader.batch
         batch.pc = leader.pc
         step(batch, batch.in_all_blocks(at))
