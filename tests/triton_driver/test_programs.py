@@ -114,10 +114,10 @@ def test_options_of_one_kernel_are_refused_for_a_program(capsys):
     assert "program.py:kernel" in capsys.readouterr().err
 
 
-def test_arguments_are_refused_for_a_kernel(capsys, tmp_path):
+def test_arguments_that_a_kernel_does_not_have_are_refused(capsys, tmp_path):
     (tmp_path / "k.ptx").write_text(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
     assert run(["run", "k.ptx", "--grid", "1", "--block", "32", "--", "7"]) == 2
-    assert "--arg" in capsys.readouterr().err
+    assert "kernel-arguments" in capsys.readouterr().err
 
 
 def test_a_program_and_a_module_together_are_refused(capsys):
