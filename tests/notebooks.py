@@ -32,7 +32,11 @@ def executed(path):
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         client = nbclient.NotebookClient(
-            notebook, timeout=SECONDS_OF_A_CELL, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=SECONDS_OF_A_CELL,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+            coalesce_streams=True,  # the kernel flushes by time: one print may come as two outputs
         )
         client.execute()
     notebook.metadata = dict(METADATA)

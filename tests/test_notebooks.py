@@ -84,3 +84,17 @@ def test_a_notebook_shows_what_is_stored_in_it(path, require):
     fresh = json.loads(printed.stdout)
     if fresh["metadata"].get("triton") == known["metadata"].get("triton"):  # another compiler makes other instructions
         assert outputs(fresh) == outputs(known)
+
+
+@pytest.mark.slow
+def test_a_print_in_two_parts_is_one_output(require, tmp_path):
+    """A kernel sends what is printed every 0.2 s: a slow machine may see one print as two messages."""
+    require("jupyter")
+    source = "import sys, time\nprint('one', end='')\nsys.stdout.flush()\ntime.sleep(0.5)\nprint(' line')"
+    cell = {"cell_type": "code", "id": "a", "source": source, "metadata": {}, "execution_count": None, "outputs": []}
+    path = tmp_path / "slow.ipynb"
+    path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    printed = subprocess.run(
+        [sys.executable, ROOT / "tests" / "notebooks.py", path], text=True, capture_output=True, check=True
+    )
+    assert outputs(json.loads(printed.stdout)) == [(source, [{"text": "one line\n"}])]

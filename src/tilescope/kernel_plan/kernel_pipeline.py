@@ -262,12 +262,12 @@ class KernelPipeline:
             case "load":
                 return self._load(place, step)
             case "store":
-                stored = self._named("store", self._pieces.of_tiles(step.inputs, place))
+                stored = self._list_steps("store", self._pieces.of_tiles(step.inputs, place))
                 done: list[Plain] = [{"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
                 return [*stored, *done, *self._meeting(role, place, "threads")]
             case "wgmma":
                 pieces = self._pieces.of_tiles(step.inputs, place)
-                multiplied = self._named("multiply", pieces)
+                multiplied = self._list_steps("multiply", pieces)
                 if not multiplied:
                     return []
                 return [*multiplied, {"commit": "wgmma"}, {"wait_group": "wgmma"}]
@@ -328,7 +328,7 @@ class KernelPipeline:
     def _thread_code(self, role: KernelRole, place: int, step: KernelStep) -> list[Plain]:
         read = self._pieces.of_tiles(step.inputs, place)
         written = self._pieces.of_tiles(step.writes, place)
-        steps = self._named("read", read)
+        steps = self._list_steps("read", read)
         if not written:
             loaded = any(self._is_loaded(name) for name in step.inputs)
             return [*steps, {"fence": "proxy.async"}] if loaded else steps
@@ -337,7 +337,7 @@ class KernelPipeline:
         if any(self.stages[name] == 1 for name in exchanged):
             steps += all_meet
         steps += self._meeting(role, place, "before")
-        steps += self._named("write", written)
+        steps += self._list_steps("write", written)
         if any(self._meets_async_proxy(name) for name in step.tiles):
             steps.append({"fence": "proxy.async"})
         return steps + (all_meet or self._meeting(role, place, "after"))
@@ -393,7 +393,7 @@ class KernelPipeline:
         """Whether TMA writes the tile, so that a fence is between what threads read and the next load."""
         return any(step.operation == "load" for _, step in self.kernel.writes_of(name))
 
-    def _named(self, operation: str, pieces: Sequence[Piece]) -> list[Plain]:
+    def _list_steps(self, operation: str, pieces: Sequence[Piece]) -> list[Plain]:
         """One step for all pieces that are always used, and one for each that depends on the stage."""
         always = [piece.slot for piece in pieces if not piece.when]
         steps: list[Plain] = [{operation: always}] if always else []

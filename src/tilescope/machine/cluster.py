@@ -122,7 +122,7 @@ class Cluster:
         if content is None:
             return np.zeros(self.lane_count, dtype)
         if isinstance(content, Constant):
-            return _repeated(np.array(content.bits, dtype), self.lane_count)
+            return _repeat_word(np.array(content.bits, dtype), self.lane_count)
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
         return self._special(content)
@@ -156,7 +156,7 @@ class Cluster:
             address = program.local_offsets[variable.number]
         else:
             address = self.launch.variable_addresses[variable.name]
-        return _repeated(np.array(address + content.offset, np.uint64), self.lane_count)
+        return _repeat_word(np.array(address + content.offset, np.uint64), self.lane_count)
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
@@ -453,7 +453,7 @@ class _LaneNames:
             fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
 
 
-def _repeated(value: Words, count: int) -> Words:
+def _repeat_word(value: Words, count: int) -> Words:
     """A single value for all lanes, which nobody may change: numpy.broadcast_to takes ten times as long to make it."""
     repeated: Words = np.ndarray((count,), value.dtype, value.tobytes(), strides=(0,))
     return repeated

@@ -30,7 +30,7 @@ class Warpgroups(NamedTuple):
 
 
 def share_rows(rows: int, *, ping_pong: bool = False) -> Warpgroups:
-    """Who has the rows of the sums: two warpgroups, three of 192 rows, one of 64 or where each has a tile of its own.
+    """Which warpgroups accumulate the rows: two; three for 192 rows; one for 64 rows, or if each computes a separate tile.
 
     >>> share_rows(192), share_rows(256), share_rows(128, ping_pong=True)
     (Warpgroups(groups=3, blocks=1), Warpgroups(groups=2, blocks=2), Warpgroups(groups=1, blocks=2))

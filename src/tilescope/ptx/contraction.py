@@ -118,7 +118,7 @@ def _basic_blocks(instructions: Sequence[Instruction]) -> Iterator[range]:
 
 
 def _becomes_a_branch(instruction: Instruction) -> bool:
-    """Whether ptxas has blocks of its own for it: it is skipped by a branch, or it loops, or calls."""
+    """Whether ptxas starts a new basic block for it: a branch skips it, or it loops, or it calls."""
     name, modifiers = instruction.name, instruction.modifiers
     if name in _BRANCHES_UNDER_A_GUARD and instruction.guard is not None:
         return True

@@ -60,18 +60,18 @@ class BlockState:
         """What a RunState says of the block and one of its threads."""
         log = self.log
         if log is None or (self.count == 0 and self.step > 0):
-            return BlockParts(tuple(self._unstarted()), (), (), (), None)
+            return BlockParts(tuple(self._list_unstarted_warps()), (), (), (), None)
         return BlockParts(
             tuple(self._warps(log)),
             tuple(self._registers(log, self.rank * self.launch.block_lanes + thread)),
             tuple(self._mbarriers(log)),
-            tuple(self._pending(log)),
+            tuple(self._list_pending_work(log)),
             self._picture(log),
             tuple(self._local(log, self.rank * self.launch.block_lanes + thread)),
             self._tmem(log),
         )
 
-    def _unstarted(self) -> Iterator[WarpPlace]:
+    def _list_unstarted_warps(self) -> Iterator[WarpPlace]:
         threads = self.launch.block_threads
         for warp, first in enumerate(range(0, threads, WARP_LANES)):
             numbers = np.arange(first, min(first + WARP_LANES, threads))
@@ -165,7 +165,7 @@ class BlockState:
                     tx_bytes=row.state.tx_bytes,
                 )
 
-    def _pending(self, log: ClusterLog) -> Iterator[PendingWork]:
+    def _list_pending_work(self, log: ClusterLog) -> Iterator[PendingWork]:
         shape = log.cluster.shape
         for row in log.works_at(self.step):
             own = row.lanes[shape.block_of_lane[row.lanes] == self.rank]
