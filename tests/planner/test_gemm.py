@@ -142,10 +142,10 @@ def test_a_better_tile_that_does_not_fit_is_named():
 
 
 LITTLE_WORK = [  # of which the consumer reads no tile as small as the matrix
-    ((16, 4096, 4096, "e2m1"), {"arch": "sm_100", "swapped": False}, 0, 128),
-    ((1, 4096, 4096, "16u4_align8b"), {"arch": "sm_103", "swapped": False}, 0, 128),
-    ((64, 4096, 4096, "e2m1"), {"arch": "sm_110", "swapped": False}, 0, 128),
-    ((16, 4096, 4096, "e2m1"), {"arch": "sm_100"}, 1, 128),  # swapped: B gives the rows
+    ((16, 4096, 4096, "nvfp4"), {"arch": "sm_100", "swapped": False}, 0, 128),
+    ((1, 4096, 4096, "mxfp4"), {"arch": "sm_103", "swapped": False}, 0, 128),
+    ((64, 4096, 4096, "nvfp4"), {"arch": "sm_110", "swapped": False}, 0, 128),
+    ((16, 4096, 4096, "nvfp4"), {"arch": "sm_100", "cta_group": 1}, 1, 128),  # swapped: B gives the rows
     ((4096, 16, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
     ((4096, 4, 4096, "tf32"), {"arch": "sm_100", "b_major": "MN"}, 1, 32),
 ]
@@ -408,7 +408,7 @@ def test_without_tma_accumulators_go_straight_to_global_memory():
 # Types: what mma multiplies with 32-bit registers, by architecture (PTX, "Matrix multiply-accumulate using mma").
 SINCE_SM_80 = {"float16", "bfloat16", "tfloat32", "int8", "uint8", "int4", "uint4", "b1"}
 FP8 = {"e4m3", "e5m2"}
-NARROW = {"e2m3", "e3m2", "e2m1", "16u4_align8b", "16u4_align16b", "16u6_align16b"}
+NARROW = {"e2m3", "e3m2", "e2m1", "16u4_align16b", "16u6_align16b"}
 MULTIPLIED = {
     "sm_80": SINCE_SM_80,
     "sm_86": SINCE_SM_80,
@@ -491,7 +491,6 @@ def test_instructions_of_128_rows_take_n_in_steps_of_16(data_type, k, kind):
 def test_steps_of_16_are_not_asked_of_other_kinds():
     options = {"arch": "sm_100", "output_type": "f32", "stages": 1}
     assert ts.plan_gemm(512, 512, 512, "s8", tile=(128, 8, 128), **options)
-    assert ts.plan_gemm(512, 512, 512, "e2m1", tile=(128, 8, 256), **options)
 
 
 ACCUMULATORS = [  # tile that fits, tile that does not, options
@@ -517,14 +516,66 @@ def test_accumulators_fit_into_registers_or_tensor_memory(fits, does_not, option
 
 
 def test_scale_factors_need_tensor_memory_too():
-    [found] = refusal(512, 512, 512, "e2m1", arch="sm_100", tile=(256, 256, 64), output_type="bf16")
+    [found] = refusal(512, 512, 512, "nvfp4", arch="sm_100", tile=(256, 256, 256), output_type="bf16")
     assert found.rule == "gemm-accumulators"
     assert "scale factors need some" in found.limit
-    gemm = ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(128, 256, 64), output_type="bf16")
-    assert any("their memory is not planned" in reason for reason in sentences(gemm))
-    for data_type, arch, scaled in (("e4m3", "sm_100", False), ("e2m1", "sm_120", True), ("s4", "sm_120", False)):
-        gemm = ts.plan_gemm(512, 512, 512, data_type, arch=arch, tile=(64, 32, 128), output_type="bf16")
-        assert any("scale factors" in reason for reason in sentences(gemm)) == scaled
+    assert ts.plan_gemm(512, 512, 512, "nvfp4", arch="sm_100", tile=(128, 256, 256), output_type="bf16")
+    assert ts.plan_gemm(512, 512, 512, "e2m1", arch="sm_100", tile=(256, 256, 128), output_type="bf16")
+
+
+# PTX ISA, "tcgen05.mma" and "mma": kind f8f6f4 reads 4-bit elements a byte each, k 32 an instruction; mxf4 and mxf4nvf4 read
+# them packed, k 64, with scale factors.
+@pytest.mark.parametrize(
+    ("arch", "scales", "moved", "stage_bytes", "transferred_bytes"),
+    [
+        ("sm_100", None, "16u4_align16b", 128 * 128, 128 * 64),
+        ("sm_103", None, "16u4_align16b", 128 * 128, 128 * 64),
+        ("sm_120", None, "16u4_align16b", 128 * 128, 128 * 64),
+        ("sm_100", "nvfp4", "16u4_align8b", 128 * 64, 128 * 64),
+        ("sm_120", "mxfp4", "16u4_align8b", 128 * 64, 128 * 64),
+    ],
+)
+def test_e2m1_takes_a_byte_for_each_element_unless_it_has_scale_factors(
+    arch, scales, moved, stage_bytes, transferred_bytes
+):
+    tile = (128, 128, 128)
+    gemm = ts.plan_gemm(256, 256, 256, "e2m1", arch=arch, scales=scales, tile=tile)
+    assert (gemm.data_type.name, gemm.a.tensor_map(0, (256, 256)).data_type.name) == ("e2m1", moved)
+    assert (gemm.a.stage_bytes, gemm.a.transaction_bytes) == (stage_bytes, transferred_bytes)
+    if arch != "sm_120":
+        steps = gemm.a.descriptors()[0]
+        assert len(steps) == (4 if scales is None else 2)
+    said = [reason for reason in sentences(gemm) if "kind f8f6f4" in reason]
+    assert len(said) == (1 if scales is None else 0)
+
+
+def test_e2m1_without_scale_factors_has_the_rate_of_elements_of_a_byte():
+    rates = {
+        data_type: ts.plan_gemm(4096, 4096, 4096, data_type, card="B200").product.tflops
+        for data_type in ("e2m1", "e4m3", "nvfp4")
+    }
+    assert rates == {"e2m1": 4500, "e4m3": 4500, "nvfp4": 9000}
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_110", "sm_120"])
+def test_packed_elements_without_scale_factors_are_refused_with_three_ways_out(arch, wording):
+    [found] = refusal(256, 256, 256, "16u4_align8b", arch=arch)
+    assert (found.rule, found.argument, found.found) == (
+        "gemm-type",
+        "data_type",
+        "16u4_align8b without scale factors",
+    )
+    wording("packed elements without scale factors", str(found))
+    for data_type in ("e2m1", "mxfp4", "nvfp4"):
+        assert f'"{data_type}"' in found.fix
+        assert ts.plan_gemm(256, 256, 256, data_type, arch=arch)
+
+
+def test_rows_of_e2m1_without_scale_factors_are_whole_boxes():
+    found, _ = refusal(256, 256, 160, "e2m1", arch="sm_100")  # of A, and the same of B
+    assert (found.rule, found.found) == ("gemm-rows", "k = 160: rows of A are 80 bytes of e2m1")
+    assert "multiples of 128 elements" in found.limit
+    assert ts.plan_gemm(256, 256, 256, "e2m1", arch="sm_100")
 
 
 def test_mma_takes_whole_instructions_with_a_and_b_either_way():
@@ -689,12 +740,12 @@ def test_a_type_that_is_not_moved_is_said_once():
 def test_a_c_of_half_bytes_needs_rows_for_mma(data_type):
     options = {"arch": "sm_120", "output_type": data_type}
     for m, up in ((8, 16), (40, 48)):
-        [found] = refusal(128, 128, 128, data_type, tile=(m, 128, 64), **options)
+        [found] = refusal(128, 128, 128, "bf16", tile=(m, 128, 64), **options)
         assert found.rule == "gemm-tile"
         assert found.fix.startswith(f"Use m = {up}, ")
         assert "8 bits" in found.fix
-        assert ts.plan_gemm(128, 128, 128, data_type, tile=(up, 128, 64), **options)
-        assert ts.plan_gemm(128, 128, 128, data_type, tile=(m, 128, 64), arch="sm_120", output_type="s8")
+        assert ts.plan_gemm(128, 128, 128, "bf16", tile=(up, 128, 64), **options)
+        assert ts.plan_gemm(128, 128, 128, "bf16", tile=(m, 128, 64), arch="sm_120", output_type="s8")
 
 
 def test_a_slice_of_c_that_does_not_fit_is_not_blamed_on_a_swizzle(wording):
@@ -851,7 +902,7 @@ def test_fewer_bytes_in_flight_are_slower():
             "e2m1",
             {"tile": (128, 64, 256), "arch": "sm_100"},
             [
-                ["A", "256", "128", "1", "128"],
+                ["A", "256", "256", "2", "128"],
             ],
         ),
         (

@@ -151,3 +151,12 @@ def test_every_sentence_is_said_of_a_plan_or_a_tile(name):
     short = str(Reason(name, facts | dict.fromkeys(optional)))
     assert (len(short) < len(whole)) == bool(optional)
     assert "None" not in short
+
+
+@pytest.mark.parametrize("arch", ["sm_100", "sm_120"])
+def test_a_tile_of_packed_elements_names_the_kinds_that_read_it(arch, wording):
+    [reason] = [reason for reason in sentences((128, 256), "e2m1", arch=arch) if "two to a byte" in reason]
+    wording("a tile of packed elements", reason)
+    unpacked = ts.plan((128, 256), "16u4_align16b", arch=arch).best
+    assert unpacked.stage_bytes == 2 * ts.plan((128, 256), "e2m1", arch=arch).best.stage_bytes
+    assert "two to a byte" not in "\n".join(map(str, unpacked.reasons))

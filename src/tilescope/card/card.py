@@ -205,8 +205,8 @@ _TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "half": ("float16", "bfloat16"),
     "fp8": ("e4m3", "e5m2"),
     "mxfp8": ("mxfp8",),  # with scale factors, where those have a rate of their own
-    "fp6": ("e2m3", "e3m2", "16u6_align16b"),
-    "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
+    "fp6": ("e2m3", "e3m2", "16u6_align16b", "16u4_align16b"),  # elements that take a byte of shared memory
+    "fp4": ("e2m1", "16u4_align8b"),
     "int8": ("int8", "uint8"),
     "int4": ("int4", "uint4"),
     "b1": ("b1",),

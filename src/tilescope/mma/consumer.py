@@ -312,15 +312,13 @@ class Consumer(NamedTuple):
         """Whether it reads this canonical layout."""
         return any(row.instruction == self.instruction[major] for row in canonical.readers)
 
-    def is_scaled(self, data_type: DataType) -> bool:
-        """Whether the type is multiplied with scale factors.
+    def reads_packed(self, data_type: DataType) -> bool:
+        """Whether it reads the type two elements to a byte, for products with scale factors.
 
-        >>> [CONSUMER[name].is_scaled(DataType.named("e2m1")) for name in ("tcgen05", "ldmatrix")]
-        [True, True]
+        >>> [CONSUMER[name].reads_packed(DataType.named("e2m1")) for name in ("tcgen05", "ldmatrix", "wgmma")]
+        [True, True, False]
         """
-        if self.accumulators == "tensor memory":
-            return tcgen05_for(data_type).is_scaled
-        return not self.reads_by_descriptor and data_type.name in ("e2m1", "16u4_align8b")
+        return self.name != "wgmma" and data_type.name in ("e2m1", "16u4_align8b")
 
 
 # The first that an architecture has is its own.

@@ -127,6 +127,7 @@ def plan_gemm(
     `data_type` may be a format of elements with scale factors for blocks of k: "mxfp8", "mxfp4" or "nvfp4". `scales` names the
     format if the elements are not its default ones: plan_gemm(…, "e5m2", scales="mxfp8"). For 8-bit floats on sm_90,
     scales="block128" has float32 scales for 1 x 128 elements of A and 128 x 128 of B, which the kernel applies in registers.
+    "e2m1" without scales is loaded as 16u4_align16b, a byte of shared memory for each element, as kind f8f6f4 reads it.
 
     `epilogue` is fused with the product: words of scale, bias, relu, gelu, silu, swiglu, swiglu-interleaved and residual, joined
     by +. `batch` products of this shape are stored one after the other. `experts` is the number of groups, each with a separate
@@ -403,7 +404,7 @@ class _TileSearch:
         is_said = (
             schedule.cta_group == 2 or product.scales is not None
         )  # all of m and n; with rows that are taken, k is left
-        span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+        span_k = K_TILE_BYTES * 8 // product.operand_type.smem_bits
         found: list[Obstacle] = []
         for matrix, rows in (("A", TMEM_LANES), ("B", TMEM_LANES)) if is_said else (("A", m), ("B", n)):
             for extent in dict.fromkeys((k, span_k)):
@@ -454,7 +455,7 @@ class _TileSearch:
     def _fixes(self, tile: Tile, plans: _Plans, wanted: int, fitting: int) -> tuple[str, ...]:
         """Arguments with which all stages fit: fewer of them, or a smaller k."""
         m, n, k = tile
-        bits = self.product.data_type.smem_bits
+        bits = self.product.operand_type.smem_bits
         fixes = []
         if fitting == 1:
             fixes.append(f"{argument_said('stages', 1)} (copy and product alternate)")
@@ -480,7 +481,7 @@ def _matrix_plan(product: Product, matrix: Matrix, tile: tuple[int, int], *, swa
     exchanged = swapped and matrix == "C"
     names = (second, first) if exchanged else (first, second)
     shape = (tile[1], tile[0]) if exchanged else tile
-    element = product.data_type
+    element = product.operand_type
     major = product.a_major if matrix == "A" else product.b_major
     if matrix == "C":
         element = product.output_type

@@ -275,10 +275,10 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
     """Tiles of 64 to 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
     m, n, _ = product.shape
     rows_extent, columns_extent = (n, m) if swapped else (m, n)
-    span_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    span_k = K_TILE_BYTES * 8 // product.operand_type.smem_bits
     loop = product.tensor_core.loop
     assert loop is not None
-    one_instruction = loop.extents(product.data_type).n
+    one_instruction = loop.extents(product.operand_type).n
     for rows in _WGMMA_ROWS:
         if rows > _WGMMA_ROWS[0] and rows >= 2 * rows_extent:
             continue

@@ -59,7 +59,7 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
 
 
 def _scales(product: Product, best: PlannedGemm) -> Iterator[Reason]:
-    """Where scale factors lie, or that they are not planned."""
+    """Where scale factors are stored, or how the elements are stored without them."""
     if product.scales is not None and best.scale_plans:
         a, b = best.scale_plans
         yield Reason.of(
@@ -74,8 +74,8 @@ def _scales(product: Product, best: PlannedGemm) -> Iterator[Reason]:
     elif product.block_scales:
         a_shape = a_scale_shape(launch_rows(best), best.shape[2])
         yield Reason.of("block-scales", a_shape=a_shape, b_shape=b_scale_shape(best.shape[1], best.shape[2]))
-    elif product.tensor_core.is_scaled(product.data_type):
-        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    elif product.operand_type != product.data_type:
+        yield Reason.of("unpacked", data_type=product.data_type.name, operand_type=product.operand_type.name)
 
 
 def _tiles(best: PlannedGemm) -> Reason:

@@ -63,7 +63,7 @@ def tile_shapes(
 
     The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
     """
-    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    tile_k = K_TILE_BYTES * 8 // product.operand_type.smem_bits
 
     def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
         fitting = [size for size in known if has_whole_atoms(product, size, of_columns=matrix == "B")]
@@ -96,7 +96,7 @@ def pair_shapes(product: Product) -> list[Tile]:
     m, n, _ = product.shape
     if m < TILE_M[-1]:  # one block has all rows, or most of them
         return []
-    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    tile_k = K_TILE_BYTES * 8 // product.operand_type.smem_bits
     columns = [
         across
         for across in _columns_known(product)
@@ -208,7 +208,7 @@ def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _Loa
         return ()
     m, n, k = product.shape
     tile_m, tile_n, _ = share.tile
-    element = product.data_type
+    element = product.operand_type
     terms = []
     tflops = product.peak_tflops
     if tflops is not None:
@@ -256,7 +256,7 @@ def _extents(product: Product) -> Extents:
     """The m and n of the instruction that reads by descriptor."""
     loop = product.tensor_core.loop
     assert loop is not None
-    return loop.extents(product.data_type)
+    return loop.extents(product.operand_type)
 
 
 def _rows_read(product: Product, share: _Share) -> int:

@@ -273,7 +273,7 @@ def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Predictio
     }
     if card.smem_gb_per_s is not None:
         read_rows = _rows_read(product, tile, schedule)
-        read_bytes = rounds * read_rows * k * product.data_type.smem_bits // 8
+        read_bytes = rounds * read_rows * k * product.operand_type.smem_bits // 8
         bounds["shared memory"] = transfer_us(read_bytes, card.smem_gb_per_s)
     bound = max(bounds, key=lambda name: bounds[name])
     last_blocks = (taken - (rounds - 1) * at_once) * in_a_cluster
@@ -341,7 +341,7 @@ def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
     step_bytes = (m / tiles_m + n / tiles_n) * row_bytes
     asked_bytes = (m / tiles_m / a_sharers + n / tiles_n / b_sharers) * row_bytes
     rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
-    k_bytes = tile_k * product.data_type.smem_bits // 8
+    k_bytes = tile_k * product.operand_type.smem_bits // 8
     count = product.batch.count
     return _Work(
         rows, columns, tiles_m, tiles_n, count, k_tiles, blocks, rounds, full_rounds, k_bytes, step_bytes, asked_bytes

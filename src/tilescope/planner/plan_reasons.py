@@ -97,6 +97,9 @@ def reasons_of(plan: PlannedTile) -> Iterator[Reason]:
     """The reasons of a plan, term by term."""
     problem = plan.problem
     yield _swizzle(plan)
+    core = problem.tensor_core
+    if problem.for_tensor_core and core is not None and core.reads_packed(problem.data_type):
+        yield Reason.of("packed", data_type=problem.data_type.name, unpacked="16u4_align16b")
     yield from _copies(plan)
     yield _rate(plan)
     if plan.copies:

@@ -28,6 +28,7 @@ from tilescope.planner.gemm_batch import ONE, Batch
 Tile = tuple[int, int, int]  # m, n, k
 
 _BF16 = DataType.named("bfloat16")
+_UNPACKED_E2M1 = DataType.named("16u4_align16b")  # sixteen elements to 16 bytes of shared memory
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
@@ -67,9 +68,17 @@ class Product(NamedTuple):
         return self.shape[0], self.fused.columns(self.shape[1])
 
     @property
+    def operand_type(self) -> DataType:
+        """The type of A and B in tensor maps and shared memory: e2m1 without scale factors takes a byte for each element.
+
+        Only the block-scaled kinds read two elements to a byte.
+        """
+        return _UNPACKED_E2M1 if self.scales is None and self.data_type.name == "e2m1" else self.data_type
+
+    @property
     def kind(self) -> Tcgen05Kind:
         """The kind of tcgen05.mma that multiplies it."""
-        return tcgen05_for(self.data_type) if self.scales is None else self.scales.kind_row
+        return tcgen05_for(self.operand_type) if self.scales is None else self.scales.kind_row
 
     @property
     def operand_bits(self) -> float:
@@ -79,7 +88,7 @@ class Product(NamedTuple):
     @property
     def tflops(self) -> float | None:
         """The card's TFLOP/s for it, held for seconds; None without a card, or where nobody knows."""
-        return None if self.card is None else self.card.tflops(self.data_type, self._scales_name)
+        return None if self.card is None else self.card.tflops(self.operand_type, self._scales_name)
 
     @property
     def peak_tflops(self) -> float | None:
@@ -90,11 +99,11 @@ class Product(NamedTuple):
         """
         if self.card is None:
             return None
-        peak = self.card.peak_tflops(self.data_type, self._scales_name)
+        peak = self.card.peak_tflops(self.operand_type, self._scales_name)
         bf16 = self.card.tflops(_BF16)
         if peak is None or bf16 is None or not self.in_tensor_memory:
             return peak
-        return min(peak, bf16 * _BF16.bits / self.data_type.smem_bits)
+        return min(peak, bf16 * _BF16.bits / self.operand_type.smem_bits)
 
     @property
     def _scales_name(self) -> str:
@@ -118,7 +127,7 @@ class Product(NamedTuple):
     @property
     def mma_forms(self) -> tuple[Instruction, ...]:
         """The forms of mma that multiply its elements; none where the tensor core reads by descriptors."""
-        return () if self.tensor_core.reads_by_descriptor else mma_rows(self.arch, self.data_type)
+        return () if self.tensor_core.reads_by_descriptor else mma_rows(self.arch, self.operand_type)
 
 
 @cache

@@ -31,6 +31,7 @@ from tilescope.rule import rule
 from tilescope.sentence import argument_said
 
 _NEVER_STORED = "16u4_align16b"
+_PACKED = "16u4_align8b"  # two elements to a byte of shared memory
 
 GEMM_CONSUMER = rule(
     "gemm-consumer",
@@ -58,6 +59,11 @@ FLOAT32_NOT_MULTIPLIED = GEMM_TYPE.worded(
     fix="Use tfloat32: its elements are float32 whose low 13 bits are ignored.",
 )
 KIND_NOT_MULTIPLIED = GEMM_TYPE.worded(found=KIND_FOUND, limit=KIND_LIMIT, fix=KIND_FIX)
+PACKED_WITHOUT_SCALES = GEMM_TYPE.worded(
+    found="{data_type} without scale factors",
+    limit="only the block-scaled kinds (mxf4, mxf4nvf4) multiply two elements to a byte",
+    fix='Use {data_type:="e2m1"}, which takes a byte for each element, or "mxfp4" or "nvfp4" with scale factors.',
+)
 BITS_NOT_MOVED = GEMM_TYPE.worded(
     limit="TMA moves {data_type} as {moved}, {together} to an element, and a product of bits (and.popc) "
     "is not the product of these bytes",
@@ -94,7 +100,7 @@ SCALED_TYPE = GEMM_TYPE.worded(
     argument="scales",
     found="scale factors of {format} for {data_type}",
     limit="kind {kind} takes {known:, }",
-    fix='Use {data_type:="{first}"}, or leave scales out.',
+    fix='Use {data_type:="{first}"}[[, or {other}]].',
 )
 GEMM_MAJOR = rule(
     "gemm-major",
@@ -117,6 +123,8 @@ def product_problems(product: Product) -> list[Obstacle]:
         return [*unscaled, *_unknown_type(product), *_unmoved_types(product)]
     if unknown := _unknown_type(product):
         return unknown
+    if product.data_type.name == _PACKED:
+        return [broken(PACKED_WITHOUT_SCALES, data_type=_PACKED)]
     if unmoved := list(_unmoved_types(product)):
         return list(unmoved)
     uneven = (
@@ -181,6 +189,7 @@ def _unscaled(product: Product) -> Iterator[Broken]:
             kind=scales.mma_kind,
             known=known,
             first=known[0],
+            other=None if product.data_type.name == _PACKED else "leave scales out",
         )
 
 

@@ -45,6 +45,10 @@ SENTENCES = {
         "One thread issues {copies} copies in {issue_us:us}, and their bytes take {memory_us:us}: "
         "let several warps issue."
     ),
+    "packed": (
+        "{data_type} is stored two to a byte, as the block-scaled kinds read it. Plan {unpacked} for kind f8f6f4, which has no "
+        "scale factors and reads a byte for each element."
+    ),
     "promotion": "L2 promotion {promotion}: never slower than none or 256B on an H200.",
     "promotion-of-stores": "L2 promotion {promotion}: made no difference to stores on an H200.",
     "promotion-of-sparse-traffic": "L2 promotion none: sparse traffic should not fetch neighbours.",
@@ -174,9 +178,9 @@ SENTENCES = {
         "Scale factors of {format}, one for {block} elements of k: {a_bytes} + {b_bytes} bytes a stage[[, and {copies} tcgen05.cp "
         "bring them to {columns} columns of tensor memory]]."
     ),
-    "scale-factors": (
-        "{data_type} packed two to a byte is multiplied with scale factors: their memory is not planned here. "
-        'Use data_type="mxfp4" or "nvfp4".'
+    "unpacked": (
+        "Without scale factors, kind f8f6f4 multiplies {data_type}: {operand_type} gives every element a byte of shared memory. "
+        'Use data_type="mxfp4" or "nvfp4" for packed elements with scale factors.'
     ),
 }
 

@@ -139,7 +139,7 @@ def _beyond_a_block(product: Product, tile: Tile, schedule: Schedule) -> Iterato
     else:
         yield from _beyond_registers(tile)
     m, n, k = tile
-    bits = product.data_type.smem_bits
+    bits = product.operand_type.smem_bits
     room = product.arch.smem_per_block_bytes
     operands = (m + n) * k * bits // 8 // schedule.cta_group
     if operands > room:
@@ -220,7 +220,7 @@ def _beyond_tensor_memory(product: Product, tile: Tile, schedule: Schedule) -> I
     """Accumulators that exceed tensor memory, of which scale factors need some columns."""
     sums = schedule.sums(tile)
     m, n, _ = sums
-    scaled = product.tensor_core.is_scaled(product.data_type) or product.scales is not None
+    scaled = product.scales is not None
     columns = accumulator_columns(sums)
     reserved = sum(scale.columns for scale in scale_plans(product, tile, schedule))
     available = TMEM_COLUMNS - max(reserved, int(scaled))

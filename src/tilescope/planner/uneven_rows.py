@@ -40,8 +40,8 @@ def uneven_rows(product: Product, extents: Tile) -> Iterator[UnevenRow]:
     m, n, k = extents
     a_extent, a_elements = ("k", k) if product.a_major == "K" else ("m", m)
     b_extent, b_elements = ("k", k) if product.b_major == "K" else ("n", n)
-    yield from _uneven_row(product, "A", a_extent, a_elements, product.data_type)
-    yield from _uneven_row(product, "B", b_extent, b_elements, product.data_type)
+    yield from _uneven_row(product, "A", a_extent, a_elements, product.operand_type)
+    yield from _uneven_row(product, "B", b_extent, b_elements, product.operand_type)
     if product.by_tma:  # threads store C straight from registers
         yield from _uneven_row(product, "C", "n", n, product.output_type)
 
@@ -56,7 +56,7 @@ def _uneven_row(product: Product, matrix: str, extent: str, elements: int, eleme
             rows_of=matrix,
             extent=extent,
             elements=elements,
-            data_type=element.name,
+            data_type=(product.output_type if matrix == "C" else product.data_type).name,
             padded=padded,
             mover="TMA takes" if by_tma else "cp.async takes 16 bytes at a time of",
             multiple_elements=multiple,
