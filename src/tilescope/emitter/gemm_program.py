@@ -48,7 +48,7 @@ from tilescope.mma.mma_instruction import K_STEP_BYTES
 from tilescope.planner.fused_epilogue import GATE_GROUP
 from tilescope.planner.gemm_maps import gemm_map, launch_rows
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.mma_warps import MAX_ACCUMULATORS
 from tilescope.planner.planned_scales import SCALED_MMA
 from tilescope.planner.plans import Plan
 from tilescope.planner.wgmma_sums import most_sums, share_rows

@@ -13,7 +13,7 @@ from tilescope.emitter.tile_order import tile_origin
 from tilescope.emitter.tile_program import RolesFacts, copy_lines
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.planned_gemm import ANSWER_BYTES
+from tilescope.planner.gemm_smem import ANSWER_BYTES
 
 
 def tcgen05_roles(

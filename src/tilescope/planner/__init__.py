@@ -4,10 +4,10 @@ from tilescope.planner.boxes import Boxes, PlannedCopy
 from tilescope.planner.gemm import plan_gemm
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plan_search import PlanReport, Refusal, Unplanned, plan, weighed_for
-from tilescope.planner.planned_gemm import FloorTerm, RankedTile, RefusedTile
 from tilescope.planner.planned_tile import Completion, Costs
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
+from tilescope.planner.ranked_tile import FloorTerm, RankedTile, RefusedTile
 from tilescope.planner.reason import Reason
 from tilescope.planner.sweeping import Sweep, read_problems, sweep
 

@@ -26,8 +26,8 @@ from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.consumer_roles import DRAIN, consumer_role, stored_steps, tmem_consumer_role, tmem_epilogue_role
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.gemm_smem import ANSWER_BYTES
 from tilescope.planner.loading import Loading, Step
-from tilescope.planner.planned_gemm import ANSWER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.producer_role import producer_role
 from tilescope.planner.scheduler_role import answer_readers, scheduler_role

@@ -39,17 +39,18 @@ from tilescope.planner.gemm_schedule import (
     schedule_problems,
     unplanned_options,
 )
+from tilescope.planner.gemm_smem import find_end, place_regions
 from tilescope.planner.gemm_tiles import K_TILE_BYTES, behind, rank, time_us, weighed
 from tilescope.planner.multicast_parts import LARGEST_CLUSTER, in_parts, multicast_problems
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.plan_search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
-from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.planned_scales import ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
 from tilescope.planner.product import Product, Tile, accumulator_buffers, is_exchanged
 from tilescope.planner.product_checks import product_problems
 from tilescope.planner.proof import proven
+from tilescope.planner.ranked_tile import RankedTile, RefusedTile
 from tilescope.planner.tile_checks import FEWEST_STAGES_EXCEED_SMEM, GEMM_SMEM, narrow_instruction, tile_problems
 from tilescope.reading import flag, integer, integers, known_name, pair, plain_int
 from tilescope.sentence import argument_said
@@ -301,8 +302,8 @@ class _Plans(NamedTuple):
 
     def smem_bytes(self, stages: int, c_buffers: int = 1) -> int:
         """Shared memory of a block with that many stages, and buffers of C."""
-        return end_of(
-            regions_of(
+        return find_end(
+            place_regions(
                 self.a,
                 self.b,
                 self.epilogue,

@@ -12,8 +12,8 @@ from zlib import crc32
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.gemm_schedule import Schedule, schedule_words
 from tilescope.planner.gemm_time import H200_RATES, predicted
-from tilescope.planner.planned_gemm import Prediction
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.ranked_tile import Prediction
 
 MODEL = f"{crc32(repr(H200_RATES).encode()):08x}"  # a name for what predicts: its rates
 

@@ -11,7 +11,7 @@ from tilescope.planner.block_scales import a_scale_shape, b_scale_shape
 from tilescope.planner.gemm_maps import launch_rows
 from tilescope.planner.gemm_schedule import PLAIN, schedule_words
 from tilescope.planner.plan_reasons import edge_reasons
-from tilescope.planner.planned_gemm import PlannedGemm, Prediction, RankedTile
+from tilescope.planner.planned_gemm import PlannedGemm
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -20,6 +20,7 @@ from tilescope.planner.product import (
     accumulator_columns,
     is_exchanged,
 )
+from tilescope.planner.ranked_tile import Prediction, RankedTile
 from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES
 

@@ -35,11 +35,11 @@ from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import Schedule, clusters
 from tilescope.planner.gemm_time import raised_to, transfer_us
-from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.ranked_tile import FloorTerm, RankedTile
 from tilescope.planner.reason import Reason
 from tilescope.sentence import in_mb
 

@@ -33,8 +33,9 @@ from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import scaled_step_us
 from tilescope.planner.gemm_plan import tile_grid
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
-from tilescope.planner.planned_gemm import FloorTerm, Prediction, share_among_warps
+from tilescope.planner.mma_warps import share_among_warps
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
+from tilescope.planner.ranked_tile import FloorTerm, Prediction
 from tilescope.planner.wgmma_sums import share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile

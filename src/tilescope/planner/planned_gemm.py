@@ -1,147 +1,30 @@
-"""The plan of a GEMM as data: the tile of C that a block computes, its plans, and how a block's shared memory is shared out.
+"""The plan of a GEMM as data: the tile of C that a block computes, its plans and stages, and the other tiles.
 
-shared memory   │ A 0 │ A 1 │ … │ B 0 │ B 1 │ … │ slice of C │ full 0, full 1, …, empty 0, empty 1, … │
-                a region starts at a multiple of its alignment; the budget is where the last one ends
-
-With tensor memory two accumulators take turns; their barriers, and the word in which tcgen05.alloc writes its address, come last:
-
-                │ acc_full 0, acc_full 1, acc_empty 0, acc_empty 1 │ address │
-
-Stages of scale factors, if there are any, lie between those of B and the slice of C.
-
-Reasons speak of it; `gemm_plan.GemmPlan` adds them.
+`gemm_smem.py` lays out the block's shared memory, `ranked_tile.py` has the costs of all tiles, and `gemm_plan.GemmPlan` adds
+the reasons.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar, NamedTuple
 
-from tilescope.arch import Arch, Basis
-from tilescope.arithmetic import ceil_div, rounded_up
+from tilescope.arch import Arch
+from tilescope.arithmetic import ceil_div
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.errors import Violation
 from tilescope.mma.scale_packing import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, RESIDUAL_TYPES, Fused
 from tilescope.planner.gemm_batch import ONE, Batch
-from tilescope.planner.gemm_schedule import PLAIN, Schedule
-from tilescope.planner.planned_scales import SCALE_SLOTS, ScalePlan, scale_plans
+from tilescope.planner.gemm_schedule import Schedule
+from tilescope.planner.gemm_smem import SmemRegion, find_end, place_regions
+from tilescope.planner.mma_warps import share_among_warps
+from tilescope.planner.planned_scales import ScalePlan, scale_plans
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile, accumulator_buffers, accumulator_columns
-from tilescope.planner.reason import Reason
-from tilescope.sentence import in_us
-from tilescope.sync.mbarrier import MBARRIER_BYTES
+from tilescope.planner.ranked_tile import RankedTile, RefusedTile
 from tilescope.value import Value, row_field
-
-MAX_ACCUMULATORS = 128  # registers of a thread
-_MAX_WARPS = 8  # that share a tile between them by mma
-_WARP_ROWS = 16  # of mma, which a warp takes at least
-_WARP_COLUMNS = 8
-_TMEM_ADDRESS_BYTES = 4
-ANSWER_BYTES = 16  # of cluster launch control
-_BEHIND_IN = {  # the term that a reason is about
-    "first": "",
-    "behind-time": "time",
-    "behind-sharing": "sharing",
-    "behind-floor": "floor",
-    "behind-bytes": "bytes",
-    "behind-few-bytes": "bytes",
-    "behind-all-bytes": "bytes",
-    "behind-instructions": "instructions",
-    "behind-order": "order",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FloorTerm(Value):
-    """One of the times that no kernel undercuts, and the rate it comes from."""
-
-    name: str
-    us: float
-    rate: float
-    unit: str  # TFLOP/s or GB/s
-    basis: Basis
-
-    def __str__(self) -> str:
-        return f"{self.name} {in_us(self.us)} at {self.rate:.4g} {self.unit} ({self.basis})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction(Value):
-    """The time that a kernel should take, in its parts; gemm_time.py says what they are."""
-
-    _derived: ClassVar[tuple[str, ...]] = ("us",)
-
-    launch_us: float  # from one kernel to the next
-    main_us: float  # the K steps of all rounds
-    bound: str  # the longest of steps, memory, L2 and power
-    bounds_us: tuple[tuple[str, float], ...]  # these times, by name
-    epilogue_us: float  # sums converted and stored
-    adding_us: float  # of blocks that share k
-    basis: Basis
-    fitted: bool = True  # to measured kernels; False: documented rates alone, without what they do not know
-    timed_kernels: int = 0  # timed on this very card, which corrected it: 1 is this one; 0: it is not corrected
-    timed_on: str = ""  # the day of that
-
-    @property
-    def us(self) -> float:
-        """All parts together."""
-        return self.launch_us + self.main_us + self.epilogue_us + self.adding_us
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedTile(Value):
-    """A tile shape that can be computed, what it costs, and why it does not come first."""
-
-    _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
-
-    tile: Tile
-    schedule: Schedule = PLAIN  # how blocks share the work
-    prediction: Prediction | None = None  # None: only the floor is known
-    stages: int
-    tiles: int  # of C
-    rounds: int | None  # None: how many SMs there are is not known
-    terms: tuple[FloorTerm, ...]  # the longest first
-    busiest_bytes: int  # of operands that the SM with the most tiles fetches; all of them where rounds is None
-    instructions: int  # of the tensor core, for one K step
-    behind: Reason
-
-    @property
-    def floor_us(self) -> float | None:
-        """Microseconds that no kernel with this tile undercuts; None where the card's rates are not known."""
-        return self.terms[0].us if self.terms else None
-
-    @property
-    def behind_in(self) -> str:
-        """The first term in which it is behind: time, floor, sharing, bytes, instructions, order; "" for the first."""
-        return _BEHIND_IN[self.behind.name]
-
-    @property
-    def why(self) -> str:
-        """Why it does not come first, as a sentence."""
-        return self.behind.sentence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedTile(Value):
-    """A tile shape that cannot be, why, and whether it would have come first."""
-
-    tile: Tile
-    violations: tuple[Violation, ...]
-    would_lead: bool  # ranks before the tile that was chosen
-
-
-class SmemRegion(NamedTuple):
-    """A part of a block's shared memory: where its pieces start, and how large a piece is."""
-
-    name: str  # a, b, sfa, sfb, epilogue, barriers, accumulators, address, answers, answer_barriers, residual_barrier or order_barriers
-    starts: tuple[int, ...]
-    piece_bytes: int
-    alignment_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +112,7 @@ class PlannedGemm(Value):
     @property
     def smem_bytes(self) -> int:
         """Shared memory of a block: where its last region ends."""
-        return end_of(self.smem_regions())
+        return find_end(self.smem_regions())
 
     @property
     def budget_bytes(self) -> int:
@@ -370,7 +253,7 @@ class PlannedGemm(Value):
         if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
             return 1
         wanted = {2} if self.product.in_tensor_memory else {2, self.slices}
-        fitting = (count for count in wanted if end_of(self._regions(c_buffers=count)) <= self.budget_bytes)
+        fitting = (count for count in wanted if find_end(self._regions(c_buffers=count)) <= self.budget_bytes)
         return max(fitting, default=1)
 
     @property
@@ -406,7 +289,7 @@ class PlannedGemm(Value):
         return self._regions(self.c_buffers)
 
     def _regions(self, c_buffers: int) -> tuple[SmemRegion, ...]:
-        return regions_of(
+        return place_regions(
             self.a,
             self.b,
             self.epilogue,
@@ -430,85 +313,3 @@ class PlannedGemm(Value):
         ((65536, 98304, 131072, 163840), (229376, 229384))
         """
         return {region.name: region.starts for region in self.smem_regions()}
-
-
-def share_among_warps(tile: Tile) -> tuple[int, int]:
-    """Warps down and across a tile of C that is multiplied by mma: the most that share it evenly; (0, 0): none do.
-
-    >>> share_among_warps((64, 128, 64)), share_among_warps((64, 32, 64))
-    ((2, 4), (4, 2))
-    """
-    m, n, _ = tile
-
-    def is_even(down: int, across: int) -> bool:
-        if down * across > _MAX_WARPS or m % (_WARP_ROWS * down) or n % (_WARP_COLUMNS * across):
-            return False
-        return m // down * n // across // 32 <= MAX_ACCUMULATORS
-
-    def warps_and_squareness(share: tuple[int, int]) -> tuple[int, int]:
-        down, across = share
-        return down * across, -abs(m // down - n // across)
-
-    shares = [share for share in itertools.product((1, 2, 4), (1, 2, 4, 8)) if is_even(*share)]
-    return max(shares, key=warps_and_squareness, default=(0, 0))
-
-
-class _Wanted(NamedTuple):
-    """A region before it has its place."""
-
-    name: str
-    pieces: int
-    piece_bytes: int
-    alignment_bytes: int
-
-
-def regions_of(
-    a: Plan,
-    b: Plan,
-    epilogue: Plan | None,
-    stages: int,
-    *,
-    c_buffers: int = 1,
-    accumulators: int = 0,
-    answers: int = 0,
-    scales: tuple[ScalePlan, ...] = (),
-    has_residual: bool = False,
-    turns: int = 1,
-) -> tuple[SmemRegion, ...]:
-    """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment.
-
-    `accumulators` take turns in tensor memory: two barriers each, and one word for its address. So do `answers` of cluster
-    launch control, with two barriers each.
-    """
-    wanted = [
-        _Wanted("a", stages, a.stage_bytes, a.smem_alignment_bytes),
-        _Wanted("b", stages, b.stage_bytes, b.smem_alignment_bytes),
-    ]
-    for name, scale in zip(SCALE_SLOTS, scales, strict=False):
-        wanted.append(_Wanted(name, stages, scale.stage_bytes, scale.smem_alignment_bytes))
-    if epilogue is not None:
-        wanted.append(_Wanted("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
-    if a.boxes is not None:  # cp.async waits without
-        wanted.append(_Wanted("barriers", 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES))
-    if accumulators:
-        wanted.append(_Wanted("accumulators", 2 * accumulators, MBARRIER_BYTES, MBARRIER_BYTES))
-        wanted.append(_Wanted("address", 1, _TMEM_ADDRESS_BYTES, _TMEM_ADDRESS_BYTES))
-    if answers:
-        wanted.append(_Wanted("answers", answers, ANSWER_BYTES, ANSWER_BYTES))
-        wanted.append(_Wanted("answer_barriers", 2 * answers, MBARRIER_BYTES, MBARRIER_BYTES))
-    if has_residual:
-        wanted.append(_Wanted("residual_barrier", turns, MBARRIER_BYTES, MBARRIER_BYTES))
-    if turns > 1:
-        wanted.append(_Wanted("order_barriers", turns, MBARRIER_BYTES, MBARRIER_BYTES))
-    regions = []
-    end = 0
-    for name, pieces, piece_bytes, alignment_bytes in wanted:
-        start = rounded_up(end, alignment_bytes)
-        end = start + pieces * piece_bytes
-        regions.append(SmemRegion(name, tuple(range(start, end, piece_bytes)), piece_bytes, alignment_bytes))
-    return tuple(regions)
-
-
-def end_of(regions: tuple[SmemRegion, ...]) -> int:
-    """Bytes from the first region's start to the last one's end."""
-    return regions[-1].starts[-1] + regions[-1].piece_bytes

@@ -9,8 +9,8 @@ In a cluster the first block asks, and the answer comes to all blocks.
 
 from __future__ import annotations
 
+from tilescope.planner.gemm_smem import ANSWER_BYTES
 from tilescope.planner.loading import Loading, Step, Steps, step_of
-from tilescope.planner.planned_gemm import ANSWER_BYTES
 from tilescope.sync.thread_limits import WARPGROUP_THREADS
 
 

@@ -11,8 +11,8 @@ from tilescope.planner.gemm_batch import ONE
 from tilescope.planner.gemm_maps import gemm_map
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.gemm_schedule import schedule_words
-from tilescope.planner.planned_gemm import RankedTile
 from tilescope.planner.plans import Plan
+from tilescope.planner.ranked_tile import RankedTile
 from tilescope.planner.reason import with_article
 from tilescope.sentence import by, counted, in_mb, in_us, listed
 from tilescope.view.drawing import Beside, Drawing, Part, Table

@@ -27,7 +27,7 @@ from tilescope.gpu.driver.isolation import Progress
 from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.planner.gemm_correction import MODEL, name_kernel, name_product
 from tilescope.planner.gemm_time import predicted
-from tilescope.planner.planned_gemm import RankedTile
+from tilescope.planner.ranked_tile import RankedTile
 
 NO_RATES = (
     "{card} has no measured TMA rates in tilescope's table, so nothing is predicted that times could correct. "
