@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
-from math import isqrt, prod
+from math import prod
 from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div, rounded_up
@@ -17,6 +17,7 @@ from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import lies_in_one_block
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_rates import transfer_us
 from tilescope.planner.gemm_schedule import (
     COLUMN_GROUP,
     GROUPED_TILES,
@@ -39,10 +40,11 @@ from tilescope.planner.gemm_tiles import (
     time_us,
     weighed,
 )
-from tilescope.planner.gemm_time import order_bytes, predicted, predicts, transfer_us
+from tilescope.planner.gemm_time import predicted, predicts
 from tilescope.planner.planned_scales import SCALED_COLUMNS
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
+from tilescope.planner.tile_order import choose_group
 from tilescope.planner.wgmma_sums import most_sums, share_rows
 
 _HOPELESS = 3.0  # times as long as the shortest
@@ -55,8 +57,6 @@ _FITTED_ROUNDS = 4  # … and into as many as fill one round of the card, or mor
 _FEWEST_FITTED = 40  # columns of such tiles at least: of narrow ones, all that differ by 8 are slow
 _LARGEST_COLUMNS = 256  # of one wgmma
 _K_SPANS = (1, 2)  # of a K tile: two halve the steps to issue …
-_NEIGHBOURS = 16  # SMs of a GPC
-_FEW_ROUNDS = 2  # that take all tiles: which SM has which decides what its neighbours fetch with it
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
 _FEWEST_TURNED = 64 * 128  # sums of a tile that warpgroups take in turn …
 _MOST_TURNED_K_TILES = (
@@ -249,7 +249,7 @@ def _are_hopeful(product: Product, tiles: list[tuple[Tile, bool]]) -> list[bool]
     shortest: list[float] = []
     for tile, swapped in tiles:
         taken = prod(tile_grid(product.shape, tile)) * product.batch.count
-        alone_us = _us(product, tile, Schedule(swapped=swapped, group=_group(product, tile)))
+        alone_us = _us(product, tile, Schedule(swapped=swapped, group=choose_group(product, tile)))
         shortest.append(alone_us * min(1.0, taken / sms))
     limit_us = _HOPELESS * min(shortest, default=0.0)
     return [us <= limit_us for us in shortest]
@@ -342,7 +342,7 @@ def _k_tiles(product: Product, span_k: int, rows: int, columns: int) -> Iterator
 def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
     """How blocks can share a tile: one tile after another, the last round shared, or k split while SMs would be idle."""
     k_tiles = ceil_div(product.shape[2], tile[2])
-    group = 0 if product.batch.rows == "masked" else _group(product, tile)
+    group = 0 if product.batch.rows == "masked" else choose_group(product, tile)
     plain = Schedule(swapped=swapped, group=group)
     yield plain
     if product.batch.is_of_experts:  # how many tiles there are is known at the launch
@@ -442,38 +442,3 @@ def _run_at_once(product: Product, tile: Tile, multicast: tuple[int, int]) -> bo
     """Whether the card runs all clusters of a sharing in one round."""
     rounds = _Rounds.of(product, tile, replace(PLAIN, multicast=multicast))
     return rounds.taken <= rounds.at_once
-
-
-def _group(product: Product, tile: Tile) -> int:
-    """Tiles along m that are taken together: all; 16, if fewer bytes come from memory then; or one: tiles go along n.
-
-    What neighbouring SMs fetch together costs the L2 once. On an H200, tiles along n were up to 1.4 times as fast where
-    they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us, not 96), and slower where they are more.
-    """
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    if tiles_m * tiles_n <= _FEW_ROUNDS * (product.sms or 1):
-        return _near_square(tile, tiles_m)
-    clearly_fewer = 2 * tiles_n < tiles_m or tile[1] <= tile[0]
-    if 1 < tiles_n <= tiles_m and clearly_fewer:
-        return 1
-    if tiles_m <= GROUPED_TILES:
-        return 0
-    plain = order_bytes(product, tile, 0)
-    return GROUPED_TILES if order_bytes(product, tile, GROUPED_TILES) < plain else 0
-
-
-def _near_square(tile: Tile, tiles_m: int) -> int:
-    """Tiles along m that are taken together where few rounds take all: 16 neighbours then fetch about as much of A as of B.
-
-    On an H200 they were up to 1.5 times as fast as other orders: 768 x 1536 x 7168, 12 x 11 tiles of 64 x 144, took 25 us in
-    groups of 4, 33 down m and 39 along n; 2932 x 576 x 8192, 14 x 9 tiles of 216 x 64, was 1.47 times as fast along n.
-
-    >>> _near_square((64, 144, 64), 12), _near_square((64, 256, 64), 5), _near_square((216, 64, 64), 14)
-    (4, 0, 2)
-    """
-    square = max(1, isqrt(_NEIGHBOURS * tile[1] // tile[0]))
-    group = 1 << square.bit_length() - 1
-    even = ceil_div(tiles_m, max(1, round(tiles_m / group)))  # no group of a few that are left
-    if even > 1:
-        even = rounded_up(even, 2)  # pairs of SMs share
-    return even if even < tiles_m else 0

@@ -10,8 +10,9 @@ from dataclasses import replace
 from zlib import crc32
 
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
+from tilescope.planner.gemm_rates import H200_RATES
 from tilescope.planner.gemm_schedule import Schedule, schedule_words
-from tilescope.planner.gemm_time import H200_RATES, predicted
+from tilescope.planner.gemm_time import predicted
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.ranked_tile import Prediction
 

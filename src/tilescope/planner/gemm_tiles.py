@@ -33,8 +33,9 @@ from tilescope.card import REQUEST_BYTES, Card
 from tilescope.mma.readable_tile import Extents
 from tilescope.planner.gemm_correction import predict_on_card
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_rates import transfer_us
 from tilescope.planner.gemm_schedule import Schedule, clusters
-from tilescope.planner.gemm_time import raised_to, transfer_us
+from tilescope.planner.gemm_time import raised_to
 from tilescope.planner.planned_scales import has_whole_atoms
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand

@@ -14,28 +14,28 @@
     epilogue    the sums of a round converted and stored; of warpgroups that take turns, those of the last
     adding      what blocks that share k send each other
 
-Of tcgen05, and of mma where a card has nothing faster, no kernel was measured: the time comes from the documented rates of
-arithmetic, shared memory and memory alone, and is labelled so.
+`gemm_rates.py` has the constants. Of tcgen05, and of mma where a card has nothing faster, no kernel was measured:
+`documented_time.py` predicts those.
 
 16 x 4096 x 4096 bf16, tile 16 x 64, swapped, split 2:  3.0 launch + 8.4 main loop (memory) + 0.0 epilogue + 0.7 adding = 12.1 us
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, log10, prod, sqrt
 from typing import NamedTuple
 
 from tilescope.arch import Basis
 from tilescope.arithmetic import ceil_div
-from tilescope.mma.consumer import consumers_of
-from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.block_scales import scaled_step_us
+from tilescope.planner.documented_time import multiplies_by_lanes, predict_by_documents
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_rates import H200_RATES, GemmRates, transfer_us
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
-from tilescope.planner.mma_warps import share_among_warps
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
+from tilescope.planner.tile_order import count_operand_bytes
 from tilescope.planner.wgmma_sums import share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile
@@ -46,106 +46,11 @@ _SPAN_BYTES = 128  # of k that one copy brings at most
 _SLICE_BITS = 64 * 8  # of a row of C: half a swizzle span, into whose multiples tiles are sliced
 _UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
 _MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
-_L2_SHARE_HELD = 0.6  # of the L2: matrices that fit into it come from memory once
 _BIAS_COST = 0.25  # of an epilogue, beside the plain one
 _ACTIVATION_COST = 0.6
 _RESIDUAL_COST = 1.3
 _POWER_FROM = 11.1  # log10 of the operations from which on a product is long enough for its power to count …
 _POWER_IN_FULL = 12.0  # … and from which on it counts in full
-
-
-@dataclass(frozen=True, slots=True)
-class GemmRates:
-    """What the prediction rests on."""
-
-    launch_us: float
-    dependent_us: float  # of a dependent launch
-    block_us: float  # and more for every block
-    cycle_ns: float  # of the tensor cores, under load
-    smem_cycles: float  # of wgmma, for every 128 bytes that it reads
-    issue_us: float  # of a K step: a wait, a promise and a copy of either operand
-    issue_span_us: float  # and more for the two copies of every further span of k
-    slot_us: float  # from the wait for a free stage until its bytes have come and are seen
-    tall_slot_ratio: (
-        float  # the same of tiles beyond 128 rows, beside that: more blocks of 64 rows read a stage before it is free
-    )
-    promoted_ratio: float  # of the time of a step whose sums are promoted to that of a plain one
-    alone_promoted_ratio: float  # the same where one warpgroup has all rows: nobody multiplies while it adds
-    memory_gb_per_s: float
-    l2_gb_per_s: float  # of what neighbouring SMs do not share
-    uneven_l2_gb_per_s: float  # of all that is fetched, beside that, where rows straddle lines
-    sm_gb_per_s: float  # loads of one SM
-    uneven_sm_gb_per_s: float  # beside that, where rows straddle lines
-    half_line_share: float  # of what straddling costs, where rows start at multiples of 64 bytes
-    sector_share: float  # and of 32
-    uneven_store_share: float  # of C: what memory writes more where its rows straddle lines
-    epilogue_us: float  # of a round, before its bytes
-    epilogue_gb_per_s: float  # of one SM
-    unsliced_ratio: float  # of the time of an epilogue that stores a tile at once to that of one in slices
-    turn_us: float  # from the last K step of a tile to the next tile of the other warpgroup
-    cluster_us: float  # two meetings of a cluster
-    cluster_block_us: float  # and more for every block of it
-    cluster_gb_per_s: float  # of one SM's parts
-    workspace_us: float  # the counter, and the way to the L2 and back
-    workspace_part_us: float  # and more for every part that the last block adds
-    workspace_write_gb_per_s: float  # of one SM
-    workspace_read_gb_per_s: float
-    multicast_us: float  # a cluster that starts together, and ends together
-    multicast_step_us: float  # of a K step: a stage is free when both blocks have read it
-    neighbour_share: (
-        float  # of what two neighbours share by chance: what is fetched of it, where a cluster fetches half
-    )
-    parts_share: float  # the same, where clusters share k
-    read_twice_share: float  # of B: what comes from memory again where a cluster splits k and several tiles need it
-    sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
-    sustained_l2_gb_per_s: float  # of the same: what SMs fetch takes power too
-    sharpness: float  # how suddenly the longest of several times takes over
-
-
-# Fitted to 5,600 kernels for 784 shapes of bf16 under driver 580.159.04, CUDA 13.0: of the fastest ones, 94 % within 15 %.
-# Promoted sums: 1,675 kernels for 107 shapes of e4m3.
-H200_RATES = GemmRates(
-    launch_us=2.383,
-    dependent_us=0.65,
-    block_us=0.004902,
-    cycle_ns=0.5832,
-    smem_cycles=1.25,
-    issue_us=0.1266,
-    issue_span_us=0.0628,
-    slot_us=0.64,
-    tall_slot_ratio=1.3,
-    promoted_ratio=1.166,
-    alone_promoted_ratio=1.579,
-    memory_gb_per_s=4200,
-    l2_gb_per_s=18690,
-    uneven_l2_gb_per_s=10830,
-    sm_gb_per_s=1979,
-    uneven_sm_gb_per_s=136.4,
-    half_line_share=0.1996,
-    sector_share=0.2551,
-    uneven_store_share=0.8025,
-    epilogue_us=0.002526,
-    epilogue_gb_per_s=71.51,
-    unsliced_ratio=1.158,
-    turn_us=0.083,
-    cluster_us=0.5161,
-    cluster_block_us=0.02781,
-    cluster_gb_per_s=14.75,
-    workspace_us=0.373,
-    workspace_part_us=0.2053,
-    workspace_write_gb_per_s=25.3,
-    workspace_read_gb_per_s=197.8,
-    multicast_us=0.2897,
-    multicast_step_us=0.02784,
-    neighbour_share=0.7396,
-    parts_share=0.2759,
-    read_twice_share=1.157,
-    sustained_tflops=1437,
-    sustained_l2_gb_per_s=13260,
-    sharpness=3.168,
-)
-
-
 _FLOOR_BOUNDS = {"arithmetic": "steps", "shared-memory reads": "steps", "loads of one SM": "steps", "memory": "memory"}
 
 
@@ -190,8 +95,8 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
 
     `stages` are those that fit; 0: enough. One of them is multiplied while the others are filled.
     """
-    if product.in_tensor_memory or _multiplies_by_lanes(product):
-        return _by_documents(product, tile, schedule)
+    if product.in_tensor_memory or multiplies_by_lanes(product):
+        return predict_by_documents(product, tile, schedule)
     if not predicts(product):
         return None
     rates = H200_RATES
@@ -238,74 +143,6 @@ def predicted(product: Product, tile: Tile, schedule: Schedule, stages: int = 0)
         adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
         basis=_basis(product),
     )
-
-
-def _multiplies_by_lanes(product: Product) -> bool:
-    """Whether it is multiplied by mma on an architecture whose datasheets' rates are those of mma."""
-    return product.consumer == consumers_of(product.arch)[0] == "ldmatrix"
-
-
-def _by_documents(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
-    """The time by the documented rates of a card; what they do not know (launch, L2, power) is left out.
-
-    A tile is stored while the next one is multiplied, by a second accumulator or by TMA: the stores of the last round alone
-    come on top.
-    """
-    card = product.card
-    tflops = product.peak_tflops
-    if card is None or tflops is None or product.sms is None:
-        return None
-    rows, columns, _ = schedule.sums(tile)
-    grid = schedule.cluster_grid(tile_grid(product.shape, tile))
-    in_a_cluster = prod(schedule.cluster)
-    at_once = max(1, clusters(product.sms, in_a_cluster))
-    taken = prod(grid) * product.batch.count
-    rounds = ceil_div(taken, at_once)
-    k = schedule.k_tiles(product.shape[2], tile[2]) * tile[2]
-    c_bytes = product.output_type.bits / 8
-    m, n, _ = product.shape
-    operand_bytes = (m + n) * product.shape[2] * product.operand_bits / 8  # once: how much the L2 holds is not known
-    if card.l2_bytes is not None:
-        operand_bytes = order_bytes(product, tile, schedule.group) * product.operand_bits / product.data_type.bits
-    moved_bytes = (operand_bytes + m * n * c_bytes) * product.batch.count
-    bounds = {
-        "steps": rounds * 2.0 * rows * columns * k * card.sms / tflops / 1e6,
-        "memory": transfer_us(moved_bytes, card.memory_gb_per_s),
-    }
-    if card.smem_gb_per_s is not None:
-        read_rows = _rows_read(product, tile, schedule)
-        read_bytes = rounds * read_rows * k * product.operand_type.smem_bits // 8
-        bounds["shared memory"] = transfer_us(read_bytes, card.smem_gb_per_s)
-    bound = max(bounds, key=lambda name: bounds[name])
-    last_blocks = (taken - (rounds - 1) * at_once) * in_a_cluster
-    return Prediction(
-        launch_us=0,
-        main_us=bounds[bound],
-        bound=bound,
-        bounds_us=tuple(bounds.items()),
-        epilogue_us=transfer_us(last_blocks * rows * columns * c_bytes, card.memory_gb_per_s),
-        adding_us=0,
-        basis="documented",
-        fitted=False,
-    )
-
-
-def _rows_read(product: Product, tile: Tile, schedule: Schedule) -> int:
-    """Rows of A and B that one K step of a block reads from shared memory.
-
-    Every instruction of tcgen05 reads its own; of a pair's columns each block reads half. Of warps that multiply by mma, each
-    reads the rows and the columns of its part.
-    """
-    rows, columns, _ = schedule.sums(tile)
-    if product.in_tensor_memory:
-        return ceil_div(rows, TMEM_LANES) * (min(rows, TMEM_LANES) + columns // schedule.cta_group)
-    down, across = share_among_warps(tile)
-    return rows * max(1, across) + columns * max(1, down)
-
-
-def transfer_us(moved_bytes: float, gb_per_s: float) -> float:
-    """Microseconds that bytes take at a rate."""
-    return moved_bytes / gb_per_s / 1e3
 
 
 def _basis(product: Product) -> Basis:
@@ -430,26 +267,8 @@ def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work,
         c_bytes *= 2
     if schedule.split > 1 and work.tiles_m > 1:
         b_bytes *= 1 + rates.read_twice_share
-    again_bytes = order_bytes(product, tile, schedule.group) - (m + n) * k * element
+    again_bytes = count_operand_bytes(product, tile, schedule.group) - (m + n) * k * element
     return (again_bytes + a_bytes + b_bytes + c_bytes) * work.products
-
-
-def order_bytes(product: Product, tile: Tile, group: int) -> float:
-    """Operand bytes from memory: A once for every group, and B again for every group, unless the L2 holds what is shared."""
-    m, n, k = product.shape
-    element = product.data_type.bits / 8
-    tiles_m, tiles_n = tile_grid(product.shape, tile)
-    rows = min(group or tiles_m, tiles_m)
-    l2_bytes = product.card.l2_bytes if product.card is not None else None
-    held_bytes = (l2_bytes or 0) * _L2_SHARE_HELD
-    a_bytes = m * k * element
-    b_bytes = n * k * element
-    if a_bytes + b_bytes <= held_bytes:
-        return a_bytes + b_bytes
-    columns_at_once = max(1, (product.sms or 1) // rows)
-    a_times = 1 if rows * tile[0] * k * element <= held_bytes else ceil_div(tiles_n, columns_at_once)
-    b_times = 1 if b_bytes <= held_bytes else ceil_div(tiles_m, rows)
-    return a_bytes * a_times + b_bytes * b_times
 
 
 def _bytes_fetched_apart(product: Product, tile: Tile, schedule: Schedule, rates: GemmRates) -> float:
