@@ -29,8 +29,9 @@ from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERTS, unfused_product, unfused_tile
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused
 from tilescope.planner.gemm_batch import EXPERT_ROWS, LARGEST_BATCH, ONE, Batch, Rows
-from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
+from tilescope.planner.gemm_choices import MOST_PLANNED, list_choices
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.gemm_request import Choice, GemmRequest
 from tilescope.planner.gemm_schedule import (
     COLUMN_GROUP,
     LARGEST_PARTS,
@@ -172,7 +173,7 @@ def plan_gemm(
         asked = (tile_m, tile_n, tile_k)
     if problems := violations([*product_problems(product), *unfused_product(product)]):
         raise PlanError(problems)
-    wanted = Wanted(
+    wanted = GemmRequest(
         tile=asked,
         stages=stages,
         swapped=None if swapped is None else flag("swapped", swapped),
@@ -230,11 +231,11 @@ def _usual_output(operands: DataType) -> DataType:
     return operands if operands.bits > 8 else DataType.named("bf16")
 
 
-def _best(product: Product, wanted: Wanted) -> GemmPlan:
+def _best(product: Product, wanted: GemmRequest) -> GemmPlan:
     """The plan of the tile that was asked for, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
     search = _TileSearch(product, wanted.stages, is_asked=wanted.tile is not None)
     attempts: list[_Attempt] = []
-    for choice in choices(product, wanted, search.reads):
+    for choice in list_choices(product, wanted, search.reads):
         if len(attempts) >= MOST_PLANNED and choice.is_predicted and any(tried.plans for tried in attempts):
             break  # the others take longer
         if choice.is_last_resort and any(tried.plans for tried in attempts):
