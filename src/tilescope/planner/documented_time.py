@@ -17,7 +17,7 @@ from tilescope.planner.gemm_schedule import Schedule, clusters
 from tilescope.planner.mma_warps import share_among_warps
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.ranked_tile import Prediction
-from tilescope.planner.tile_order import count_operand_bytes
+from tilescope.planner.tile_groups import count_operand_bytes
 
 
 def multiplies_by_lanes(product: Product) -> bool:

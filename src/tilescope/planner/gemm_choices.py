@@ -20,7 +20,7 @@ from tilescope.planner.gemm_tiles import TILE_M, tile_shapes
 from tilescope.planner.gemm_time import predicts
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.schedule_choices import list_schedules
-from tilescope.planner.tile_order import choose_group
+from tilescope.planner.tile_groups import choose_group
 from tilescope.planner.tmem_choices import list_tmem_choices
 from tilescope.planner.wgmma_tiles import list_wgmma_tiles
 

@@ -35,7 +35,7 @@ from tilescope.planner.gemm_rates import H200_RATES, GemmRates, transfer_us
 from tilescope.planner.gemm_schedule import PLAIN, Schedule, clusters
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.ranked_tile import FloorTerm, Prediction
-from tilescope.planner.tile_order import count_operand_bytes
+from tilescope.planner.tile_groups import count_operand_bytes
 from tilescope.planner.wgmma_sums import share_rows
 
 _LINE_BYTES = 128  # of the L2, and of a row of a tile

@@ -27,7 +27,7 @@ from tilescope.planner.gemm_schedule import (
     clusters,
 )
 from tilescope.planner.product import Product, Tile
-from tilescope.planner.tile_order import choose_group
+from tilescope.planner.tile_groups import choose_group
 
 FEWEST_K_TILES = 3  # of a block that shares k
 _MOST_SHARED_PARTS = 4  # of k, whose blocks also share an operand
