@@ -143,7 +143,7 @@ MODULE_OF_RULE = {
     "mma-arithmetic": "mma.tensor_core_arithmetic",
     "mma-group": "mma.tcgen05_kind",
     "mma-lanes": "mma.tcgen05_product",
-    "mma-scales": "mma.scale_packing",
+    "mma-scales": "mma.product_scales",
     "mma-shape": "mma.operand_path",
     "mma-sparse": "mma.sparsity",
     "mma-type": "mma.operand_path",

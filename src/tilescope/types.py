@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from tilescope.mma.operand_descriptor import OperandDescriptor
     from tilescope.mma.readable_tile import Extents
     from tilescope.mma.readings import WordReadings
+    from tilescope.mma.scale_format import ScaleFormat
     from tilescope.mma.scale_lanes import ScaleLanes
     from tilescope.mma.scale_layout import ScaleCopy, ScaleLayout, ScaleStep
-    from tilescope.mma.scale_packing import ScaleFormat
     from tilescope.mma.smem_agreement import Agreement, Difference
     from tilescope.mma.sparsity import Compressed
     from tilescope.mma.tmem_address import TmemAddress

@@ -8,9 +8,9 @@ from tilescope.errors import RuleError
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.pair_shares import pair_shares
+from tilescope.mma.scale_format import SCALE_FORMATS
 from tilescope.mma.scale_lanes import ScaleLanes
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.scale_packing import SCALE_FORMATS
 from tilescope.mma.tmem_copy import CP_SHAPES, DECOMPRESSIONS, cp_shape
 from tilescope.mma.tmem_form import TMEM_FORMS, named_move
 

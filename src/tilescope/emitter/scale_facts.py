@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilescope.emitter.gemm_facts import ScaledOperand, ScaleFacts
 from tilescope.emitter.tile_program import map_facts
-from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_scales import SCALE_SLOTS, SCALED_ROWS, ScalePlan

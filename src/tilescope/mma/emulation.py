@@ -26,7 +26,7 @@ from tilescope.mma.element_matrix import element_matrix
 from tilescope.mma.mma_instruction import K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.operand_path import MMA_SHAPE, MMA_TYPE, Matrix, OperandPath, mma_with_k
 from tilescope.mma.pair_shares import pair_shares, pairs_of
-from tilescope.mma.scale_packing import FormerScales, Scales, Scaling, read_scaling, replace_former_scales
+from tilescope.mma.product_scales import FormerScales, Scales, Scaling, read_scaling, replace_former_scales
 from tilescope.mma.sparse_sum import sparse_sum
 from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.errors import raise_all
-from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tcgen05_kind import Documented
 from tilescope.reading import integer, known_name, plain_int
 from tilescope.rule import rule

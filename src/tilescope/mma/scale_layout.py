@@ -41,6 +41,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
 from tilescope.mma.operand_descriptor import Tcgen05Descriptor
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_lanes import SCALED_EXTENTS, SCALED_OPERAND, ScaleLanes, ScaleOperand
 from tilescope.mma.scale_packing import (
     ATOM_BYTES,
@@ -49,7 +50,6 @@ from tilescope.mma.scale_packing import (
     SCALE_ATOM,
     Array,
     ScaleAtomName,
-    ScaleFormat,
     atom_grid,
     pack_scales,
     scale_atom,

@@ -1,4 +1,4 @@
-"""Block scaling: its formats, and scale factors between a plain matrix and the atoms that kernels keep.
+"""Scale factors of blocks between a plain matrix and the atoms that kernels keep.
 
 Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
 matrix's rows l, 32 + l, 64 + l and 96 + l:
@@ -25,25 +25,19 @@ Large matrices take a loop that numba compiles (the extra `fast`), on two words 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, prod
-from typing import Any, Literal, NamedTuple, TypedDict
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
-from tilescope.data_type import DataType
-from tilescope.errors import Violation, raise_all
-from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
-from tilescope.reading import as_array, known_name, known_row, pair
+from tilescope.errors import raise_all
+from tilescope.reading import as_array, known_name, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import listed, printed
 from tilescope.swizzle.permutation import compiler, out_problems
-from tilescope.value import Row
 
 SCALE_SIZE = rule(
     "scale-size",
@@ -56,35 +50,6 @@ SCALE_SIZE = rule(
     passing="ts.unpack_scales(np.zeros(512, np.uint8), (100, 3))",
     failing="ts.unpack_scales(np.zeros(300, np.uint8), (100, 3))",
 )
-MMA_SCALES = rule(
-    "mma-scales",
-    "A block-scaled product has a kind, and one scale byte for each block of both operands.",
-    argument="{operand}",
-    found="an array of shape {shape}, {dtype}",
-    limit="{format} has one {scale_type} byte for {block} elements of k: {scales: x } of them",
-    fix="Use a uint8 array of shape {scales}.",
-    source="PTX ISA, tcgen05.mma: Block scaling",
-    architectures=BLACKWELL,
-    passing=(
-        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
-        'scales=("mxfp8", np.ones((128, 4), np.uint8), np.ones((128, 4), np.uint8)))'
-    ),
-    failing=(
-        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
-        'scales=("mxfp8", np.ones((128, 3), np.uint8), np.ones((128, 4), np.uint8)))'
-    ),
-)
-INCOMPLETE_SCALES = MMA_SCALES.worded(
-    argument="scales",
-    found="scales = {passed}",
-    limit="scaled products need a format and the scale factors of A and of B",
-    fix='Use scales=("mxfp8", a_scales, b_scales).',
-)
-SIGNED_SCALE = MMA_SCALES.worded(
-    found="a scale with its sign bit set",
-    limit="ue4m3 has no sign: the top bit is zero",
-    fix="Use {operand} & 0x7F.",
-)
 ATOM_ROWS = 128
 ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
@@ -96,7 +61,6 @@ _LOW = np.uint64(0xFFFF_FFFF)
 _HALF = np.uint64(32)
 
 Array = npt.NDArray[Any]
-Scales = tuple[Any, npt.ArrayLike, npt.ArrayLike]  # a format, the scale factors of A, those of B
 Words = npt.NDArray[np.uint64]
 
 
@@ -134,144 +98,6 @@ SCALE_ATOM: dict[str, ScaleAtom] = {
     "128x4": ScaleAtom(((32, 4 * _WORD_BYTES), (4, _WORD_BYTES))),
     "8x4": ScaleAtom(((8, _WORD_BYTES),)),
 }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaleFormat(Row):
-    """A row of the table.
-
-    >>> nvfp4 = ScaleFormat.named("nvfp4")
-    >>> nvfp4.block, nvfp4.scale_type, nvfp4.ids(64)
-    (16, 'ue4m3', (0,))
-    >>> ScaleFormat.named("mxfp4").ids(96)
-    (0, 1, 2, 3)
-    """
-
-    name: str
-    mma_kind: str
-    qualifier: str  # .scale_vec:: of PTX
-    block: int  # elements of k under one scale
-    scale_type: str
-
-    @classmethod
-    def named(cls, name: object) -> ScaleFormat:
-        """The row called `name`; the kind's own name stands for its commonest format."""
-        return known_row(
-            ScaleFormat, "scale format", "kind", name, SCALE_FORMATS, plain=_plain_name, spellings=_ALIASES
-        )
-
-    @property
-    def kind_row(self) -> Tcgen05Kind:
-        """The kind of tcgen05.mma that multiplies it."""
-        return KINDS[self.mma_kind]
-
-    @property
-    def scale_data_type(self) -> DataType:
-        """The type of a scale factor; ue4m3 is e4m3 without its sign."""
-        return DataType.named("ue8m0" if self.scale_type == "ue8m0" else "e4m3")
-
-    @property
-    def k_steps(self) -> tuple[int, ...]:
-        """The k that one dense instruction takes."""
-        return (self.kind_row.k, WIDE_K) if self.kind_row.is_dense_4_bit else (self.kind_row.k,)
-
-    def ids(self, k: int) -> tuple[int, ...]:
-        """The bytes of a word at which an instruction may begin."""
-        return tuple(range(0, ATOM_SCALES, gcd(k // self.block, ATOM_SCALES)))
-
-
-# PTX ISA, "Block scaling" of tcgen05.mma, and its table of scale_vec sizes.
-_ROWS = (
-    ScaleFormat("mxfp8", mma_kind="mxf8f6f4", qualifier="1X (.block32)", block=32, scale_type="ue8m0"),
-    ScaleFormat("mxfp4", mma_kind="mxf4", qualifier="2X (.block32)", block=32, scale_type="ue8m0"),
-    ScaleFormat("nvfp4", mma_kind="mxf4nvf4", qualifier="4X (.block16)", block=16, scale_type="ue4m3"),
-    ScaleFormat("mxf4nvf4.2X", mma_kind="mxf4nvf4", qualifier="2X (.block32)", block=32, scale_type="ue8m0"),
-    ScaleFormat("mxf4nvf4.4X", mma_kind="mxf4nvf4", qualifier="4X (.block16)", block=16, scale_type="ue8m0"),
-)
-SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in _ROWS}
-_ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
-_NAMES = {name.casefold(): name for name in SCALE_FORMATS} | _ALIASES
-
-
-def _plain_name(written: str) -> str:
-    return _NAMES.get(written.strip().casefold().replace("_", ""), written)
-
-
-class Scaling(NamedTuple):
-    """Scale factors of both operands, as bytes: A (m, blocks), B (n, blocks)."""
-
-    format: ScaleFormat
-    a: Array
-    b: Array
-
-    def part(self, rows: slice, columns: slice) -> Scaling:
-        """Those of a part of D."""
-        return Scaling(self.format, self.a[rows], self.b[columns])
-
-
-class FormerScales(TypedDict, total=False):
-    """Three arguments of `emulate_mma` that `scales` replaces."""
-
-    scale_kind: Any
-    a_scales: npt.ArrayLike | None
-    b_scales: npt.ArrayLike | None
-
-
-def replace_former_scales(scales: Scales | None, former: FormerScales) -> Scales | None:
-    """`scales`, or the triple made of its former spellings, with a warning to the caller of `emulate_mma`."""
-    if not former:
-        return scales
-    unknown = former.keys() - FormerScales.__optional_keys__
-    if unknown:
-        raise TypeError(f"emulate_mma() got an unexpected keyword argument {min(unknown)!r}")
-    warnings.warn(
-        "scale_kind, a_scales and b_scales of emulate_mma will be removed: use scales=(kind, a_scales, b_scales)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    passed = sorted(name for name, value in former.items() if value is not None)
-    if not passed:
-        return scales
-    a_scales = former.get("a_scales")
-    b_scales = former.get("b_scales")
-    if scales is not None or "scale_kind" not in passed or a_scales is None or b_scales is None:
-        raise INCOMPLETE_SCALES.error(passed=listed(passed))
-    return former["scale_kind"], a_scales, b_scales
-
-
-def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: bool) -> Scaling | None:
-    """The scale factors as bytes, or None without any; all mistakes are named at once."""
-    if scales is None:
-        return None
-    if not isinstance(scales, list | tuple) or len(scales) != 3 or any(part is None for part in scales):
-        raise INCOMPLETE_SCALES.error(passed=printed(scales))
-    kind, a_scales, b_scales = scales
-    row = ScaleFormat.named(kind)
-    m, n, k = shape
-    block = 2 * row.block if sparse else row.block  # a sparse instruction takes twice the k with as many scales
-    blocks = ceil_div(k, block)
-    problems: list[Violation] = []
-    factors: list[Array] = []
-    for name, value, wanted in (("scales[1]", a_scales, (m, blocks)), ("scales[2]", b_scales, (n, blocks))):
-        array = as_array(name, value)
-        if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
-            wrong_array = MMA_SCALES.violation(
-                operand=name,
-                shape=array.shape,
-                dtype=str(array.dtype),
-                format=row.name,
-                scale_type=row.scale_type,
-                block=block,
-                scales=wanted,
-            )
-            problems.append(wrong_array)
-            continue
-        held = np.ascontiguousarray(array).view(np.uint8)
-        if row.scale_type == "ue4m3" and (held & 0x80).any():
-            problems.append(SIGNED_SCALE.violation(operand=name))
-        factors.append(held)
-    raise_all(problems)
-    return Scaling(row, *factors)
 
 
 def pack_scales(scales: npt.ArrayLike, *, atom: ScaleAtomName = "128x4", out: Array | None = None) -> Array:

@@ -37,9 +37,10 @@ from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.mma.accumulation import ScaleFactors, k_loop_sum, summed_once
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
+from tilescope.mma.product_scales import MMA_SCALES, Scaling
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_lanes import ScaleOperand
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
 from tilescope.mma.sparsity import Matrix, Nibbles, entries_of_elements, expanded, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import (
     BLACKWELL,

@@ -17,7 +17,7 @@ from tilescope.data_type import DataType, elements_of_format
 from tilescope.errors import PlanError
 from tilescope.layout import Major, major_named
 from tilescope.mma.consumer import CONSUMER, consumers_of
-from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.planner.block_scales import NAME as BLOCK_SCALES
 from tilescope.planner.fused_checks import BATCH_OF_EXPERTS, ROWS_WITHOUT_EXPERTS, unfused_product
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused

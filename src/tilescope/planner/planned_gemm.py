@@ -13,7 +13,7 @@ from tilescope.arch import Arch
 from tilescope.arithmetic import ceil_div
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tmem_address import ALLOC_COLUMNS
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, RESIDUAL_TYPES, Fused
 from tilescope.planner.gemm_batch import ONE, Batch

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.arithmetic import rounded_up
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.scale_layout import ScaleCopy, ScaleLayout, ScaleStep, scale_layout
-from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, ScaleFormat
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.planner.gemm_schedule import Schedule
 from tilescope.planner.product import Product, Tile

@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.mma_instruction import INSTRUCTIONS, Instruction
-from tilescope.mma.scale_packing import ScaleFormat
+from tilescope.mma.scale_format import ScaleFormat
 from tilescope.mma.tcgen05_kind import Tcgen05Kind, tcgen05_for
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.planner.fused_epilogue import PLAIN_EPILOGUE, Fused

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tilescope.mma.scale_format import SCALE_FORMATS
 from tilescope.mma.scale_layout import ScaleLayout, scale_layout
-from tilescope.mma.scale_packing import SCALE_ATOM, SCALE_FORMATS
+from tilescope.mma.scale_packing import SCALE_ATOM
 from tilescope.questions.call import Call
 from tilescope.questions.first_line import FirstLine, make_line
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse

@@ -26,8 +26,8 @@ from tilescope.machine.instructions.tensor_core.register_tile import Elements, L
 from tilescope.machine.program import Assembler
 from tilescope.machine.step import RefusedError, Turn
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
+from tilescope.mma.scale_format import SCALE_FORMATS, ScaleFormat
 from tilescope.mma.scale_lanes import ScaleLanes
-from tilescope.mma.scale_packing import SCALE_FORMATS, ScaleFormat
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tensor_core_arithmetic import arithmetic_of
 from tilescope.ptx.syntax import Instruction, Operand

@@ -1,0 +1,126 @@
+"""The scale factors of a product as a caller gives them: a triple of the format, A's and B's, read and checked."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import Violation, raise_all
+from tilescope.mma.scale_format import ScaleFormat
+from tilescope.mma.scale_packing import Array
+from tilescope.mma.tcgen05_kind import BLACKWELL
+from tilescope.reading import as_array
+from tilescope.rule import rule
+from tilescope.sentence import listed, printed
+
+MMA_SCALES = rule(
+    "mma-scales",
+    "A block-scaled product has a kind, and one scale byte for each block of both operands.",
+    argument="{operand}",
+    found="an array of shape {shape}, {dtype}",
+    limit="{format} has one {scale_type} byte for {block} elements of k: {scales: x } of them",
+    fix="Use a uint8 array of shape {scales}.",
+    source="PTX ISA, tcgen05.mma: Block scaling",
+    architectures=BLACKWELL,
+    passing=(
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
+        'scales=("mxfp8", np.ones((128, 4), np.uint8), np.ones((128, 4), np.uint8)))'
+    ),
+    failing=(
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", '
+        'scales=("mxfp8", np.ones((128, 3), np.uint8), np.ones((128, 4), np.uint8)))'
+    ),
+)
+INCOMPLETE_SCALES = MMA_SCALES.worded(
+    argument="scales",
+    found="scales = {passed}",
+    limit="scaled products need a format and the scale factors of A and of B",
+    fix='Use scales=("mxfp8", a_scales, b_scales).',
+)
+SIGNED_SCALE = MMA_SCALES.worded(
+    found="a scale with its sign bit set",
+    limit="ue4m3 has no sign: the top bit is zero",
+    fix="Use {operand} & 0x7F.",
+)
+Scales = tuple[Any, npt.ArrayLike, npt.ArrayLike]  # a format, the scale factors of A, those of B
+
+
+class Scaling(NamedTuple):
+    """Scale factors of both operands, as bytes: A (m, blocks), B (n, blocks)."""
+
+    format: ScaleFormat
+    a: Array
+    b: Array
+
+    def part(self, rows: slice, columns: slice) -> Scaling:
+        """Those of a part of D."""
+        return Scaling(self.format, self.a[rows], self.b[columns])
+
+
+class FormerScales(TypedDict, total=False):
+    """Three arguments of `emulate_mma` that `scales` replaces."""
+
+    scale_kind: Any
+    a_scales: npt.ArrayLike | None
+    b_scales: npt.ArrayLike | None
+
+
+def replace_former_scales(scales: Scales | None, former: FormerScales) -> Scales | None:
+    """`scales`, or the triple made of its former spellings, with a warning to the caller of `emulate_mma`."""
+    if not former:
+        return scales
+    unknown = former.keys() - FormerScales.__optional_keys__
+    if unknown:
+        raise TypeError(f"emulate_mma() got an unexpected keyword argument {min(unknown)!r}")
+    warnings.warn(
+        "scale_kind, a_scales and b_scales of emulate_mma will be removed: use scales=(kind, a_scales, b_scales)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    passed = sorted(name for name, value in former.items() if value is not None)
+    if not passed:
+        return scales
+    a_scales = former.get("a_scales")
+    b_scales = former.get("b_scales")
+    if scales is not None or "scale_kind" not in passed or a_scales is None or b_scales is None:
+        raise INCOMPLETE_SCALES.error(passed=listed(passed))
+    return former["scale_kind"], a_scales, b_scales
+
+
+def read_scaling(scales: Scales | None, shape: tuple[int, int, int], *, sparse: bool) -> Scaling | None:
+    """The scale factors as bytes, or None without any; all mistakes are named at once."""
+    if scales is None:
+        return None
+    if not isinstance(scales, list | tuple) or len(scales) != 3 or any(part is None for part in scales):
+        raise INCOMPLETE_SCALES.error(passed=printed(scales))
+    kind, a_scales, b_scales = scales
+    row = ScaleFormat.named(kind)
+    m, n, k = shape
+    block = 2 * row.block if sparse else row.block  # a sparse instruction takes twice the k with as many scales
+    blocks = ceil_div(k, block)
+    problems: list[Violation] = []
+    factors: list[Array] = []
+    for name, value, wanted in (("scales[1]", a_scales, (m, blocks)), ("scales[2]", b_scales, (n, blocks))):
+        array = as_array(name, value)
+        if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
+            wrong_array = MMA_SCALES.violation(
+                operand=name,
+                shape=array.shape,
+                dtype=str(array.dtype),
+                format=row.name,
+                scale_type=row.scale_type,
+                block=block,
+                scales=wanted,
+            )
+            problems.append(wrong_array)
+            continue
+        held = np.ascontiguousarray(array).view(np.uint8)
+        if row.scale_type == "ue4m3" and (held & 0x80).any():
+            problems.append(SIGNED_SCALE.violation(operand=name))
+        factors.append(held)
+    raise_all(problems)
+    return Scaling(row, *factors)
