@@ -145,7 +145,7 @@ _NAMES_IN = {
         "ScaleLayout",
         "ScaleStep",
     ),
-    "mma.scale_packing": ("ScaleFormat",),
+    "mma.scale_format": ("ScaleFormat",),
     "mma.smem_agreement": (
         "Agreement",
         "Difference",
