@@ -35,19 +35,17 @@ from tilescope.questions.call import Call
 from tilescope.questions.opened_file import fields_of_text
 from tilescope.questions.page import ListedLine, OpenedField, PageForm
 from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
-from tilescope.questions.run_questions import (
+from tilescope.questions.run_answers import (
     LINES,
-    RUN,
-    SMEM_AT,
-    SMEM_BLOCK,
     SMEM_PICTURE,
     STATE,
-    THREAD,
     PictureOptions,
-    answer,
-    launch_of,
-    picture_options,
+    answer_run,
+    complete_launch,
+    read_picture_options,
 )
+from tilescope.questions.run_inputs import SMEM_AT, SMEM_BLOCK, THREAD
+from tilescope.questions.run_questions import RUN
 from tilescope.questions.run_sentences import make_first_line
 
 MAX_PTX_CHARACTERS = 2_000_000
@@ -143,9 +141,9 @@ def _ask_from_input(asked: Asked) -> Asked:
 def _answer(asked: Asked) -> Answer:
     """The run, if it is small enough, and the Python that makes it."""
     kernel = _read_once(asked["ptx"], asked.get("entry"))
-    launch = launch_of(LaunchDescription(), asked)
+    launch = complete_launch(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
-    key = (asked["ptx"], kernel.entry, repr(launch), repr(picture_options(asked)), str(asked.get("no_remedies")))
+    key = (asked["ptx"], kernel.entry, repr(launch), repr(read_picture_options(asked)), str(asked.get("no_remedies")))
     recorded = _kept(_recorded_key(asked, kernel, launch))
     most = _LIMITS["steps"]
     said = launch.max_steps
@@ -156,7 +154,7 @@ def _answer(asked: Asked) -> Answer:
         progress=_end_late_recording(),
     )
     try:
-        found = answer(limited)
+        found = answer_run(limited)
     except MemoryError:
         raise TOO_MUCH_MEMORY.error() from None
     run = found.value
@@ -236,7 +234,7 @@ def _keep(key: RunKey, done: LaunchOutcome) -> None:
 
 
 def _recorded_key(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> RunKey:
-    return (asked["ptx"], kernel.entry, repr(launch), repr(picture_options(asked)), _RECORDED)
+    return (asked["ptx"], kernel.entry, repr(launch), repr(read_picture_options(asked)), _RECORDED)
 
 
 def _end_late_recording() -> Callable[[int], None]:
@@ -258,7 +256,7 @@ def record_run(asked: Asked, progress: RecordProgress) -> None:
     refused.
     """
     kernel = _read_once(asked["ptx"], asked.get("entry"))
-    launch = launch_of(LaunchDescription(), asked)
+    launch = complete_launch(LaunchDescription(), asked)
     _require_small(asked, kernel, launch)
     said = launch.max_steps
     limited = replace(launch, max_steps=RECORDED_STEPS if said is None else min(said, RECORDED_STEPS))
@@ -270,7 +268,7 @@ def record_run(asked: Asked, progress: RecordProgress) -> None:
             max_seconds=RECORDED_SECONDS,
             remedies=False,
             progress=partial(progress, "running"),
-            **picture_options(asked),
+            **read_picture_options(asked),
         )
         done.run.state(0, progress=partial(progress, "recording"))
     except MemoryError:
@@ -299,7 +297,7 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     described = Call(
         read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch.launch_file"
     )
-    options: dict[str, object] = {**picture_options(asked)}
+    options: dict[str, object] = {**read_picture_options(asked)}
     if asked.get("no_remedies"):
         options["remedies"] = False
     return Call(
