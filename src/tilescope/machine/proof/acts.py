@@ -8,7 +8,8 @@ from typing import Any
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.proof.act import Act, CannotSayError
-from tilescope.machine.proof.recorder import Access, BlockSync, ClusterSync, Fence, Recorder, Row, Wait
+from tilescope.machine.proof.recorded_rows import Access, BlockSync, ClusterSync, Fence, Row, Wait
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.proof.warp_accesses import copied_bytes
 from tilescope.machine.proof.warp_barriers import WarpBarriers
 from tilescope.pipeline.operations import Written

@@ -8,7 +8,8 @@ from tilescope.errors import RuleError
 from tilescope.machine.proof.act import BY_THREADS, CannotSayError
 from tilescope.machine.proof.acts import Acts
 from tilescope.machine.proof.naming import SharedVariable
-from tilescope.machine.proof.recorder import Access, Recorder
+from tilescope.machine.proof.recorded_rows import Access
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.ptx.syntax import Instruction
 from tilescope.rule import ptx_example, rule
 from tilescope.sentence import argument_said

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.execution.records import CopyRecord
+from tilescope.machine.proof.recorded_rows import Access, AccessHow, BlockSync, ClusterSync, Fence, Row, Wait
 from tilescope.sync.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.sync.bus import Handler
 from tilescope.sync.cluster_shape import BlockIndex, ClusterShape, LaneNumbers
@@ -59,84 +60,7 @@ from tilescope.sync.events import (
 from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 ROWS_KEPT = 100_000
-AccessHow = Literal["read", "write", "agreed", "atomic", "cp.async"]
 _TMEM_ADDRESS_BYTES = 4
-
-
-class Access(NamedTuple):
-    """Shared memory that lanes access themselves, or by cp.async: `size_bytes` from each address on."""
-
-    pc: int
-    lanes: LaneNumbers
-    how: AccessHow
-    addresses: Addresses
-    size_bytes: int
-
-
-class Wait(NamedTuple):
-    """Lanes whose wait for a phase of an mbarrier passed; at the end of a run that hangs, those that still wait."""
-
-    pc: int
-    lanes: LaneNumbers
-    address: int
-    parity: int
-    phase: int  # that completed, or never does, counted from 0; -1 where a fresh barrier lets a parity of 1 pass
-
-
-class BlockSync(NamedTuple):
-    """Lanes at a barrier of their block: bar.sync or bar.red once it is complete, bar.arrive at once."""
-
-    pc: int
-    lanes: LaneNumbers
-    number: int
-    threads: int
-    waits: bool
-    completion: int = 0  # counts the barriers that completed
-
-
-class ClusterSync(NamedTuple):
-    """barrier.cluster.arrive or .wait; at the end of a run that hangs, those that still wait."""
-
-    pc: int
-    lanes: LaneNumbers
-    waits: bool
-    has_passed: bool = True
-    phase: int = 0  # of an arrival
-    is_relaxed: bool = False
-
-
-class Fence(NamedTuple):
-    """A fence that a pipeline can express."""
-
-    pc: int
-    lanes: LaneNumbers
-    kind: Literal["proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"]
-
-
-Row = (
-    Access
-    | Wait
-    | BlockSync
-    | ClusterSync
-    | Fence
-    | MbarrierInit
-    | MbarrierInval
-    | MbarrierArrive
-    | MbarrierExpect
-    | CpAsyncArriveIssued
-    | GroupCommit
-    | GroupWait
-    | WgmmaIssued
-    | CopyIssued
-    | WarpSync
-    | MemoryFence
-    | TmemWork
-    | TmemMove
-    | TmemWait
-    | TmemDealloc
-    | TmemCommit
-)
-"""What is kept: events as they came, and for some of them the part that matters."""
 
 
 class _Poll(NamedTuple):

@@ -19,19 +19,13 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.instructions.tensor_core.wgmma import WARPGROUP_WARPS, SmemRead, operand_bytes
 from tilescope.machine.proof.act import Act, CannotSayError
 from tilescope.machine.proof.pieces import LARGEST_CELL_BYTES, CellNumbers, CellSets, tensor_cells
-from tilescope.machine.proof.recorder import Access, Recorder, Row
+from tilescope.machine.proof.recorded_rows import Access, Row
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.events import (
-    CopyIssued,
-    TmemDealloc,
-    TmemMove,
-    TmemWait,
-    TmemWork,
-    WgmmaIssued,
-)
+from tilescope.sync.events import CopyIssued, TmemDealloc, TmemMove, TmemWait, TmemWork, WgmmaIssued
 from tilescope.tma.walk import placement
 
 _GENERIC = ("read", "write", "agreed", "atomic")

@@ -17,7 +17,8 @@ import numpy as np
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.proof.act import Act, BarrierUse, CannotSayError
-from tilescope.machine.proof.recorder import Access, BlockSync, ClusterSync, Fence, Recorder, Row, Wait
+from tilescope.machine.proof.recorded_rows import Access, BlockSync, ClusterSync, Fence, Row, Wait
+from tilescope.machine.proof.recorder import Recorder
 from tilescope.machine.proof.warp_accesses import Touch, WarpAccesses, copied_bytes
 from tilescope.pipeline.operations import Written
 from tilescope.sync.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
