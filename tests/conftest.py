@@ -64,7 +64,9 @@ gc.disable()  # nothing that is made while tests are collected goes away again
 def pytest_collection_finish():
     gc.freeze()  # so that no later round of the garbage collector walks through thousands of tests
     gc.enable()
-    gc.set_threshold(20_000)  # objects between two rounds: tests make many that stay until their end
+    gc.set_threshold(
+        200_000
+    )  # objects between two rounds: what a test makes goes with it, and rounds cost a fourteenth of the run
 
 
 def pytest_addoption(parser):

@@ -19,6 +19,7 @@ SCREENS = {
     "screen": {"width": 1280, "height": 900},
     "phone": {"width": 390, "height": 844, "has_touch": True, "is_mobile": True},
 }
+PHONE_FIRST = tuple(reversed(SCREENS))  # of every other test ./test runs the phone, of the others the screen
 MAP = ts.TensorMap("f16", (256, 64), (512,), (64, 16), swizzle="128B")
 
 
@@ -55,6 +56,7 @@ def press(page, locator, screen):
         locator.click()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_pasted_map_is_answered_in_view(open_page, screen):
     page = open_page("/tensor-map", **SCREENS[screen])
@@ -89,7 +91,8 @@ def verdict(page, pattern):
     comes_into_view(page, ".verdict")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_click_follows_another_element(open_page, screen):
     page = open_page("/path", **SCREENS[screen])
     verdict(page, r"Element \(37, 21\)")
@@ -101,6 +104,7 @@ def test_a_click_follows_another_element(open_page, screen):
     comes_into_view(page, "#readout")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_two_cells_are_compared_and_one_is_taken_away(open_page, screen):
     page = open_page("/swizzle", **SCREENS[screen])
@@ -114,7 +118,8 @@ def test_two_cells_are_compared_and_one_is_taken_away(open_page, screen):
     comes_into_view(page, "#pins")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_conflict_is_cured_by_a_button(open_page, screen):
     page = open_page("/banks", **SCREENS[screen])
     verdict(page, "32-way conflict")
@@ -122,6 +127,7 @@ def test_a_conflict_is_cured_by_a_button(open_page, screen):
     verdict(page, "ld.b32 columns: no conflict")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_refused_map_is_fixed_by_one_button(open_page, screen):
     page = open_page("/tensor-map", **SCREENS[screen])
@@ -133,7 +139,8 @@ def test_a_refused_map_is_fixed_by_one_button(open_page, screen):
     verdict(page, "Accepted")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_another_product_is_planned_with_its_code(open_page, screen):
     page = open_page("/gemm", **SCREENS[screen])
     unfold(page, screen)
@@ -144,6 +151,7 @@ def test_another_product_is_planned_with_its_code(open_page, screen):
     assert page.get_by_role("heading", name=re.compile("^B in shared memory")).count() == 1
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_two_tiles_are_compared(open_page, screen):
     page = open_page("/plan", **SCREENS[screen])
@@ -157,7 +165,8 @@ def test_two_tiles_are_compared(open_page, screen):
     comes_into_view(page, ".verdict")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_hang_is_asked_about_and_tested(open_page, screen):
     page = open_page("/", **SCREENS[screen])
     page.get_by_label("What do you see").fill("the kernel hangs")
@@ -169,6 +178,7 @@ def test_a_hang_is_asked_about_and_tested(open_page, screen):
     comes_into_view(page, "#readout")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_box_is_moved(open_page, screen):
     page = open_page("/load?coords=0,0", **SCREENS[screen])
@@ -178,7 +188,8 @@ def test_a_box_is_moved(open_page, screen):
     verdict(page, "outside the tensor")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_layout_that_is_too_large_is_refused_in_view(open_page, screen):
     page = open_page("/layout", **SCREENS[screen])
     unfold(page, screen)
@@ -189,6 +200,7 @@ def test_a_layout_that_is_too_large_is_refused_in_view(open_page, screen):
     open_page.said.clear()  # the browser tells of the status 422
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_the_list_of_pages_leads_to_tensor_memory(open_page, screen):
     page = open_page("/", **SCREENS[screen])
@@ -248,7 +260,8 @@ def test_a_text_that_is_too_long_dims_the_answer_and_says_why_in_red(open_page):
     open_page.said.clear()
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_text_beyond_the_length_of_an_address_is_answered(open_page, screen):
     page = open_page("/identify", **SCREENS[screen])
     if screen == "phone":
@@ -266,6 +279,7 @@ def test_a_text_beyond_the_length_of_an_address_is_answered(open_page, screen):
     open_page.said.clear()  # between the fields, a shape does not fit its tile: the browser tells of the status 422
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_file_that_is_opened_fills_the_fields_and_is_answered_in_view(open_page, tmp_path, screen):
     tile = np.arange(8 * 64, dtype=np.uint16).reshape(8, 64)

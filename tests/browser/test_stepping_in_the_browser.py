@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 import pytest
 from browser_page import PATIENCE_MS, address_of, settled
 from playwright.sync_api import expect
-from test_journeys import SCREENS, comes_into_view, press, tap_where_it_stands
+from test_journeys import PHONE_FIRST, SCREENS, comes_into_view, press, tap_where_it_stands
 
 from tilescope.questions import run_page
 from tilescope.questions.run_page import RUN_FORM
@@ -19,6 +19,7 @@ def wait_for_step(page, step):
     page.locator("#drawing").get_by_text(f"Step {step} of 37:").wait_for(timeout=PATIENCE_MS)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_dragging_the_time_line_shows_the_state_there(open_page, screen):
     page = open_page("/run", **SCREENS[screen])
@@ -41,7 +42,8 @@ def test_dragging_the_time_line_shows_the_state_there(open_page, screen):
     comes_into_view(page, "#step-range")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_buttons_and_fast_arrow_keys_lose_no_step(open_page, screen):
     page = open_page("/run?smem_at=20", **SCREENS[screen])
     wait_for_step(page, 20)
@@ -69,6 +71,7 @@ def test_an_event_leads_to_its_step_and_the_line_is_marked(open_page):
     assert "load" in page.locator("#drawing").get_by_role("table").filter(has_text="issued at step").inner_text()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_fix_is_a_button_and_its_answer_is_in_view(open_page, screen):
     page = open_page("/run", **SCREENS[screen])
@@ -87,7 +90,8 @@ def test_a_fix_is_a_button_and_its_answer_is_in_view(open_page, screen):
     comes_into_view(page, ".verdict")
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_an_example_fills_both_fields(open_page, screen):
     page = open_page("/run", **SCREENS[screen])
     if screen == "phone":
@@ -160,6 +164,7 @@ def refused(open_page):
 
 
 @pytest.mark.usefixtures("short_page")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_long_run_is_recorded_by_a_button_and_its_answer_is_in_view(open_page, screen):
     rounds = 2000 + len(screen)  # the run of the other screen is kept
@@ -176,7 +181,8 @@ def test_a_long_run_is_recorded_by_a_button_and_its_answer_is_in_view(open_page,
 
 
 @pytest.mark.usefixtures("short_page")
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_recording_is_cancelled_by_a_button(open_page, screen):
     page = open_page(long_run(90_000), **SCREENS[screen])
     press(page, page.get_by_role("button", name="Run and record up to 300,000 steps"), screen)
@@ -188,6 +194,7 @@ def test_a_recording_is_cancelled_by_a_button(open_page, screen):
     refused(open_page)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_source_is_compiled_by_a_button_and_its_answer_is_in_view(open_page, screen, monkeypatch):
     asked = []
@@ -224,7 +231,8 @@ def test_nothing_is_compiled_without_a_click(open_page, monkeypatch, tmp_path):
     settled(page)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("screen", PHONE_FIRST)
 def test_a_mistake_of_a_pipeline_is_fixed_by_a_button(open_page, screen):
     page = open_page("/pipeline?given=text", **SCREENS[screen])
     press(page, page.get_by_role("link", name="Apply the fix"), screen)

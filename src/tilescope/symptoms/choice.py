@@ -272,6 +272,8 @@ def _phrase_scores(words: Collection[str]) -> dict[str, float]:
     for name, phrases in _phrases().items():
         best = 0.0
         for phrase in phrases:
+            if phrase.isdisjoint(weights):
+                continue
             there = sum(weights[word] for word in phrase if word in weights)
             if there > best:
                 missing = sum(_weight(word) for word in phrase if word not in weights)
