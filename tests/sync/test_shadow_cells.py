@@ -18,6 +18,9 @@ class Knows:
     def __init__(self, *columns):
         self.columns = columns
 
+    def has_made(self, stamps):
+        return False
+
     def are_ordered(self, seen, places):
         return (seen.stamps == 0) | np.isin(columns_of(seen.stamps), self.columns)
 

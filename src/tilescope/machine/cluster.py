@@ -22,6 +22,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.execution.pending import Pending, Work
 from tilescope.machine.execution.records import CopyRecord, RunningPhase
+from tilescope.machine.execution.shared_site import MOST_LANES, MOST_SITES, SharedSite
 from tilescope.machine.execution.special import special_values
 from tilescope.machine.execution.tmem_state import TensorMemories
 from tilescope.machine.execution.undefined_values import UndefinedValues
@@ -90,6 +91,7 @@ class Cluster:
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
         self.undefined: UndefinedValues | None = None  # while there are undefined values
+        self._sites: dict[int, SharedSite] = {}  # by instruction: where it last accessed shared memory
         self.steps = program.steps
         rows = program.fact(rows_of_words)
         self.registers: list[Words] = [self._register(number, row) for number, row in enumerate(rows)]
@@ -218,14 +220,36 @@ class Cluster:
         if space == "generic":
             self._require_aligned(at, addresses, dtype.itemsize * count)
             return self._load_generic(at, addresses, dtype, count, cost)
-        loaded, places = self._read(space, at, addresses, dtype, count)
+        if space == "shared":
+            site = self._site_of(at, addresses, dtype, count)
+            loaded: Words = self.shared.view(dtype)[site.words]
+            lanes, addresses, places = site.lanes, site.addresses, site.places
+        else:
+            loaded, places = self._read(space, at, addresses, dtype, count)
+            lanes = self.lanes(at)
         if self.bus.is_heard and space in ("shared", "global"):
             size_bytes = dtype.itemsize * count
             access = self.accesses[self.pc]
-            stale = self.bus.load(Load(self.pc, self.lanes(at), space, addresses, places, size_bytes, access, cost))
+            stale = self.bus.load(Load(self.pc, lanes, space, addresses, places, size_bytes, access, cost))
             if stale:
                 self._put_stale(loaded, stale)
         return loaded
+
+    def _site_of(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> SharedSite:
+        """Where lanes access shared memory; a fault if an address is not aligned or outside."""
+        lanes = self.lanes(at)
+        site = self._sites.get(self.pc)
+        if site is not None and site.has_same(lanes, addresses, dtype, count):
+            return site
+        size_bytes = dtype.itemsize * count
+        self._require_aligned(at, addresses, size_bytes)
+        places = self._places("shared", at, addresses, size_bytes)[1]
+        site = SharedSite(lanes, addresses, places, dtype, count)
+        if len(lanes) <= MOST_LANES:
+            if len(self._sites) >= MOST_SITES:
+                self._sites.clear()
+            self._sites[self.pc] = site
+        return site
 
     def read(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
         """The same words, read as part of a larger operation, which emits an event itself."""
@@ -260,8 +284,10 @@ class Cluster:
         self, space: Space, at: Lanes, addresses: Addresses, values: Words, *, cost: AccessCost | None = None
     ) -> None:
         """Write (lanes,) or (lanes, count) words; of several lanes at one address the last one wins."""
-        size_bytes = _bytes_of_lane(values)
-        self._require_aligned(at, addresses, size_bytes)
+        if space == "shared":
+            self._store_shared(at, addresses, values, cost)
+            return
+        self._require_aligned(at, addresses, _bytes_of_lane(values))
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
                 own = addresses[chosen] - WINDOWS.get(own_space, 0)
@@ -269,10 +295,26 @@ class Cluster:
         elif space == "global":
             self._store_global(at, addresses, values, cost)
         else:
-            self._store_own(space, at, addresses, values, cost)
+            self._store_local(space, at, addresses, values)
 
-    def _store_own(self, space: Space, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
-        """Write to shared or local memory."""
+    def _store_shared(self, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
+        site = self._site_of(at, addresses, values.dtype, values.shape[1] if values.ndim > 1 else 1)
+        words = self.shared.view(values.dtype)
+        chosen = site.words.reshape(values.shape)
+        held = words[chosen]
+        is_changed = not np.array_equal(held, values)
+        if is_changed:  # a store of the same values changes nothing for threads that wait
+            self.version += 1
+            words[chosen] = values
+        if self.bus.is_heard:
+            is_shared = is_changed and not site.is_of_distinct_words
+            stored = _unless_equal(words[chosen], values) if is_shared else None
+            access = self.accesses[self.pc]
+            at_site = site.lanes, "shared", site.addresses, site.places
+            self.emit(Store(self.pc, *at_site, _bytes_of_lane(values), access, cost, held, values, stored))
+
+    def _store_local(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
+        """Write to the local memory of threads."""
         size_bytes = _bytes_of_lane(values)
         buffer, places = self._places(space, at, addresses, size_bytes)
         if space == "param":
@@ -280,17 +322,10 @@ class Cluster:
         words = buffer.view(values.dtype)
         first = places // values.dtype.itemsize
         chosen = first if values.ndim == 1 else first[:, None] + np.arange(values.shape[1])
-        held = words[chosen]
-        is_changed = not np.array_equal(held, values)
-        if is_changed:  # a store of the same values changes nothing for threads that wait
+        if not np.array_equal(words[chosen], values):
             self.version += 1
             words[chosen] = values
-        if space == "shared" and self.bus.is_heard:
-            stored = _unless_equal(words[chosen], values) if is_changed and len(places) > 1 else None
-            access = self.accesses[self.pc]
-            lanes = self.lanes(at)
-            self.emit(Store(self.pc, lanes, space, addresses, places, size_bytes, access, cost, held, values, stored))
-        elif space == "local" and self.bus.is_heard:
+        if self.bus.is_heard:
             self.emit(LocalStore(self.pc, self.lanes(at), places, size_bytes))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:

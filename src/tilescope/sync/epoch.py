@@ -57,6 +57,15 @@ def pack_stamps(base: int, columns: Columns | int, epochs: Epochs | int) -> Stam
     return np.asarray(high | (np.asarray(columns, np.int64) | base))
 
 
+def stamp_of_epoch(epoch: int) -> int:
+    """The part of a stamp that says when.
+
+    >>> unpack_stamp(stamp_of_epoch(12) | 3)
+    Stamp(column=3, epoch=12, pc=0, is_strong=False)
+    """
+    return epoch << _EPOCH_SHIFT
+
+
 def settled_end(epoch: int) -> int:
     """A bound above the stamps of all threads up to an epoch, and below those of asynchronous work.
 
@@ -64,7 +73,7 @@ def settled_end(epoch: int) -> int:
     >>> (stamps < settled_end(12)).tolist()
     [True, False]
     """
-    return epoch + 1 << _EPOCH_SHIFT
+    return stamp_of_epoch(epoch + 1)
 
 
 def columns_of(stamps: Stamps) -> Columns:

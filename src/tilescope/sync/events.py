@@ -378,6 +378,12 @@ class BarrierComplete:
     waiting: list[WaitingLanes]
     is_counted: bool  # whether its instructions name the number of threads
 
+    def resumed_lanes(self) -> LaneNumbers:
+        """All lanes that waited; there are some."""
+        if len(self.waiting) == 1:
+            return self.waiting[0].lanes
+        return np.concatenate([waiting.lanes for waiting in self.waiting])
+
 
 @dataclass(slots=True, eq=False)
 class BlocksMet:

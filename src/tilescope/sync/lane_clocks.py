@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.sync.cluster_shape import WARPGROUP_LANES, LaneNumbers
-from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end
+from tilescope.sync.epoch import COLUMN_END, Columns, Epochs, Stamps, pack_stamps, settled_end, stamp_of_epoch
 
 Vector = npt.NDArray[np.int32]
 Vectors = npt.NDArray[
@@ -72,6 +72,11 @@ class VectorClock(NamedTuple):
         for vector in (HAPPENS_BEFORE, *range(SCOPED, len(vectors))):
             vectors[vector, own] = self.vectors[vector, own]
         return VectorClock(self.cluster, vectors, {})
+
+    def put(self, column: int, epoch: int) -> None:
+        """A column happens before whoever acquires this clock, up to an epoch that is later than all it holds."""
+        for vector in (HAPPENS_BEFORE, *range(EXECUTED, len(self.vectors))):
+            self.vectors[vector, column] = epoch
 
     def with_scoped(self, scoped: Vector | None) -> VectorClock:
         """The same clock, of which a scope lets only some part, or nothing, through."""
@@ -135,7 +140,8 @@ class LaneClocks:
         self._own_epochs: Vector = self._own[HAPPENS_BEFORE]
         self._own_epochs.flags.writeable = False
         self._time = 1  # the newest epoch of any thread
-        self.thread_stamps: Stamps = pack_stamps(0, np.arange(lane_count), self._time)  # of the current epoch of each
+        self._thread_columns: Columns = np.arange(lane_count)
+        self.thread_stamps: Stamps = pack_stamps(0, self._thread_columns, self._time)  # of the current epoch of each
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
         # By group size (a warp, a warpgroup): lanes that have acquired something since their group last converged.
         self._unshared: dict[int, npt.NDArray[np.bool_]] = {}
@@ -157,6 +163,10 @@ class LaneClocks:
     def advance(self, lanes: LaneNumbers) -> None:
         """Begin a new epoch of some lanes."""
         self._time += 1
+        if len(lanes) == self.lane_count:
+            self._own[HAPPENS_BEFORE, : self.lane_count] = self._time
+            self.thread_stamps = self._thread_columns | stamp_of_epoch(self._time)
+            return
         self._own[HAPPENS_BEFORE, lanes] = self._time
         self.thread_stamps[lanes] = pack_stamps(0, lanes, self._time)
 
@@ -173,6 +183,13 @@ class LaneClocks:
         """The last epoch of a column that happens before each lane; the column is not its own."""
         epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
+
+    def least_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> int:
+        """The last epoch of a column that happens before all of some lanes; the column is not theirs."""
+        row = self._row_of(lanes)
+        if row is not None:
+            return int(self._rows[row, vector, column])
+        return int(self.time_known_to(lanes, column, vector).min())
 
     def _row_of(self, lanes: LaneNumbers) -> int | None:
         """The row that some lanes share; None if they have several."""
@@ -216,7 +233,7 @@ class LaneClocks:
         return bool((self._rows[rows[1:]] == self._rows[rows[0]]).all())
 
     def _settle(self, lanes: LaneNumbers, row: int) -> None:
-        self.row_of_lane[lanes] = row
+        self.row_of_lane[slice(None) if len(lanes) == self.lane_count else lanes] = row
         self._lanes_of_row[row] = len(lanes)
 
     def _free_row(self) -> int:
@@ -241,18 +258,30 @@ class LaneClocks:
         """The join of the clocks of some lanes; of themselves up to now, or up to given epochs."""
         rows = self._rows_of(lanes)
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
-        columns = self._own_columns(lanes)
-        own = np.array(self._own[:, columns])
-        own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
-        if own_epochs is not None:
-            own[HAPPENS_BEFORE, : len(lanes)] = own_epochs
-        own[SCOPED:] = own[HAPPENS_BEFORE]
-        vectors[:, columns] = np.maximum(vectors[:, columns], own)
+        if own_epochs is None and len(lanes) == self.lane_count:
+            self._join_own_of_all(vectors)
+        else:
+            columns = self._own_columns(lanes)
+            own = np.array(self._own[:, columns])
+            own[EXECUTED, : len(lanes)] = own[HAPPENS_BEFORE, : len(lanes)]
+            if own_epochs is not None:
+                own[HAPPENS_BEFORE, : len(lanes)] = own_epochs
+            own[SCOPED:] = own[HAPPENS_BEFORE]
+            vectors[:, columns] = np.maximum(vectors[:, columns], own)
         others: dict[int, Vectors] = {}
         for row in rows:
             for cluster, theirs in self.others[row].items():
                 others[cluster] = _later(others.get(cluster), theirs)
         return VectorClock(self.cluster, vectors, others)
+
+    def _join_own_of_all(self, vectors: Vectors) -> None:
+        """Join the own columns of all lanes into a clock, in place: what a barrier of the whole cluster releases."""
+        part = vectors[:, : self.first_warpgroup]
+        np.maximum(part, self._own, out=part)
+        executed = part[EXECUTED, : self.lane_count]
+        np.maximum(executed, self._own[HAPPENS_BEFORE, : self.lane_count], out=executed)
+        if self.has_scopes:
+            np.maximum(part[SCOPED], self._own[HAPPENS_BEFORE], out=part[SCOPED])
 
     def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> VectorClock:
         """A clock with epochs for some columns, and nothing else."""
@@ -312,11 +341,15 @@ class LaneClocks:
 
     def synchronize(self, lanes: LaneNumbers, clock: VectorClock) -> None:
         """Give some lanes one clock, to which all of them contributed."""
-        for row, count in Counter(self.row_of_lane[lanes].tolist()).items():
-            self._lanes_of_row[row] -= count
+        if len(lanes) == self.lane_count:
+            self._lanes_of_row = [0] * len(self._lanes_of_row)
+        else:
+            for row, count in Counter(self.row_of_lane[lanes].tolist()).items():
+                self._lanes_of_row[row] -= count
         new = self._free_row()
-        self._rows[new] = 0
-        self._rows[new, :, : clock.vectors.shape[1]] = clock.vectors
+        columns = clock.vectors.shape[1]
+        self._rows[new, :, :columns] = clock.vectors
+        self._rows[new, :, columns:] = 0
         self._settled[new] = None
         self.others[new] = dict(clock.others)
         self._last_joined[new] = {}
@@ -354,7 +387,7 @@ class LaneClocks:
 
     def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
         """A column happens before some lanes, up to an epoch."""
-        if (self.time_known_to(lanes, column) >= epoch).all():
+        if self.least_known_to(lanes, column) >= epoch:
             return
         for row in self._rows_alone(lanes):
             for vector in (HAPPENS_BEFORE, *range(EXECUTED, self._vectors)):
@@ -404,6 +437,9 @@ class LaneClocks:
 
     def settled(self, lanes: LaneNumbers) -> int:
         """All stamps of threads below this happen before each of some lanes."""
+        row = self._row_of(lanes)
+        if row is not None:
+            return self._settled_of(row)
         return min(self._settled_of(row) for row in self._rows_of(lanes))
 
     def _settled_of(self, row: int) -> int:

@@ -24,7 +24,7 @@ from tilescope.machine.program import Constant, Program
 from tilescope.machine.schedule import ClusterState, Schedule
 from tilescope.machine.step import Step, Turn
 from tilescope.ptx.syntax import Instruction
-from tilescope.sync.address import Addresses, Space
+from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
 from tilescope.sync.detector.context import LaunchDetector
 from tilescope.sync.detector.lockstep_order import CopyTouch
@@ -83,14 +83,13 @@ class Leader(Cluster):
         block = lane // self.lane_count
         self.follower_copies[block].append(record._replace(block=self.batch.starts[block]))
 
-    def _store_own(self, space: Space, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
+    def _store_shared(self, at: Lanes, addresses: Addresses, values: Words, cost: AccessCost | None) -> None:
         """What the leader writes itself, the others have too."""
-        super()._store_own(space, at, addresses, values, cost)
-        if space == "shared":
-            size_bytes = values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
-            shared = self.batch.shared.reshape(self.batch.blocks, -1)
-            for address in addresses.tolist():
-                shared[1:, address : address + size_bytes] = shared[0, address : address + size_bytes]
+        super()._store_shared(at, addresses, values, cost)
+        size_bytes = values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
+        shared = self.batch.shared.reshape(self.batch.blocks, -1)
+        for address in addresses.tolist():
+            shared[1:, address : address + size_bytes] = shared[0, address : address + size_bytes]
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,8 @@ Executions wait until there are enough of them to be counted together, warp by w
     pc 12   lanes 0 … 63    addresses …       →    warp 0   32 addresses
     pc 12   lanes 32, 33    addresses …            warp 1   32 addresses
                                                    warp 1    2 addresses
+
+An execution with the very arrays that its instruction had last is counted together with that one.
 """
 
 from __future__ import annotations
@@ -46,6 +48,10 @@ class Execution(NamedTuple):
     lanes: LaneNumbers
     addresses: Addresses
     where: Where
+
+    def is_same(self, other: Execution) -> bool:
+        """Whether another execution of the instruction has the same arrays: what one costs, the other costs."""
+        return self.addresses is other.addresses and self.lanes is other.lanes and self.where is other.where
 
 
 class Instance(NamedTuple):
@@ -150,31 +156,47 @@ def warp_rows(executions: Sequence[Execution]) -> WarpRows:
 
 
 @dataclass(slots=True)
+class _Repeated:
+    """An execution that waits to be counted, and how often its instruction has had the same since."""
+
+    execution: Execution
+    times: int = 1
+
+
+@dataclass(slots=True)
 class AccessCounter:
     """Counts one thing of every execution, by instruction; `finish` before the tallies are read."""
 
     count: Callable[[AccessKind, Addresses, Mask | None], WarpCounts]
     tallies: dict[int, Tally] = field(default_factory=dict)  # by the instruction's place in the program
-    _waiting: dict[AccessKind, list[Execution]] = field(default_factory=dict)
+    _waiting: dict[AccessKind, list[_Repeated]] = field(default_factory=dict)
+    _last: dict[int, _Repeated] = field(default_factory=dict)  # by instruction, of those that wait
     _lanes_waiting: int = 0
 
     def add(self, execution: Execution) -> None:
         """Count an execution, sooner or later."""
-        self._waiting.setdefault(execution.kind, []).append(execution)
+        last = self._last.get(execution.pc)
+        if last is not None and execution.is_same(last.execution):
+            last.times += 1
+            return
+        waiting = self._last[execution.pc] = _Repeated(execution)
+        self._waiting.setdefault(execution.kind, []).append(waiting)
         self._lanes_waiting += len(execution.addresses)
         if self._lanes_waiting >= _MOST_WAITING:
             self.finish()
 
     def finish(self) -> None:
         """Count what waits."""
-        for executions in self._waiting.values():
-            self._count_together(executions)
+        for waiting in self._waiting.values():
+            self._count_together([one.execution for one in waiting], np.array([one.times for one in waiting]))
         self._waiting.clear()
+        self._last.clear()
         self._lanes_waiting = 0
 
-    def _count_together(self, executions: list[Execution]) -> None:
+    def _count_together(self, executions: list[Execution], times: LaneNumbers) -> None:
         rows = warp_rows(executions)
         counts = self.count(executions[0].kind, rows.addresses, rows.mask)
+        times_of_row = times[rows.execution]
         pcs = np.array([one.pc for one in executions])[rows.execution]
         places, lanes = _first_blocks(executions, rows)
         excess = counts.cost - counts.least
@@ -182,8 +204,8 @@ class AccessCounter:
         in_order = np.lexsort((rows.addresses[:, 0], lanes // WARP_LANES, *places.T, -excess, pcs))
         pcs_in_order = pcs[in_order]
         starts = np.flatnonzero(np.diff(pcs_in_order, prepend=-1))
-        costs = np.add.reduceat(counts.cost[in_order], starts)
-        leasts = np.add.reduceat(counts.least[in_order], starts)
+        costs = np.add.reduceat((counts.cost * times_of_row)[in_order], starts)
+        leasts = np.add.reduceat((counts.least * times_of_row)[in_order], starts)
         for start, cost, least in zip(starts.tolist(), costs.tolist(), leasts.tolist(), strict=True):
             tally = self.tallies.setdefault(int(pcs_in_order[start]), Tally())
             tally.cost += cost

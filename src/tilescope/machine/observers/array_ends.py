@@ -92,15 +92,19 @@ class _ClusterReads:
         self._cluster = cluster
         self._tiles: dict[int, Tile] = {}  # by first byte
         self._judged: set[tuple[int, str, int, int]] = set()  # (pc, operand, descriptor, rank) since the last new tile
+        self._places_inside: dict[int, Addresses] = {}  # by instruction: those of its last load, all inside their array
 
     def load(self, event: Load) -> None:
         """Threads load: all bytes are in the array in which the address begins."""
         array = self._ends.watched.reads.loads.get(event.pc)
         if array is None or event.space != "shared" or (event.pc, None) in self._ends.found:
             return
+        if self._places_inside.get(event.pc) is event.places:
+            return
         ranks, offsets = np.divmod(event.places, self._cluster.shared_stride)
         is_outside = (offsets < array.first) | (offsets + event.size_bytes > array.end)
         if not is_outside.any():
+            self._places_inside[event.pc] = event.places
             return
         for index in np.flatnonzero(is_outside).tolist():
             offset = int(offsets[index])

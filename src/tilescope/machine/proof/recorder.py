@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +62,29 @@ from tilescope.tensor_map.map_descriptor import DESCRIPTOR_BYTES
 
 ROWS_KEPT = 100_000
 _TMEM_ADDRESS_BYTES = 4
+
+
+class _CommonAddresses(NamedTuple):
+    """Lanes that share addresses: all lanes in the order of addresses, and for each but the first whether it has that of the one before."""
+
+    order: LaneNumbers
+    is_same: npt.NDArray[np.bool_]
+
+
+@dataclass(eq=False)
+class _Pattern:
+    """The addresses of the lanes of an access."""
+
+    addresses: Addresses
+
+    @cached_property
+    def common(self) -> _CommonAddresses | None:
+        """Which lanes share an address; None if no two do."""
+        if len(self.addresses) == 1:
+            return None
+        order = np.argsort(self.addresses, kind="stable")
+        is_same = self.addresses[order][1:] == self.addresses[order][:-1]
+        return _CommonAddresses(order, is_same) if is_same.any() else None
 
 
 class _Poll(NamedTuple):
@@ -120,12 +144,14 @@ class Recorder:
     first_block: BlockIndex = (0, 0, 0)
     shared_end: int = 0
     global_memory: GlobalMemoryUse = field(default_factory=GlobalMemoryUse)
-    _patterns: dict[bytes, Addresses] = field(default_factory=dict)
+    _patterns: dict[bytes, _Pattern] = field(default_factory=dict)
+    _last_patterns: dict[int, tuple[Addresses, _Pattern]] = field(default_factory=dict)  # by instruction
     _failed: dict[tuple[int, int], _Poll] = field(default_factory=dict)  # by warp and address
     _unreleased: dict[int, int] = field(
         default_factory=dict
     )  # mbarriers, with the lane of an init that no fence covers
     _completed: int = 0  # barriers of blocks
+    _counted: tuple[LaneNumbers, int] | None = None  # lanes, and how many warps they belong to
 
     def handlers(self, cluster: ClusterShape) -> dict[type, Handler]:
         """What keeps the events of a cluster."""
@@ -186,16 +212,25 @@ class Recorder:
         self.refused.setdefault(reason, pc)
 
     def _add_access(self, event: Load | Store | Atomic | CpAsyncIssued, how: AccessHow) -> None:
-        addresses = self._same_addresses(event.addresses)
-        self._add(Access(event.pc, event.lanes, how, addresses, event.size_bytes))
+        if len(self.rows) >= ROWS_KEPT:
+            self.is_cut = True
+            return
+        pattern = self._pattern_at(event.pc, event.addresses)
+        self._add(Access(event.pc, event.lanes, how, pattern.addresses, event.size_bytes))
 
-    def _same_addresses(self, addresses: Addresses) -> Addresses:
+    def _pattern_at(self, pc: int, addresses: Addresses) -> _Pattern:
+        """The pattern of an instruction's addresses; an array that the instruction had last is not compared again."""
+        last = self._last_patterns.get(pc)
+        if last is None or last[0] is not addresses:
+            last = self._last_patterns[pc] = (addresses, self._pattern_of(addresses))
+        return last[1]
+
+    def _pattern_of(self, addresses: Addresses) -> _Pattern:
         """The same addresses, held once for all rows."""
         content = addresses.tobytes()
         kept = self._patterns.get(content)
         if kept is None:
-            kept = addresses.copy()
-            self._patterns[content] = kept
+            kept = self._patterns[content] = _Pattern(addresses.copy())
         return kept
 
     def _load(self, event: Load) -> None:
@@ -229,16 +264,13 @@ class Recorder:
                 self.global_memory.shared[event.pc] = None
             return
         how: AccessHow = "write"
-        addresses = event.addresses
-        if len(addresses) > 1:
-            order = np.argsort(addresses, kind="stable")
-            is_same = addresses[order][1:] == addresses[order][:-1]
-            if is_same.any():
-                ordered = event.values[order]
-                differs = ordered[1:] != ordered[:-1]
-                if ordered.ndim > 1:
-                    differs = differs.any(axis=1)
-                how = "write" if (differs & is_same).any() else "agreed"
+        common = None if self.is_cut else self._pattern_at(event.pc, event.addresses).common
+        if common is not None:
+            ordered = event.values[common.order]
+            differs = ordered[1:] != ordered[:-1]
+            if ordered.ndim > 1:
+                differs = differs.any(axis=1)
+            how = "write" if (differs & common.is_same).any() else "agreed"
         self._add_access(event, how)
 
     def _copy(self, event: CopyIssued) -> None:
@@ -315,9 +347,14 @@ class Recorder:
         self._completed += 1
         threads = event.threads
         if not event.is_counted and event.waiting:
-            lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
-            threads = WARP_LANES * int(np.count_nonzero(np.bincount(lanes // WARP_LANES)))
+            threads = WARP_LANES * self._count_warps(event.resumed_lanes())
         self._add_waiting(event, threads, self._completed)
+
+    def _count_warps(self, lanes: LaneNumbers) -> int:
+        """The warps of some lanes; a barrier in a loop asks for the same ones again."""
+        if self._counted is None or self._counted[0] is not lanes:
+            self._counted = (lanes, int(np.count_nonzero(np.bincount(lanes // WARP_LANES))))
+        return self._counted[1]
 
     def _add_waiting(self, event: BarrierComplete, threads: int, completion: int) -> None:
         for waiting in event.waiting:
@@ -333,7 +370,7 @@ class Recorder:
     def _release_maps(self, event: TensormapRelease) -> None:
         self.global_memory.map_edits[event.pc] = None
         if event.copied_from is not None:
-            addresses = self._same_addresses(event.copied_from)
+            addresses = self._pattern_of(event.copied_from).addresses
             self._add(Access(event.pc, event.lanes, "read", addresses, DESCRIPTOR_BYTES))
 
     def _sync_warp(self, event: WarpSync) -> None:
@@ -343,7 +380,7 @@ class Recorder:
     def _allocate(self, event: TmemAlloc) -> None:
         """tcgen05.alloc writes the address of its columns; copies over it need no proxy fence."""
         lanes = event.lanes[:1]
-        addresses = self._same_addresses(np.array([event.address]))
+        addresses = self._pattern_of(np.array([event.address])).addresses
         self._add(Access(event.pc, lanes, "write", addresses, _TMEM_ADDRESS_BYTES))
         self._add(Fence(event.pc, lanes, "proxy.async"))
 

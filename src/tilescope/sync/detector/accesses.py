@@ -67,8 +67,7 @@ class Request(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadAccess:
+class ThreadAccess(NamedTuple):
     """An access of threads to the cells of one table, lane after lane."""
 
     space: Literal["shared", "global"]
@@ -94,12 +93,27 @@ class ThreadAccess:
         return self.request.lanes[positions // self.at.each]
 
 
+@dataclass(slots=True, eq=False)
+class _SharedSite:
+    """The cells of shared memory that lanes accessed at an instruction, as long as their places are the same array."""
+
+    lanes: LaneNumbers
+    places: Addresses
+    size_bytes: int
+    at: LaneCells
+    cells: CellNumbers
+    slots: CellNumbers  # for reads
+    is_new: bool = True  # whether it was accessed once
+    are_written: bool = False  # whether somebody has written all cells, once and for all
+
+
 class Accesses:
     """Loads, stores and atomics of the threads of one cluster."""
 
     def __init__(self, context: DetectorContext, make_fences: Callable[[], Fences]) -> None:
         self._context = context
         self._make_fences = make_fences
+        self._sites: dict[int, _SharedSite] = {}  # by instruction: its last access of shared memory
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have accessed
 
     @cached_property
@@ -165,17 +179,32 @@ class Accesses:
         context = self._context
         if context.cluster.blocks > 1:
             self._reach(request.lanes, request.places)
-        thread_access = self.shared_access(how, request, is_strong=access.is_strong, scope=access.scope)
+        site = self._site_of(request)
+        at = site.at
+        thread_access = ThreadAccess("shared", how, access.is_strong, request, at, site.cells, 0, access.scope)
         self.find_races(context.shared, thread_access)
-        if access.kind != "write":
-            self._report_unwritten(thread_access)
+        if access.kind != "write" and not site.are_written:
+            site.are_written = not self._report_unwritten(thread_access)
         stamps = self._stamps(request.lanes, is_strong=access.is_strong)
-        if thread_access.writes:
-            context.shared.write(thread_access.cells, stamps.repeat(thread_access.at.each))
+        if how != "read":
+            context.shared.write(site.cells, stamps if at.each == 1 else stamps.repeat(at.each))
         else:
-            newest = context.clocks.newest_stamp
-            slots = request.lanes // WARP_LANES * 2
-            context.shared.read_by_threads(ThreadReads(thread_access.at, slots, stamps, newest))
+            context.shared.read_by_threads(ThreadReads(at, site.slots, stamps, context.clocks.newest_stamp))
+
+    def _site_of(self, request: Request) -> _SharedSite:
+        """The cells of an access of shared memory; found again only if its lanes or places are other arrays."""
+        pc = self._context.pc
+        lanes, places, size_bytes, _ = request
+        site = self._sites.get(pc)
+        if site is None or site.places is not places or site.lanes is not lanes or site.size_bytes != size_bytes:
+            width = self._context.cell_bytes
+            at = LaneCells(places // width, ceil_div(size_bytes, width))
+            slots = lanes // WARP_LANES * 2
+            site = self._sites[pc] = _SharedSite(lanes, places, size_bytes, at, at.cells, slots)
+        elif site.is_new:
+            site.is_new = False
+            site.at = site.at._replace(are_distinct=_are_distinct(site.cells))
+        return site
 
     def stamp_write(self, lanes: LaneNumbers, cells: Cells) -> None:
         """Lanes have written cells of shared memory by something other than a store."""
@@ -253,7 +282,9 @@ class Accesses:
 
     def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
         """The stamp of this access of each lane."""
-        return self._context.clocks.thread_stamps[lanes] | stamp_base(self._context.pc, is_strong=is_strong)
+        stamps = self._context.clocks.thread_stamps
+        own = stamps if lanes is self._context.cluster.all_lanes else stamps[lanes]
+        return own | stamp_base(self._context.pc, is_strong=is_strong)
 
     def find_races(self, table: CellTable, thread_access: ThreadAccess) -> None:
         """Report recorded accesses that conflict with this one and are not ordered before it."""
@@ -396,12 +427,15 @@ class Accesses:
         width = self._context.cell_bytes if thread_access.space == "shared" else self._context.launch.memory.cell_bytes
         return (thread_access.table_start + int(thread_access.cells[position])) * width
 
-    def _report_unwritten(self, thread_access: ThreadAccess) -> None:
+    def _report_unwritten(self, thread_access: ThreadAccess) -> bool:
+        """Report a cell that nobody has written. False if there is none."""
         flags = self._context.shared.find_unwritten(thread_access.cells)
-        if flags.any():
-            first = int(np.argmax(flags))
-            now = Side(self._context.pc, thread_access.how, thread_access.lane_at(first))
-            self._context.report("unwritten", None, now, "shared", self._address(thread_access, first))
+        if not flags.any():
+            return False
+        first = int(np.argmax(flags))
+        now = Side(self._context.pc, thread_access.how, thread_access.lane_at(first))
+        self._context.report("unwritten", None, now, "shared", self._address(thread_access, first))
+        return True
 
     def _reach(self, lanes: LaneNumbers, places: Addresses) -> None:
         """Note which blocks are accessed by others; an access to a block that has ended is an error."""
@@ -416,6 +450,11 @@ class Accesses:
             index = int(np.argmax(is_remote & (ranks == rank)))
             now = Side(self._context.pc, "read", int(lanes[index]))
             self._context.report("block end", None, now, "shared", int(places[index]), rank=rank)
+
+
+def _are_distinct(cells: CellNumbers) -> bool:
+    in_order = np.sort(cells)
+    return not (in_order[1:] == in_order[:-1]).any()
 
 
 def _global_access(

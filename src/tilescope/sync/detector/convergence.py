@@ -212,6 +212,8 @@ class Convergence:
     def _judge_exited_warps(self, rank: int, arrivals: list[tuple[int, LaneNumbers]]) -> None:
         """Report whole warps that have gone around a barrier and exited."""
         cluster = self._context.cluster
+        if len(arrivals) == 1 and len(arrivals[0][1]) == cluster.block_threads:
+            return  # all threads of the block arrived together
         is_missing = cluster.exists & (cluster.block_of_lane == rank)
         for _, lanes in arrivals:
             is_missing.reshape(-1, WARP_LANES)[lanes // WARP_LANES] = False

@@ -24,6 +24,7 @@ class NamedBarrier:
     column: int
     arrived: Vector  # by lane: the phase of its last arrival
     phases: int = 0
+    newest_arrival: int = 0  # the largest phase of `arrived`
     arriving: VectorClock | None = None
     seen: list[Release] = field(default_factory=list)  # by relaxed loads of the lanes that arrived, with no fence since
 
@@ -74,12 +75,13 @@ class ThreadBarriers:
             barrier = self._named[event.rank, number] = NamedBarrier(
                 clocks.new_column(), np.zeros(clocks.lane_count, np.int32)
             )
-        completed = clocks.time_known_to(lanes, barrier.column, EXECUTED)
-        is_lost = completed < barrier.arrived[lanes]
-        if is_lost.any():
-            now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
-            self._context.report("barrier phase", None, now, "registers", None, number=number)
-        barrier.arrived[lanes] = barrier.phases + 1
+        if clocks.least_known_to(lanes, barrier.column, EXECUTED) < barrier.newest_arrival:
+            is_lost = clocks.time_known_to(lanes, barrier.column, EXECUTED) < barrier.arrived[lanes]
+            if is_lost.any():
+                now = Side(self._context.pc, "arrival", int(lanes[np.argmax(is_lost)]))
+                self._context.report("barrier phase", None, now, "registers", None, number=number)
+        barrier.newest_arrival = barrier.phases + 1
+        barrier.arrived[lanes] = barrier.newest_arrival
         barrier.arriving = join_clocks(barrier.arriving, clocks.release(lanes))
         if self.fences is not None:
             barrier.seen += self.fences.observed_by(lanes)
@@ -95,9 +97,9 @@ class ThreadBarriers:
         barrier.arriving = None
         barrier.seen = []
         if event.waiting:
-            lanes = np.concatenate([waiting.lanes for waiting in event.waiting])
+            lanes = event.resumed_lanes()
+            clock.put(barrier.column, barrier.phases)
             self._context.clocks.synchronize(lanes, clock)
-            self._context.clocks.learn(lanes, barrier.column, barrier.phases)
             if self.fences is not None:
                 self.fences.share_observed(lanes, seen)
 

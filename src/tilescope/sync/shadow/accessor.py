@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.sync.cluster_shape import LaneNumbers
-from tilescope.sync.epoch import Stamp, columns_of, epochs_of, settled_end
+from tilescope.sync.epoch import Stamp, Stamps, columns_of, epochs_of, settled_end
 from tilescope.sync.footprint import CellNumbers
 from tilescope.sync.lane_clocks import HAPPENS_BEFORE, LaneClocks, Vector, Vectors
 from tilescope.sync.shadow.shadow_cells import Seen
@@ -16,7 +16,7 @@ from tilescope.sync.shadow.shadow_cells import Seen
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Threads:
     """Threads, each with the same number of cells."""
 
@@ -39,6 +39,11 @@ class Threads:
     def is_whole_cluster(self) -> bool:
         """Whether all threads of the cluster have this clock."""
         return self.vector == HAPPENS_BEFORE and self.clocks.is_common(self.lanes)
+
+    def has_made(self, stamps: Stamps) -> bool:
+        """Whether each lane has made the accesses of its own cells, or a stamp for each lane, itself."""
+        lanes = self.lanes if len(stamps) == len(self.lanes) else self.lanes.repeat(self.cells_of_lane)
+        return len(stamps) == len(lanes) and bool((columns_of(stamps) == lanes).all())
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:
         """Whether a unit, up to an epoch, happens before all of them; their own copies do not count."""
@@ -96,6 +101,10 @@ class Unit:
     @property
     def is_whole_cluster(self) -> bool:
         """False: the clock is its issuer's alone."""
+        return False
+
+    def has_made(self, stamps: Stamps) -> bool:
+        """False: ask `are_ordered`."""
         return False
 
     def is_unit_ordered(self, column: int, epoch: int) -> bool:

@@ -28,6 +28,7 @@ from tilescope.sync.shadow.noncoherent_reads import NoncoherentReads
 
 ClusterNumbers = npt.NDArray[np.int32]
 _MOST_WAITING = 1 << 16  # cells that were read, as many as wait for their slots
+_MOST_OWN_READS = 4  # reads between two writes of a thread that are compared with the second
 
 
 class Seen(NamedTuple):
@@ -58,6 +59,9 @@ class Accessor(Protocol):
     def are_ordered(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
         """Whether recorded accesses happen before this one; `places`: at which of its cells, None: at all."""
 
+    def has_made(self, stamps: Stamps) -> bool:
+        """Whether each of its lanes has made the recorded accesses of its own cells, or a stamp for each lane, itself."""
+
 
 class Unordered(NamedTuple):
     """Recorded accesses that are not ordered before a new one: their stamps, and where."""
@@ -86,6 +90,7 @@ class LaneCells(NamedTuple):
 
     first: CellNumbers
     each: int
+    are_distinct: bool = False  # True: no two lanes access one cell; False: they may
 
     @property
     def cells(self) -> CellNumbers:
@@ -132,6 +137,10 @@ class Clusters:
             return self._behind_first[cells] + np.int32(self.first)
         return None if self.first == cluster else np.full(stamps.shape, self.first, np.int32)
 
+    def are_all_of(self, cluster: int) -> bool:
+        """Whether all accesses are of one cluster."""
+        return self._behind_first is None and self.first == cluster
+
     def at(self, cell: int) -> int:
         """The cluster that made the access of one cell."""
         return self.first if self._behind_first is None else self.first + int(self._behind_first[cell])
@@ -176,6 +185,10 @@ class ReadTable:
     def has_reads(self) -> npt.NDArray[np.bool_]:
         """Which cells were read since they were last written."""
         return self._has_reads
+
+    def has_none_of(self, cells: Cells) -> bool:
+        """Whether nobody has read cells since they were last written."""
+        return self._is_empty or not self._has_reads[cells].any()
 
     def forget(self, cells: Cells) -> None:
         """Cells were written: clear their reads."""
@@ -224,12 +237,16 @@ class CellTable:
         self.writes: Stamps = np.zeros(count, np.int64)
         self.write_clusters = None if is_shared else Clusters((count,))
         self.is_written = False
+        self._newest_write = 0  # no stamp of `writes` is larger
         self._covered: Stamps | None = None  # plain writes that atomics have followed; 0: none
         self._covered_clusters = None if is_shared else Clusters((count,))
         self._thread_reads = ReadTable(count, 2 * warps, is_shared=is_shared)
         self._unit_reads = ReadTable(count, units, is_shared=is_shared)
         self._waiting: list[ThreadReads] = []
         self._cells_waiting = 0
+        self._awaited_cells: Cells | None = (
+            None  # all waiting reads are of these cells, each by its writer; None: not known
+        )
         self.noncoherent: NoncoherentReads | None = None  # None: nobody has read them by ld.global.nc
 
     def last_writes(self, cells: Cells, cluster: int) -> Seen:
@@ -239,7 +256,7 @@ class CellTable:
 
     def unordered_writes(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Unordered | None:
         """The last writes of cells that are not ordered before the accessor; two strong accesses do not race."""
-        if not self.is_written:
+        if not self.is_written or (self._newest_write < accessor.settled and self._is_of_one(accessor.cluster)):
             return None
         seen = self.last_writes(cells, accessor.cluster)
         newest = int(seen.stamps.max(initial=0))
@@ -270,9 +287,13 @@ class CellTable:
 
     def unordered_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Unordered]:
         """The reads of cells since their last write that are not ordered before the accessor."""
-        if self._waiting and self._are_settled(self._waiting, accessor):
-            self._forget_waiting()
-        self._put_waiting()
+        if self._waiting:
+            if self._are_settled(self._waiting, accessor):
+                self._forget_waiting()
+            elif self._are_of_writers(self._waiting, cells, accessor):
+                self._awaited_cells = cells
+            else:
+                self._put_waiting()
         for table in (self._thread_reads, self._unit_reads):
             unordered = table.unknown(cells, accessor, strong=strong)
             if unordered is not None:
@@ -284,11 +305,19 @@ class CellTable:
 
     def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
         """Record a write of cells, each by a thread, or all by a unit; their reads are cleared."""
-        assert not isinstance(stamps, int) or is_asynchronous(stamps)
+        if isinstance(stamps, int):
+            assert is_asynchronous(stamps)
+            newest = first = stamps
+        else:
+            first = int(stamps.flat[0]) if stamps.size else 0  # all stamps of a write are of one instruction
+            newest = int(stamps.max(initial=0))
+        if self._awaited_cells is cells:
+            self._forget_waiting()  # the write clears all of them
         self._put_waiting()
         if self.is_written:
-            self._cover(cells, is_by_atomic=bool(is_strong(np.asarray(stamps)).all()), cluster=cluster)
+            self._cover(cells, is_by_atomic=unpack_stamp(first).is_strong, cluster=cluster)
         self.is_written = True
+        self._newest_write = max(self._newest_write, newest)
         self.writes[cells] = stamps
         if self.write_clusters is not None:
             self.write_clusters.put(cells, cluster)
@@ -316,10 +345,12 @@ class CellTable:
         """Replace a stamp where it still is the last write."""
         stamps = self.writes[cells]
         self.writes[cells] = np.where(stamps == before, after, stamps)
+        self._newest_write = max(self._newest_write, after)
 
     def read_by_threads(self, reads: ThreadReads) -> None:
         """Record reads; of lanes that share a pair of slots the first and the last one of an instruction are kept."""
         self._waiting.append(reads)
+        self._awaited_cells = None
         self._cells_waiting += len(reads.slots) * reads.at.each
         if self._cells_waiting > _MOST_WAITING:
             self._put_waiting()
@@ -342,6 +373,7 @@ class CellTable:
         assert self.write_clusters is not None
         self.is_written = True
         self.writes[cells] = stamps
+        self._newest_write = max(self._newest_write, int(stamps.max(initial=0)))
         self.write_clusters.put(cells, clusters)
 
     def _put_waiting(self) -> None:
@@ -358,9 +390,26 @@ class CellTable:
             return False
         return max(reads.newest for reads in waiting) < accessor.settled
 
+    def _are_of_writers(self, waiting: Sequence[ThreadReads], cells: Cells, accessor: Accessor) -> bool:
+        """Whether all that is known to have read cells which lanes write now is each of these lanes itself."""
+        if isinstance(cells, slice) or len(waiting) > _MOST_OWN_READS or not self._thread_reads.has_none_of(cells):
+            return False
+        return all(
+            reads.at.are_distinct
+            and reads.cluster in (0, accessor.cluster)
+            and np.array_equal(reads.at.cells, cells)
+            and accessor.has_made(reads.stamps)
+            for reads in waiting
+        )
+
+    def _is_of_one(self, cluster: int) -> bool:
+        """Whether one cluster has made all writes: of shared memory its own."""
+        return self.write_clusters is None or self.write_clusters.are_all_of(cluster)
+
     def _forget_waiting(self) -> None:
         self._waiting.clear()
         self._cells_waiting = 0
+        self._awaited_cells = None
 
     def _put(self, waiting: Sequence[ThreadReads], slot_of_pair: int) -> None:
         """Put reads into one slot of their pairs; of lanes that share it the last one counts."""
@@ -379,7 +428,9 @@ def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
     """Whether writes of its own cluster happen before an accessor, as far as one comparison can tell."""
     if newest < accessor.settled:
         return True
-    if not is_asynchronous(newest) or int(stamps.min()) != newest:
+    if not is_asynchronous(newest):
+        return accessor.has_made(stamps)
+    if int(stamps.min()) != newest:
         return False
     column, epoch, _, _ = unpack_stamp(newest)
     return accessor.is_unit_ordered(column, epoch)
