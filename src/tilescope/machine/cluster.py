@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
+from tilescope.machine.compiled.register_tables import RegisterTables
 from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.execution.pending import Pending, Work
 from tilescope.machine.execution.records import CopyRecord, RunningPhase
@@ -92,7 +93,7 @@ class Cluster:
         self.random = launch.random
         self.undefined: UndefinedValues | None = None  # while there are undefined values
         self._sites: dict[int, SharedSite] = {}  # by instruction: where it last accessed shared memory
-        self.steps = program.steps
+        self.stretches = program.stretches
         rows = program.fact(rows_of_words)
         self.registers: list[Words] = [self._register(number, row) for number, row in enumerate(rows)]
 
@@ -113,7 +114,7 @@ class Cluster:
     def follow_undefined(self, values: UndefinedValues | None) -> None:
         """Follow undefined values from now on; None: there are none any more."""
         self.undefined = values
-        self.steps = self.program.steps if values is None else values.steps
+        self.stretches = self.program.stretches if values is None else values.stretches
 
     def _register(self, number: int, row: int | None) -> Words:
         """A register of all lanes; `row` is its place among the words, if it is one."""
@@ -128,6 +129,11 @@ class Cluster:
         if isinstance(content, VariableAddress):
             return self._addresses_of(content)
         return self._special(content)
+
+    @cached_property
+    def register_tables(self) -> RegisterTables:
+        """Addresses of the registers, for compiled code."""
+        return RegisterTables(self.registers, self.lane_count)
 
     @cached_property
     def words(self) -> npt.NDArray[np.uint32]:

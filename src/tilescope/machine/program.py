@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.arithmetic.compute import Exactness
 from tilescope.machine.execution.special import require_held
-from tilescope.machine.step import RefusedError, Step, Turn
+from tilescope.machine.step import Arithmetic, RefusedError, RegisterUse, Step, StepRun, Stretches, Turn, WordOperation
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
@@ -39,6 +39,7 @@ from tilescope.ptx.syntax import (
     operand_text,
 )
 from tilescope.sync.address import SHARED_RESERVED_BYTES, Space
+from tilescope.sync.cluster_shape import Lanes
 
 DTYPE_OF_BITS = {
     1: np.dtype(np.bool_),
@@ -49,6 +50,7 @@ DTYPE_OF_BITS = {
 }
 STACK_BYTES = 8192  # of a thread, for alloca; a card has 1024 unless the program asks for more
 STACK_ALIGNMENT_BYTES = 16
+_STEP_NANOSECONDS = 4000  # of a step by numpy, besides about one for each lane
 
 
 Fact = TypeVar("Fact")
@@ -87,6 +89,39 @@ class Moves:
     size_bytes: int
 
 
+@dataclass(slots=True, eq=False)
+class ArithmeticRun:
+    """Steps from `start` on that only compute. They are taken one after another; after many executions they are compiled."""
+
+    start: int
+    steps: tuple[Step, ...]
+    settled: frozenset[int]  # registers of wgmma that they use
+    limit_nanoseconds: int  # that numpy may take …
+    compile: Callable[
+        [ArithmeticRun], list[tuple[int, Step]] | None
+    ]  # … until it is asked for other steps; None: not yet
+    nanoseconds: int = 0  # that numpy has taken since, by estimate
+    _parts: list[tuple[int, Step]] | None = None
+
+    def take(self, cluster: Any, at: Lanes) -> None:
+        """Execute them for some lanes; each by itself while a wgmma is pending that one of them has to finish."""
+        parts = self._parts
+        if parts is None:
+            lanes = cluster.lane_count if isinstance(at, slice) else len(at)
+            self.nanoseconds += len(self.steps) * (_STEP_NANOSECONDS + lanes)
+            if self.nanoseconds >= self.limit_nanoseconds:
+                parts = self._parts = self.compile(self)
+                self.nanoseconds = 0
+        if parts is None or (self.settled and cluster.works and cluster.pending.is_using(self.settled)):
+            for pc, step in enumerate(self.steps, self.start):
+                cluster.pc = pc
+                step(cluster, at)
+        else:
+            for pc, step in parts:
+                cluster.pc = pc
+                step(cluster, at)
+
+
 @dataclass(slots=True)
 class Program:
     """What a cluster runs. Lists are by instruction; `registers` and `read_only` by register number."""
@@ -118,6 +153,10 @@ class Program:
     static_shared_end: int = SHARED_RESERVED_BYTES
     dynamic_shared_offset: int = SHARED_RESERVED_BYTES
     approximate: dict[int, Exactness] = field(default_factory=dict)  # instructions whose bits no document fixes
+    arithmetic: dict[int, Arithmetic] = field(default_factory=dict)  # of steps that compute and do nothing else
+    runs: dict[int, StepRun] = field(default_factory=dict)  # by their first instruction
+    register_uses: dict[int, RegisterUse] = field(default_factory=dict)  # of registers of wgmma, by instruction
+    _stretches: Stretches | None = field(default=None, init=False)
     _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
     _facts: dict[Callable[[Program], Any], Any] = field(default_factory=dict)
 
@@ -127,6 +166,13 @@ class Program:
             self._facts[find] = find(self)
         found: Fact = self._facts[find]
         return found
+
+    @property
+    def stretches(self) -> Stretches:
+        """What a front takes between turns and labels, from each instruction on."""
+        if self._stretches is None:
+            self._stretches = Stretches(self.steps, self.straight_end, self.runs)
+        return self._stretches
 
     def registers_written(self, start: int, end: int) -> tuple[int, ...] | None:
         """The registers that a loop writes; None where it reads a clock. A call in it may write any register."""
@@ -272,6 +318,10 @@ class Assembler:
         dtype = DTYPE_OF_BITS[width_bits]
         wrapped = bool(bits) if width_bits == 1 else bits & ((1 << width_bits) - 1)
         return self._read_only(Constant(int(wrapped), dtype), dtype)
+
+    def note_arithmetic(self, *operations: WordOperation) -> None:
+        """Say what the step that is decoded now computes, if it does nothing else."""
+        self.program.arithmetic[len(self.program.steps)] = Arithmetic(operations)
 
     def dtype(self, number: int) -> np.dtype[np.generic]:
         """How a register is held."""

@@ -215,7 +215,7 @@ class Schedule:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
         program = cluster.program
-        steps = cluster.steps
+        stretches = cluster.stretches
         turns = program.turns
         ends = program.straight_end
         limit = self._find_limit(front)
@@ -225,9 +225,9 @@ class Schedule:
             end = ends[pc]
             if end > pc:
                 try:
-                    for place in range(pc, end):
+                    for place, step in stretches[pc]:
                         cluster.pc = place
-                        steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                        step(cluster, at)
                 except KernelFaultError:
                     self._count(front, pc, place + 1)
                     raise
@@ -243,7 +243,7 @@ class Schedule:
                 if front.at(cluster) is not at:
                     at = front.at(cluster)
                 pc = front.pc
-                steps = cluster.steps
+                stretches = cluster.stretches
             if front.steps > QUANTUM_STEPS or cluster.launch.steps_left <= 0:
                 front.steps = 0
                 front.rounds += 1

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.compiled.arithmetic_runs import find_runs
 from tilescope.machine.execution.collective import Collective
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
 from tilescope.machine.instructions.decode import decode
 from tilescope.machine.instructions.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
 from tilescope.machine.program import Assembler, Program
-from tilescope.machine.step import RefusedError, Step, Turn
+from tilescope.machine.step import RefusedError, RegisterUse, Step, Turn, WordSource
 from tilescope.ptx.contraction import contractions
 from tilescope.ptx.syntax import Function, Instruction, Module, Register, Vector, nested_operands
 from tilescope.rule import ptx_example, rule
@@ -61,6 +61,7 @@ def assemble(module: Module, entry: Function) -> Program:
     _wait_for_accumulators(program)
     _wait_for_loads(program)
     _find_straight_runs(program)
+    program.runs = find_runs(program)
     return program
 
 
@@ -166,6 +167,10 @@ def _add(
     targets: tuple[int, ...],
 ) -> None:
     is_turn = hasattr(decoded, "take")
+    noted = program.arithmetic.get(len(program.steps))
+    if noted is not None and guard is not None:
+        number, is_negated = guard
+        program.arithmetic[len(program.steps)] = noted._replace(guard=WordSource(number, 1, int(is_negated)))
     program.instructions.append(instruction)
     program.turns.append(decoded if is_turn else None)  # type: ignore[arg-type]
     program.steps.append(None if is_turn else _guard_step(decoded, guard))  # type: ignore[arg-type]
@@ -191,15 +196,6 @@ def _guard_step(step: Step, guard: tuple[int, bool] | None) -> Step:
     return take_where_it_holds
 
 
-class RegisterUse(NamedTuple):
-    """What an instruction does to registers of wgmma, or to others that their values are moved from or to."""
-
-    settled: frozenset[int]  # those of wgmma: products that use them are finished first
-    read: frozenset[int]
-    written: frozenset[int]
-    is_move: bool
-
-
 def _wait_for_accumulators(program: Program) -> None:
     """Let every instruction that names a register of a wgmma finish the products first that use it."""
     related = _moved_registers(program)
@@ -211,6 +207,7 @@ def _wait_for_accumulators(program: Program) -> None:
         use = RegisterUse(
             named & program.wgmma_registers, named - written, frozenset(written), instruction.name == "mov"
         )
+        program.register_uses[pc] = use
         _wrap_step(program, pc, partial(_settle_products_first, use=use))
 
 
@@ -250,6 +247,7 @@ def _wait_for_loads(program: Program) -> None:
         named = program.registers_named[pc] & program.loaded_registers
         if instruction is None or not named:
             continue
+        program.arithmetic.pop(pc, None)
         _wrap_step(program, pc, partial(_finish_loads_first, registers=named))
 
 

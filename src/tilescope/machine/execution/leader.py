@@ -9,7 +9,7 @@ A branch, or an operand of an mbarrier, in which blocks differ ends it: OrderMat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from tilescope.machine.execution.records import CopyRecord
 from tilescope.machine.execution.undefined_values import UndefinedValues
 from tilescope.machine.program import Constant, Program
 from tilescope.machine.schedule import ClusterState, Schedule
-from tilescope.machine.step import Step, Turn
+from tilescope.machine.step import Step, StepRun, Turn
 from tilescope.ptx.syntax import Instruction
 from tilescope.sync.address import Addresses
 from tilescope.sync.cluster_shape import LaneNumbers, Lanes
@@ -42,7 +42,7 @@ class Leader(Cluster):
         self.batch = batch
         super().__init__(batch.launch, batch.starts[0])
         self.program = batch.program.fact(led_program)
-        self.steps = self.program.steps
+        self.stretches = self.program.stretches
         self.shared = batch.shared[: self.shared_stride]
         self.local = batch.local[: self.lane_count * self.local_stride]
         batch.pending = self.pending
@@ -136,7 +136,25 @@ def led_program(program: Program) -> Program:
             turn = replace(turn, step=_in_all_blocks(program, pc, turn.step))
         steps.append(step)
         turns.append(turn)
-    return replace(program, steps=steps, turns=turns, _loops={}, _facts={})
+    runs = {start: _lead_run(program, start, run, steps) for start, run in program.runs.items()}
+    return replace(program, steps=steps, turns=turns, runs=runs, _loops={}, _facts={})
+
+
+def _lead_run(program: Program, start: int, run: StepRun, steps: Sequence[Step | None]) -> StepRun:
+    """A run of the lanes of all blocks; step by step where one of them uses a register of a pending wgmma."""
+    own = tuple(step for step in steps[start : start + len(run.steps)] if step is not None)
+    named: frozenset[int] = frozenset().union(*program.registers_named[start : start + len(own)])
+    accumulators = named & program.wgmma_registers
+
+    def take(leader: Leader, at: Lanes) -> None:
+        if accumulators and leader.pending.is_using(accumulators):
+            for pc, step in enumerate(own, start):
+                leader.pc = pc
+                step(leader, at)
+        else:
+            run.take(leader.batch, leader.batch.in_all_blocks(at))
+
+    return StepRun(own, take)
 
 
 def _in_all_blocks(program: Program, pc: int, step: Step) -> Step:

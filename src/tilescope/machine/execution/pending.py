@@ -108,6 +108,10 @@ class Pending:
             if len(due):
                 self.finish(work, due)
 
+    def is_using(self, registers: frozenset[int]) -> bool:
+        """Whether a pending wgmma uses one of some registers."""
+        return any(work.kind == "wgmma" and not work.registers.isdisjoint(registers) for work in self.works)
+
     def settle_loads(self, registers: frozenset[int], lanes: LaneNumbers) -> None:
         """Finish the tcgen05.ld of some lanes' warps that load these registers: a read of one waits for its load."""
         loads = [work for work in self.works if work.kind == "tcgen05.ld" and not work.registers.isdisjoint(registers)]

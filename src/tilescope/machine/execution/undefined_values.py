@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.program import Moves, Program
-from tilescope.machine.step import Step
+from tilescope.machine.step import Step, Stretches
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
@@ -83,7 +83,8 @@ class UndefinedValues:
         self._local: Origins | None = None  # by byte of local memory
         self._uses: dict[int, _Use] = {}
         self._starts = sorted((start, name) for name, start in self._program.functions.items())
-        self.steps: list[Step | None] = [self._follow(pc, step) for pc, step in enumerate(self._program.steps)]
+        steps = [self._follow(pc, step) for pc, step in enumerate(self._program.steps)]
+        self.stretches = Stretches(steps, self._program.straight_end, {})
 
     def _follow(self, pc: int, step: Step | None) -> Step | None:
         """The step of an instruction, which first says what becomes undefined by it."""

@@ -18,7 +18,7 @@ from tilescope.machine.execution.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTI
 from tilescope.machine.execution.special import CLOCKS, require_special
 from tilescope.machine.instructions.modifiers import Words, require_target
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
-from tilescope.machine.step import RefusedError, Step
+from tilescope.machine.step import RefusedError, Step, WordOperation, WordSource
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
@@ -230,6 +230,8 @@ def _mov(assembler: Assembler, instruction: Instruction) -> Step:
 
 def _copy(assembler: Assembler, target: int, source: int) -> Step:
     wanted = assembler.dtype(target)
+    bits = _bits_of(assembler.dtype(source))
+    assembler.note_arithmetic(WordOperation("mov", (), (WordSource(source, bits),), (target,), (bits,)))
     if wanted == assembler.dtype(source):
 
         def move(cluster: Cluster, at: Lanes) -> None:
@@ -241,6 +243,11 @@ def _copy(assembler: Assembler, target: int, source: int) -> Step:
         cluster.registers[target][at] = cluster.registers[source][at].astype(wanted)
 
     return move_converted
+
+
+def _bits_of(dtype: np.dtype[np.generic]) -> int:
+    """The bits of a register that compiled code can take; a predicate has one."""
+    return 1 if dtype == np.bool_ else 8 * dtype.itemsize
 
 
 def _read_clock(assembler: Assembler, target: int) -> Step:
@@ -260,6 +267,8 @@ def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
     part_bits = _part_bits(source, wanted.itemsize * 8)
     parts = [assembler.source(one, f"b{part_bits}") for one in source.elements]
     part_dtype = DTYPE_OF_BITS[part_bits]
+    words = tuple(WordSource(part, part_bits) for part in parts)
+    assembler.note_arithmetic(WordOperation("pack", (), words, (number,), (_bits_of(wanted),)))
 
     def pack(cluster: Cluster, at: Lanes) -> None:
         held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
@@ -277,6 +286,9 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
     source_bits = 8 * assembler.dtype(number).itemsize
     if source_bits != BITS_OF_TYPE[type_name]:
         raise RefusedError(f"{operand_text(source)} has {source_bits} bits, where {BITS_OF_TYPE[type_name]} are split")
+    part_bits = (_bits_of(part_dtype),) * len(targets)
+    words = (WordSource(number, source_bits),)
+    assembler.note_arithmetic(WordOperation("unpack", (), words, tuple(targets), part_bits))
 
     def unpack(cluster: Cluster, at: Lanes) -> None:
         held = np.ascontiguousarray(cluster.registers[number][at])

@@ -24,7 +24,7 @@ from tilescope.machine.arithmetic.video import SCALAR_NAMES, SIMD_NAMES, Selecto
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder, require_kind
-from tilescope.machine.step import RefusedError, Step
+from tilescope.machine.step import RefusedError, Step, WordOperation, WordSource
 from tilescope.ptx.contraction import Contraction
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair, Part, Register, Vector
 from tilescope.sentence import counted
@@ -44,6 +44,11 @@ class Source(NamedTuple):
         """What some lanes hold in it."""
         value = cluster.registers[self.number][at].astype(self.dtype, copy=False)
         return np.logical_not(value) if self.is_negated else value
+
+    def as_word(self, flipped: int = 0) -> WordSource:
+        """The same for compiled code, which inverts some bits of it."""
+        bits = 1 if self.dtype == np.bool_ else 8 * self.dtype.itemsize
+        return WordSource(self.number, bits, 1 if self.is_negated else flipped)
 
 
 def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
@@ -69,6 +74,9 @@ def decode_operation(assembler: Assembler, instruction: Instruction, found: Oper
     sources = _sources(assembler, instruction, found)
     targets = _targets(assembler, instruction, found)
     is_signed = found.result_type.startswith("s")
+    words = tuple(source.as_word() for source in sources)
+    bits = (BITS_OF_TYPE[found.result_type], 1)
+    assembler.note_arithmetic(WordOperation(instruction.name, instruction.modifiers, words, targets, bits, is_signed))
     if len(targets) == 1 and found.result_count == 1 and targets[0] is not None and _are_plain(assembler, sources):
         numbers = tuple(source.number for source in sources)
         return _plain_step(found.compute, numbers, targets[0], assembler.dtype(targets[0]), is_signed=is_signed)
@@ -190,6 +198,8 @@ def keep_factors(assembler: Assembler, product: Instruction) -> Step:
     if product.name == "div":
         assembler.program.approximate[len(assembler.program.steps)] = "special unit"
         return _keep_quotient_factors(quotient_factors(product.modifiers), sources, targets)
+    words = [(source.as_word(), target) for source, target in zip(sources, targets, strict=True)]
+    assembler.note_arithmetic(*[WordOperation("mov", (), (word,), (target,), (word.bits,)) for word, target in words])
 
     def keep(cluster: Cluster, at: Lanes) -> None:
         for target, source in zip(targets, sources, strict=True):
@@ -222,6 +232,10 @@ def decode_contraction(
     unchanged = np.zeros_like(sign)
     product_sign = sign if contraction.negates_product else unchanged
     addend_sign = sign if contraction.negates_addend else unchanged
+    bits = BITS_OF_TYPE[type_name]
+    factors = (WordSource(first, bits, int(product_sign)), WordSource(second, bits))
+    words = (*factors, addend.as_word(int(addend_sign)))
+    assembler.note_arithmetic(WordOperation("fma", ("rn", *instruction.modifiers), words, (target,), (bits,)))
 
     def fused(cluster: Cluster, at: Lanes) -> None:
         registers = cluster.registers
