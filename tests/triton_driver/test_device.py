@@ -78,9 +78,12 @@ def test_addresses_below_four_gibibytes_are_followed(device, kernels):
     libc = ctypes.CDLL(None)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_size_t]
-    free = 0x2F00_0000  # heaps of interpreters that are no position-independent executables lie there
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
-    address = libc.mmap(free, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    # The heap of an interpreter that is not a position-independent executable may take any of these pages.
+    for free in range(0x2F00_0000, 0xF000_0000, 0x1000_0000):
+        address = libc.mmap(free, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if address == free:
+            break
     assert address == free
     low = np.ctypeslib.as_array((ctypes.c_float * 32).from_address(address))
     low[...] = numbers(32)

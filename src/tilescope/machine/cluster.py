@@ -250,7 +250,9 @@ class Cluster:
         size_bytes = dtype.itemsize * count
         self._require_aligned(at, addresses, size_bytes)
         places = self._places("shared", at, addresses, size_bytes)[1]
-        site = SharedSite(lanes, addresses, places, dtype, count)
+        first = places // dtype.itemsize
+        words = first if count == 1 else first[:, None] + np.arange(count)
+        site = SharedSite(lanes, addresses, places, words, dtype, count)
         if len(lanes) <= MOST_LANES:
             if len(self._sites) >= MOST_SITES:
                 self._sites.clear()
@@ -313,11 +315,24 @@ class Cluster:
             self.version += 1
             words[chosen] = values
         if self.bus.is_heard:
-            is_shared = is_changed and not site.is_of_distinct_words
-            stored = _unless_equal(words[chosen], values) if is_shared else None
+            stored = _unless_equal(words[chosen], values) if is_changed else None
             access = self.accesses[self.pc]
-            at_site = site.lanes, "shared", site.addresses, site.places
-            self.emit(Store(self.pc, *at_site, _bytes_of_lane(values), access, cost, held, values, stored))
+            size_bytes = _bytes_of_lane(values)
+            self.emit(
+                Store(
+                    self.pc,
+                    site.lanes,
+                    "shared",
+                    site.addresses,
+                    site.places,
+                    size_bytes,
+                    access,
+                    cost,
+                    held,
+                    values,
+                    stored,
+                )
+            )
 
     def _store_local(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write to the local memory of threads."""

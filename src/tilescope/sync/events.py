@@ -376,13 +376,8 @@ class BarrierComplete:
     number: int
     threads: int
     waiting: list[WaitingLanes]
+    resumed: LaneNumbers  # all lanes that waited
     is_counted: bool  # whether its instructions name the number of threads
-
-    def resumed_lanes(self) -> LaneNumbers:
-        """All lanes that waited; there are some."""
-        if len(self.waiting) == 1:
-            return self.waiting[0].lanes
-        return np.concatenate([waiting.lanes for waiting in self.waiting])
 
 
 @dataclass(slots=True, eq=False)

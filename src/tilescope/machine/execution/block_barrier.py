@@ -43,9 +43,12 @@ class BlockBarrier:
     expected: int | None = None  # None: all threads that live
     waiting: list[Waiting] = field(default_factory=list)
 
-    def waiting_lanes(self) -> list[WaitingLanes]:
-        """Who waits, by the instruction of the barrier."""
-        return [WaitingLanes(waiting.pc - 1, waiting.lanes) for waiting in self.waiting]
+    def completion(self, rank: int, number: int, threads: int) -> BarrierComplete:
+        """The event of its completion by the lanes that wait now."""
+        waiting = [WaitingLanes(front.pc - 1, front.lanes) for front in self.waiting]
+        lanes = [front.lanes for front in self.waiting]
+        resumed = lanes[0] if len(lanes) == 1 else np.concatenate([np.empty(0, np.int64), *lanes])
+        return BarrierComplete(rank, number, threads, waiting, resumed, self.expected is not None)
 
 
 @dataclass(slots=True)
@@ -106,8 +109,7 @@ class BlockBarriers:
             return []
         del self.named[rank, number]
         if self.cluster.bus.is_heard:
-            is_counted = barrier.expected is not None
-            self.cluster.emit(BarrierComplete(rank, number, expected, barrier.waiting_lanes(), is_counted))
+            self.cluster.emit(barrier.completion(rank, number, expected))
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _release_fronts(barrier.waiting)
@@ -123,9 +125,7 @@ class BlockBarriers:
         """The barriers of blocks at which lanes still wait, as they would be if they completed."""
         block_threads = self.cluster.block_threads
         return [
-            BarrierComplete(
-                rank, number, barrier.expected or block_threads, barrier.waiting_lanes(), barrier.expected is not None
-            )
+            barrier.completion(rank, number, barrier.expected or block_threads)
             for (rank, number), barrier in self.named.items()
         ]
 

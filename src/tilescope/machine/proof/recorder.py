@@ -347,7 +347,7 @@ class Recorder:
         self._completed += 1
         threads = event.threads
         if not event.is_counted and event.waiting:
-            threads = WARP_LANES * self._count_warps(event.resumed_lanes())
+            threads = WARP_LANES * self._count_warps(event.resumed)
         self._add_waiting(event, threads, self._completed)
 
     def _count_warps(self, lanes: LaneNumbers) -> int:

@@ -97,7 +97,7 @@ class ThreadBarriers:
         barrier.arriving = None
         barrier.seen = []
         if event.waiting:
-            lanes = event.resumed_lanes()
+            lanes = event.resumed
             clock.put(barrier.column, barrier.phases)
             self._context.clocks.synchronize(lanes, clock)
             if self.fences is not None:
