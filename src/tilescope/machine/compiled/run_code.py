@@ -31,21 +31,21 @@ class RunCode:
 
     def write(self, arithmetic: Arithmetic) -> bool:
         """Write an instruction; False: it has no code, and nothing is written."""
-        length = len(self._code.lines)
         if any(self._dtypes[number].shape for number in _registers_of(arithmetic)):
             return False
+        lines, numbers = len(self._code.lines), len(self.numbers)
+        held, loaded = dict(self._held), dict(self._loaded)
+        guard = None if arithmetic.guard is None else self._given(arithmetic.guard).value
         for operation in arithmetic.operations:
             results = self._results(operation)
             if results is None:
-                del self._code.lines[length:]
+                del self._code.lines[lines:], self.numbers[numbers:]
+                self._held, self._loaded = held, loaded
                 return False
             for target, bits, result in zip(operation.targets, operation.result_bits, results, strict=False):
                 if target is not None:
-                    self._put(
-                        target,
-                        self._code.resize(result, bits, self._bits(target), is_signed=operation.is_signed),
-                        arithmetic.guard,
-                    )
+                    resized = self._code.resize(result, bits, self._bits(target), is_signed=operation.is_signed)
+                    self._put(target, resized, guard)
         return True
 
     def _results(self, operation: WordOperation) -> Results:
@@ -121,10 +121,10 @@ class RunCode:
             self.numbers.append(number)
         return self._code.value(f"getelementptr i{8 * self._dtypes[number].itemsize}, ptr %p{place}, i64 %lane")
 
-    def _put(self, number: int, value: str, guard: WordSource | None) -> None:
-        """A register gets a value, in lanes whose guard holds."""
+    def _put(self, number: int, value: str, guard: str | None) -> None:
+        """A register gets a value, in lanes where a predicate holds; None: in all."""
         if guard is not None:
-            value = self._code.select(self._given(guard).value, value, self._value(number), self._bits(number))
+            value = self._code.select(guard, value, self._value(number), self._bits(number))
         self._value(number)
         self._held[number] = value
 
