@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_texts import kernel, per_thread
+from ptx_texts import per_thread
 
 from tilescope.machine.compiled import arithmetic_runs
 from tilescope.machine.compiled.native_code import compile_function
