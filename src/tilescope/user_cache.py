@@ -6,6 +6,7 @@ Nothing depends on what it holds. Where the folder cannot be read or written, ev
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -37,3 +38,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise
+
+
+def remove_least_recently_used(folder: Path, limit_bytes: int) -> None:
+    """Remove files, unfinished ones too, until the rest is within the limit."""
+    files: list[tuple[int, int, Path]] = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process removed it
+            status = path.stat()
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total_bytes = sum(size_bytes for _, size_bytes, _ in files)
+    for _, size_bytes, path in sorted(files):
+        if total_bytes <= limit_bytes:
+            return
+        path.unlink(missing_ok=True)
+        total_bytes -= size_bytes

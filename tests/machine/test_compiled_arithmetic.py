@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from recorded_operands import COUNT, operand_tuple
@@ -261,6 +263,23 @@ def test_machine_code_is_kept_and_a_damaged_file_is_replaced(tmp_path, monkeypat
     tables = RegisterTables(registers, 32)
     function(tables.table(tuple(code.numbers)), *tables.active(slice(None), 4))
     assert registers[2].tolist() == list(range(5, 37))
+
+
+def test_machine_code_beyond_the_limit_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(native_code, "find_cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(native_code, "_LIMIT_BYTES", 100_000)
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for age in range(3):
+        path = folder / f"{age}.o"
+        path.write_bytes(bytes(40_000))
+        os.utime(path, (1000 - age, 1000 - age))
+    code = RunCode([np.dtype(np.uint32)] * 2, {})
+    code.write(Arithmetic((WordOperation("not", ("b32",), (WordSource(0, 32),), (1,), (32,)),)))
+    native_code._Host().function(code.text("run"))
+    kept = {path.name for path in folder.iterdir()}
+    assert {"0.o", "1.o"} < kept
+    assert "2.o" not in kept
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch):

@@ -323,3 +323,36 @@ def test_a_copy_of_memory_keeps_addresses_and_shares_what_nobody_writes():
     assert copy.allocations == memory.allocations
     assert np.shares_memory(copy.bytes_at(second, 4), constant)
     assert not np.shares_memory(copy.bytes_at(first, 4), memory.bytes_at(first, 4))
+
+
+LED = """
+    .shared .align 16 .b8 tile[512];
+    .shared .align 8 .b64 met;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r2, %r2, 128, %r1;
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [met], 1;
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r4, %r1, 4, %r3;
+    and.b32 %r5, %r1, 32;
+    setp.eq.u32 %p2, %r5, 0;
+    @%p2 bra $end;
+    st.shared.u32 [%r4], %r1;
+    xor.b32 %r6, %r1, 31;
+    mad.lo.u32 %r4, %r6, 4, %r3;
+    ld.shared.u32 %r5, [%r4];
+    ld.param.u64 %d1, [out];
+    mad.wide.u32 %d1, %r2, 4, %d1;
+    st.global.u32 [%d1], %r5;
+$end:
+    ret;
+"""
+
+
+@pytest.mark.parametrize("blocks", [1, 16])
+def test_visits_of_blocks_that_could_follow_a_leader_are_counted(blocks):
+    """Where all lanes of a warp come is known from a run in which every block takes its own steps."""
+    (finding,) = kernel_of(LED).run(blocks, 128, [np.zeros(128 * blocks, np.uint32)]).findings
+    assert finding.rule == "run-race"
+    assert finding.fix.startswith("Put `bar.warp.sync 0xffffffff;` before")

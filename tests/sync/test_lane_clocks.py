@@ -11,6 +11,17 @@ LANES = 8
 EVERYONE = np.arange(LANES)
 
 
+def test_barriers_that_share_a_column_do_not_set_it_back():
+    """Only so many columns have names; further barriers share the last one."""
+    clocks = LaneClocks(1, 32, 1)
+    column = clocks.new_column()
+    clock = clocks.clock_of(np.array([column]), np.array([5]))
+    clock.put(column, 3)
+    assert clock.known[column] == 5
+    clock.put(column, 7)
+    assert clock.known[column] == 7
+
+
 class PlainClocks:
     """For every thread what it knows of every other one, what of that is fenced, and what was over in time: no rows, no tricks."""
 

@@ -156,6 +156,7 @@ class Program:
     arithmetic: dict[int, Arithmetic] = field(default_factory=dict)  # of steps that compute and do nothing else
     runs: dict[int, StepRun] = field(default_factory=dict)  # by their first instruction
     register_uses: dict[int, RegisterUse] = field(default_factory=dict)  # of registers of wgmma, by instruction
+    may_be_led: bool = True  # False: its steps look at the block that takes them, so that none may act for others
     _stretches: Stretches | None = field(default=None, init=False)
     _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
     _facts: dict[Callable[[Program], Any], Any] = field(default_factory=dict)

@@ -87,9 +87,10 @@ class Stretches(dict[int, list[tuple[int, Step]]]):
             step = self._steps[place]
             assert step is not None  # between turns every entry is a step
             run = self._runs.get(place)
-            if run is not None and tuple(self._steps[place : place + len(run.steps)]) == run.steps:
+            behind = place if run is None else place + len(run.steps)
+            if run is not None and behind <= end and tuple(self._steps[place:behind]) == run.steps:
                 found.append((place, run.take))
-                place += len(run.steps)
+                place = behind
             else:
                 found.append((place, step))
                 place += 1

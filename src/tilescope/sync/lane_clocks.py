@@ -74,9 +74,9 @@ class VectorClock(NamedTuple):
         return VectorClock(self.cluster, vectors, {})
 
     def put(self, column: int, epoch: int) -> None:
-        """A column happens before whoever acquires this clock, up to an epoch that is later than all it holds."""
+        """A column happens before whoever acquires this clock, up to an epoch; barriers may share the last column."""
         for vector in (HAPPENS_BEFORE, *range(EXECUTED, len(self.vectors))):
-            self.vectors[vector, column] = epoch
+            self.vectors[vector, column] = max(self.vectors[vector, column], epoch)
 
     def with_scoped(self, scoped: Vector | None) -> VectorClock:
         """The same clock, of which a scope lets only some part, or nothing, through."""

@@ -33,18 +33,18 @@ LOAD_NANOSECONDS = 60_000_000  # the compiler is loaded after such runs have tak
 
 
 @dataclass(slots=True)
-class _Spent:
-    """How long numpy has taken for runs of this process that would have been compiled."""
+class _NumpyTime:
+    """How long numpy has taken in this process for runs that would have been compiled."""
 
     nanoseconds: int = 0
 
 
-_spent = _Spent()
+_numpy_time = _NumpyTime()
 
 
 @dataclass(slots=True, eq=False)
 class CompiledSteps:
-    """Steps that a function takes."""
+    """Steps that one function of machine code executes."""
 
     function: Function
     numbers: tuple[int, ...]  # the registers of its table
@@ -83,8 +83,8 @@ def _compile(program: Program, run: ArithmeticRun) -> Iterator[tuple[int, Step]]
 
 def compile_run(program: Program, run: ArithmeticRun) -> list[tuple[int, Step]] | None:
     """The parts of a run that has been executed often; None as long as it does not pay to load the compiler."""
-    _spent.nanoseconds += run.nanoseconds
-    if _spent.nanoseconds < LOAD_NANOSECONDS and not is_loaded():
+    _numpy_time.nanoseconds += run.nanoseconds
+    if _numpy_time.nanoseconds < LOAD_NANOSECONDS and not is_loaded():
         return None
     return list(_compile(program, run))
 
@@ -107,14 +107,14 @@ def find_runs(program: Program) -> dict[int, StepRun]:
 
 
 def _make_run(program: Program, start: int, steps: Sequence[Step | None]) -> StepRun:
-    own = tuple(step for step in steps if step is not None)
-    uses = [program.register_uses[pc] for pc in range(start, start + len(own)) if pc in program.register_uses]
+    taken = tuple(step for step in steps if step is not None)
+    uses = [program.register_uses[pc] for pc in range(start, start + len(taken)) if pc in program.register_uses]
     settled: frozenset[int] = frozenset().union(*[use.settled for use in uses])
-    limit = COMPILE_NANOSECONDS + COMPILE_NANOSECONDS_A_STEP * len(own)
-    run = ArithmeticRun(start, own, settled, limit, partial(compile_run, program))
-    return StepRun(own, run.take)
+    limit = COMPILE_NANOSECONDS + COMPILE_NANOSECONDS_A_STEP * len(taken)
+    run = ArithmeticRun(start, taken, settled, limit, partial(compile_run, program))
+    return StepRun(taken, run.take)
 
 
 def _constants(program: Program) -> dict[int, int]:
-    """The registers that hold one number, and the number."""
+    """The constants of a program, by register."""
     return {number: one.bits for number, one in program.read_only.items() if isinstance(one, Constant)}

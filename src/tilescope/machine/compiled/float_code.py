@@ -16,7 +16,7 @@ from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
 from tilescope.machine.arithmetic.float_style import PACKED
 from tilescope.machine.compiled.integer_code import (
     INTEGER_TYPES,
-    Given,
+    Operand,
     Results,
     Writer,
     compare_integers,
@@ -73,7 +73,7 @@ def is_float(modifiers: tuple[str, ...]) -> bool:
 
 
 def _by_parts(
-    code: LaneCode, style: _Style, sources: Sequence[Given], write: Callable[[list[str]], str]
+    code: LaneCode, style: _Style, sources: Sequence[Operand], write: Callable[[list[str]], str]
 ) -> tuple[str, ...]:
     """An operation on the words of a register, or on both halves."""
     words = [source.value for source in sources]
@@ -147,7 +147,7 @@ def _propagate_nan(code: LaneCode, result: str, words: Sequence[str]) -> str:
     return code.select(_is_nan(code, code.as_float(result, 64), 64), chosen, result, 64)
 
 
-def _arithmetic(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _arithmetic(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Add, sub, mul, fma."""
     style = _read_style(modifiers, "rn", "ftz", "sat")
     if style is None:
@@ -185,7 +185,7 @@ def _apply(code: LaneCode, name: str, words: list[str], form: FloatFormat) -> st
     return _rounded(code, result, form)
 
 
-def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Div, rcp and sqrt to nearest."""
     style = _read_style(modifiers, "rn")
     if style is None or style.parts > 1 or "rn" not in style.words or style.form.bits < 32:
@@ -194,7 +194,7 @@ def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Se
     return (_apply(code, name, words, style.form),)
 
 
-def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Min and max of two or three: -0 is less than +0, and a NaN loses unless .NaN asks for it."""
     style = _read_style(modifiers, "ftz", "NaN")
     if style is None or style.form.name == "f64":
@@ -208,8 +208,8 @@ def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seq
         operation = "minimum" if name == "min" else "maximum"
         chosen = code.call(f"llvm.{operation}.{code.mangled(kind)}", kind, *[(kind, number) for number in numbers])
         if "NaN" not in style.words:  # LLVM's is a NaN where one of them is
-            for own, other in (numbers, numbers[::-1]):
-                is_nan = _is_nan(code, own, bits)
+            for number, other in (numbers, numbers[::-1]):
+                is_nan = _is_nan(code, number, bits)
                 chosen = code.value(f"select {code.words(1)} {is_nan}, {kind} {other}, {kind} {chosen}")
         return _rounded(code, chosen, form)
 
@@ -224,7 +224,7 @@ def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seq
     return _by_parts(code, style, sources, write)
 
 
-def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Neg and abs: of a NaN the NaN of results."""
     style = _read_style(modifiers, "ftz")
     if style is None:
@@ -244,7 +244,7 @@ def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources:
     return _by_parts(code, style, sources, write)
 
 
-def _set_predicate(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _set_predicate(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Setp of integers and floats: p, and q, which takes the opposite."""
     compare, *others, type_name = modifiers
     flushes = "ftz" in others
@@ -261,7 +261,7 @@ def _set_predicate(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence
 
 
 def compare_floats(
-    code: LaneCode, compare: str, type_name: str, sources: Sequence[Given], *, flushes: bool
+    code: LaneCode, compare: str, type_name: str, sources: Sequence[Operand], *, flushes: bool
 ) -> str | None:
     """The predicate of a comparison of two numbers of a type."""
     form = FORMATS.get(type_name)
@@ -274,7 +274,7 @@ def compare_floats(
     return code.compare_floats(_RELATIONS[compare], first, second, _wide_bits(form))
 
 
-def _convert(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _convert(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Cvt."""
     if len(modifiers) < 2:
         return None
@@ -291,7 +291,7 @@ def _convert(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given
     return _between_floats(code, words, result_type, source_type, source)
 
 
-def _float_to_integer(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Given) -> Results:
+def _float_to_integer(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Operand) -> Results:
     """Rounded to an integer, and clamped to the range of its type."""
     form = FORMATS.get(source_type)
     roundings = [word for word in words if word in _TO_INTEGER]
@@ -315,7 +315,7 @@ def _round_to_integer(code: LaneCode, rounding: str, number: str, bits: int) -> 
     return code.call(f"llvm.{_TO_INTEGER[rounding]}.{code.mangled(kind)}", kind, (kind, number))
 
 
-def _integer_to_float(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Given) -> Results:
+def _integer_to_float(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Operand) -> Results:
     """Rounded once, to nearest, to f32 or f64."""
     if words != ["rn"] or result_type not in ("f32", "f64"):
         return None
@@ -325,7 +325,9 @@ def _integer_to_float(code: LaneCode, words: list[str], result_type: str, source
     return (code.as_word(code.convert(name, word, code.words(source_bits), code.floats(bits)), bits),)
 
 
-def _to_pair(code: LaneCode, words: list[str], result_type: str, source_type: str, sources: Sequence[Given]) -> Results:
+def _to_pair(
+    code: LaneCode, words: list[str], result_type: str, source_type: str, sources: Sequence[Operand]
+) -> Results:
     """Two f32 as the halves of a word; the first is the upper one."""
     if words != ["rn"] or source_type != "f32" or len(sources) != 2:
         return None
@@ -334,7 +336,7 @@ def _to_pair(code: LaneCode, words: list[str], result_type: str, source_type: st
     return (code.binary("or", code.with_constant("shl", high, 16, 32), low, 32),)
 
 
-def _between_floats(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Given) -> Results:
+def _between_floats(code: LaneCode, words: list[str], result_type: str, source_type: str, source: Operand) -> Results:
     """The conversions that kernels are full of: between f32 and f16, bf16 or f64, and to an integer as a float."""
     types = (result_type, source_type)
     word = source.value
@@ -371,7 +373,7 @@ def _between_widths(code: LaneCode, result_type: str, source_type: str, word: st
     return code.select(_is_nan(code, number, source.bits), nan, result, form.bits)
 
 
-def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Given]], Results], name: str) -> Writer:
+def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Operand]], Results], name: str) -> Writer:
     return lambda code, modifiers, sources: writer(code, name, modifiers, sources)
 
 

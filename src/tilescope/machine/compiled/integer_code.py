@@ -18,15 +18,15 @@ RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _OF_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-class Given(NamedTuple):
-    """A source of an instruction: its value, and the number if it is the same in all threads."""
+class Operand(NamedTuple):
+    """A source operand: the name of its value, and the number where it is a constant."""
 
     value: str
     constant: int | None = None
 
 
 Results = tuple[str, ...] | None
-Writer = Callable[[LaneCode, tuple[str, ...], Sequence[Given]], Results]
+Writer = Callable[[LaneCode, tuple[str, ...], Sequence[Operand]], Results]
 """Of the code, the modifiers and the sources, each as wide as its operation takes it."""
 
 
@@ -37,7 +37,7 @@ def _type(modifiers: tuple[str, ...], *others: str) -> str | None:
     return modifiers[-1]
 
 
-def _sum(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _sum(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Add, sub, addc, subc."""
     type_name = _type(modifiers, "cc")
     if type_name is None:
@@ -50,7 +50,7 @@ def _sum(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequenc
 
 
 def _sum_with_carry(
-    code: LaneCode, first: str, second: str, carries: Sequence[Given], bits: int, *, subtracts: bool
+    code: LaneCode, first: str, second: str, carries: Sequence[Operand], bits: int, *, subtracts: bool
 ) -> tuple[str, str]:
     """The sum and its carry out; a subtraction is a + ~b + 1, or + the carry in."""
     carry = carries[0].value if carries else code.constant(1, 1) if subtracts else None
@@ -81,14 +81,14 @@ def _half(modifiers: tuple[str, ...]) -> str:
     return next((word for word in modifiers if word in ("lo", "hi", "wide")), "lo")
 
 
-def _mul(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _mul(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     type_name = _type(modifiers, "lo", "hi", "wide")
     if type_name is None:
         return None
     return (_product(code, _half(modifiers), type_name, sources[0].value, sources[1].value),)
 
 
-def _mad(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _mad(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Mad and madc."""
     type_name = _type(modifiers, "lo", "hi", "wide", "cc")
     if type_name is None:
@@ -101,7 +101,7 @@ def _mad(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -
     return (code.binary("add", product, sources[2].value, bits),)
 
 
-def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Div and rem: all ones for a divisor of 0; the smallest number divided by -1 is itself."""
     type_name = _type(modifiers)
     if type_name is None:
@@ -121,7 +121,7 @@ def _quotient(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Se
     return (code.select(is_zero, code.constant(-1, bits), result, bits),)
 
 
-def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Min and max."""
     type_name = _type(modifiers)
     if type_name is None:
@@ -132,7 +132,7 @@ def _extreme(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seq
     return (code.select(code.compare(relation, first, second, bits), first, second, bits),)
 
 
-def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Neg and abs."""
     type_name = _type(modifiers)
     if type_name is None or type_name[0] != "s":
@@ -146,7 +146,7 @@ def _change_sign(code: LaneCode, name: str, modifiers: tuple[str, ...], sources:
     return (code.select(is_negative, negative, sources[0].value, bits),)
 
 
-def _difference(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _difference(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """sad: c + |a - b|."""
     type_name = _type(modifiers)
     if type_name is None:
@@ -163,24 +163,24 @@ def _bits_of(modifiers: tuple[str, ...]) -> int | None:
     return BITS_OF_TYPE[modifiers[0]] if len(modifiers) == 1 else None
 
 
-def _logic(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _logic(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     bits = _bits_of(modifiers)
     return None if bits is None else (code.binary(name, sources[0].value, sources[1].value, bits),)
 
 
-def _not(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _not(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     bits = _bits_of(modifiers)
     return None if bits is None else (code.invert(sources[0].value, bits),)
 
 
-def _cnot(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _cnot(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     bits = _bits_of(modifiers)
     if bits is None:
         return None
     return (code.resize(code.compare("eq", sources[0].value, code.constant(0, bits), bits), 1, bits),)
 
 
-def _lop3(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _lop3(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """The or of those of its eight terms that its table has."""
     table = sources[3].constant
     if modifiers != ("b32",) or table is None:
@@ -203,7 +203,7 @@ def shift(code: LaneCode, name: str, word: str, amount: str, bits: int) -> str:
     return code.select(fits, code.binary(name, word, cut, bits), code.constant(0, bits), bits)
 
 
-def _shift(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _shift(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Shl and shr: the amount has 32 bits for every type."""
     bits = _bits_of(modifiers)
     if bits is None:
@@ -223,7 +223,7 @@ def _shift(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Seque
     return (shift(code, operation, word.value, clamped, bits),)
 
 
-def _funnel(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _funnel(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """shf: 32 bits of {b, a}, shifted."""
     low, high, amount = (code.resize(source.value, 32, 64) for source in sources)
     if "wrap" in modifiers:
@@ -244,13 +244,13 @@ def _mask(code: LaneCode, count: str) -> str:
     return code.invert(shift(code, "shl", code.constant(-1, 64), count, 64), 64)
 
 
-def _field_number(code: LaneCode, source: Given, bits: int) -> str:
+def _field_number(code: LaneCode, source: Operand, bits: int) -> str:
     """The start or the length of a field: 8 bits for a word of 32, all for one of 64."""
     word = code.with_constant("and", source.value, 0xFF, 32) if bits == 32 else source.value
     return code.resize(word, 32, 64)
 
 
-def _extract_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _extract_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """bfe; of a signed type only where start and length are constants and the field lies in the word."""
     type_name = _type(modifiers)
     if type_name is None:
@@ -267,7 +267,7 @@ def _extract_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence
     return (code.resize(code.binary("and", moved, _mask(code, count), 64), 64, bits),)
 
 
-def _insert_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _insert_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Bfi."""
     bits = _bits_of(modifiers)
     if bits is None:
@@ -279,7 +279,7 @@ def _insert_field(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[
     return (code.resize(code.binary("or", rest, code.binary("and", field, place, 64), 64), 64, bits),)
 
 
-def _permute(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _permute(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Prmt by the digits of a constant, none of which replicates a sign."""
     selector = sources[2].constant
     if modifiers != ("b32",) or selector is None or selector & 0x8888:
@@ -293,13 +293,13 @@ def _permute(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given
     return (code.join(chosen, 32, 4),)
 
 
-def _count(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _count(code: LaneCode, name: str, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Popc and clz: a count of 32 bits."""
     bits = _bits_of(modifiers)
     if bits is None:
         return None
-    found = _ones(code, sources[0].value, bits) if name == "popc" else _leading_zeros(code, sources[0].value, bits)
-    return (code.resize(found, bits, 32),)
+    count = _ones(code, sources[0].value, bits) if name == "popc" else _leading_zeros(code, sources[0].value, bits)
+    return (code.resize(count, bits, 32),)
 
 
 def _ones(code: LaneCode, word: str, bits: int) -> str:
@@ -312,7 +312,7 @@ def _leading_zeros(code: LaneCode, word: str, bits: int) -> str:
     return code.call(f"llvm.ctlz.{code.mangled(kind)}", kind, (kind, word), ("i1", "false"))
 
 
-def _find_highest(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _find_highest(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """bfind: the highest bit that is set, or that differs from the sign; all ones if there is none."""
     type_name = _type(modifiers, "shiftamt")
     if type_name is None:
@@ -329,7 +329,7 @@ def _find_highest(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[
     return (code.resize(position, bits, 32),)
 
 
-def _reverse(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _reverse(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Brev."""
     bits = _bits_of(modifiers)
     if bits is None:
@@ -345,7 +345,7 @@ def _relation(compare: str, type_name: str) -> str:
     return f"{'s' if type_name[0] == 's' else 'u'}{compare}"
 
 
-def compare_integers(code: LaneCode, compare: str, type_name: str, sources: Sequence[Given]) -> str | None:
+def compare_integers(code: LaneCode, compare: str, type_name: str, sources: Sequence[Operand]) -> str | None:
     """The predicate of a comparison, as setp and set make it."""
     relation = _OF_UNSIGNED.get(compare, compare)
     if relation not in RELATIONS or type_name not in BITS_OF_TYPE:
@@ -353,7 +353,7 @@ def compare_integers(code: LaneCode, compare: str, type_name: str, sources: Sequ
     return code.compare(_relation(relation, type_name), sources[0].value, sources[1].value, BITS_OF_TYPE[type_name])
 
 
-def _select(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]) -> Results:
+def _select(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Operand]) -> Results:
     """Selp."""
     bits = _bits_of(modifiers)
     if bits is None:
@@ -362,7 +362,7 @@ def _select(code: LaneCode, modifiers: tuple[str, ...], sources: Sequence[Given]
     return (code.select(predicate, first, second, bits),)
 
 
-def convert_integers(code: LaneCode, result_type: str, source_type: str, source: Given) -> str:
+def convert_integers(code: LaneCode, result_type: str, source_type: str, source: Operand) -> str:
     """Cvt between integers: cut or extended. Those of 8 bits are in registers of 16 as a source, of 32 as a result."""
     source_bits, bits = BITS_OF_TYPE[source_type], BITS_OF_TYPE[result_type]
     word = code.resize(source.value, 16, 8) if source_bits == 8 else source.value
@@ -376,7 +376,7 @@ def extend_byte(code: LaneCode, word: str, type_name: str) -> str:
     return code.resize(word, bits, 32, is_signed=type_name[0] == "s") if bits == 8 else word
 
 
-def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Given]], Results], name: str) -> Writer:
+def _named(writer: Callable[[LaneCode, str, tuple[str, ...], Sequence[Operand]], Results], name: str) -> Writer:
     return lambda code, modifiers, sources: writer(code, name, modifiers, sources)
 
 

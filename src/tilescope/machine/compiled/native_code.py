@@ -1,24 +1,29 @@
 """Machine code of this host from LLVM's text, by llvmlite, which comes with the extra `fast`; kept on disk.
 
 A file of the cache is named by a digest of the text, the processor and the version of llvmlite, and begins with a digest of what follows.
-A file that is damaged is made anew. Where the folder cannot be written, the code lives as long as the process.
+A file that is damaged is made anew. Where the folder cannot be written, the code lives as long as the process. A process that has added
+files removes those beyond the limit that were used least recently.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from tilescope.user_cache import find_cache_folder, write_atomically
+from tilescope.user_cache import find_cache_folder, remove_least_recently_used, write_atomically
 
 Function = Callable[[int, int, int, int], None]
 _FOLDER = "runs"
+_LIMIT_BYTES = 64 << 20  # of the folder; a function takes about 4 KiB
 _SYMBOL = "run"
 _DIGEST_BYTES = 32
 _OPTIMIZATION = 1  # of instruction selection; the text needs no passes before it
@@ -105,16 +110,25 @@ def compile_function(text: str) -> Function | None:
 def _read(digest: str) -> bytes | None:
     """The machine code that is kept under a digest; None if there is none, or it is damaged."""
     try:
-        held = (find_cache_folder() / _FOLDER / f"{digest}.o").read_bytes()
+        path = find_cache_folder() / _FOLDER / f"{digest}.o"
+        stored = path.read_bytes()
     except (ImportError, OSError):
         return None
-    content = held[_DIGEST_BYTES:]
-    return content if hashlib.sha256(content).digest() == held[:_DIGEST_BYTES] else None
+    with suppress(OSError):
+        os.utime(path)  # used last
+    content = stored[_DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == stored[:_DIGEST_BYTES] else None
 
 
 def _keep(digest: str, content: bytes) -> None:
     """Keep machine code, if the folder can be written."""
-    try:
-        write_atomically(find_cache_folder() / _FOLDER / f"{digest}.o", hashlib.sha256(content).digest() + content)
-    except (ImportError, OSError):
-        return
+    with suppress(ImportError, OSError):
+        folder = find_cache_folder() / _FOLDER
+        write_atomically(folder / f"{digest}.o", hashlib.sha256(content).digest() + content)
+        _make_room(folder)
+
+
+@cache
+def _make_room(folder: Path) -> None:
+    """Remove files beyond the limit, once in a process: looking at all of them takes as long as compiling one."""
+    remove_least_recently_used(folder, _LIMIT_BYTES)

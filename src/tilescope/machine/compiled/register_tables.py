@@ -14,7 +14,7 @@ Register = npt.NDArray[np.generic]
 
 
 class ActiveLanes(NamedTuple):
-    """The lanes of a front: the address of a byte for each lane of the cluster, the first lane, and the one behind the last."""
+    """The active lanes: the address of an array with a byte for each lane of the cluster, the first lane, and the one behind the last."""
 
     address: int
     first: int
@@ -29,17 +29,17 @@ class RegisterTables:
         self._lane_count = lane_count
         self._tables: dict[tuple[int, ...], tuple[int, object]] = {}
         self._copies: dict[int, Register] = {}  # of registers that are one value for all lanes
-        self._everyone = np.ones(lane_count, np.uint8)
-        self._all = ActiveLanes(_address(self._everyone), 0, lane_count)
-        self._last: tuple[Lanes, ActiveLanes, Register] | None = None  # the lanes that were asked for last
+        self._ones = np.ones(lane_count, np.uint8)
+        self._all = ActiveLanes(_address(self._ones), 0, lane_count)
+        self._last: tuple[Lanes, ActiveLanes, Register] | None = None  # of the last call
 
     def table(self, numbers: tuple[int, ...]) -> int:
         """The address of a table of the addresses of some registers."""
-        found = self._tables.get(numbers)
-        if found is None:
+        known = self._tables.get(numbers)
+        if known is None:
             table = np.array([_address(self._register(number)) for number in numbers], np.uint64)
-            found = self._tables[numbers] = (_address(table), table)
-        return found[0]
+            known = self._tables[numbers] = (_address(table), table)
+        return known[0]
 
     def _register(self, number: int) -> Register:
         register = self._registers[number]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilescope.machine.compiled import float_code, integer_code
-from tilescope.machine.compiled.integer_code import Given, Results
+from tilescope.machine.compiled.integer_code import Operand, Results
 from tilescope.machine.compiled.lane_code import LANES, LaneCode
 from tilescope.machine.step import Arithmetic, WordOperation, WordSource
 
@@ -26,30 +26,30 @@ class RunCode:
         self._dtypes = dtypes
         self._constants = constants
         self._code = LaneCode()
-        self._held: dict[int, str] = {}  # by register: its value now
+        self._values: dict[int, str] = {}  # by register: its current value
         self._loaded: dict[int, str] = {}  # by register: its value before the run
 
     def write(self, arithmetic: Arithmetic) -> bool:
         """Write an instruction; False: it has no code, and nothing is written."""
-        length = len(self._code.lines)
         if any(self._dtypes[number].shape for number in _registers_of(arithmetic)):
             return False
+        lines, numbers = len(self._code.lines), len(self.numbers)
+        values, loaded = dict(self._values), dict(self._loaded)
+        guard = None if arithmetic.guard is None else self._operand(arithmetic.guard).value
         for operation in arithmetic.operations:
             results = self._results(operation)
             if results is None:
-                del self._code.lines[length:]
+                del self._code.lines[lines:], self.numbers[numbers:]
+                self._values, self._loaded = values, loaded
                 return False
             for target, bits, result in zip(operation.targets, operation.result_bits, results, strict=False):
                 if target is not None:
-                    self._put(
-                        target,
-                        self._code.resize(result, bits, self._bits(target), is_signed=operation.is_signed),
-                        arithmetic.guard,
-                    )
+                    resized = self._code.resize(result, bits, self._bits(target), is_signed=operation.is_signed)
+                    self._put(target, resized, guard)
         return True
 
     def _results(self, operation: WordOperation) -> Results:
-        sources = [self._given(source) for source in operation.sources]
+        sources = [self._operand(source) for source in operation.sources]
         code = self._code
         match operation.name:
             case "mov":
@@ -65,18 +65,18 @@ class RunCode:
             writer = integer_code.WRITERS.get(operation.name)
         return None if writer is None else writer(code, operation.modifiers, sources)
 
-    def _pack(self, operation: WordOperation, sources: Sequence[Given]) -> str:
+    def _pack(self, operation: WordOperation, sources: Sequence[Operand]) -> str:
         """Parts as one word; the first is the lowest."""
         code = self._code
         bits = operation.result_bits[0]
         whole = ""
-        for place, (source, given) in enumerate(zip(operation.sources, sources, strict=True)):
-            part = code.resize(given.value, source.bits, bits)
+        for place, (source, operand) in enumerate(zip(operation.sources, sources, strict=True)):
+            part = code.resize(operand.value, source.bits, bits)
             moved = code.with_constant("shl", part, place * source.bits, bits) if place else part
             whole = code.binary("or", whole, moved, bits) if place else moved
         return whole
 
-    def _unpack(self, operation: WordOperation, source: Given) -> list[str]:
+    def _unpack(self, operation: WordOperation, source: Operand) -> list[str]:
         """The parts of a word, the lowest first."""
         code = self._code
         bits = operation.sources[0].bits
@@ -91,28 +91,28 @@ class RunCode:
         dtype = self._dtypes[number]
         return 1 if dtype == np.bool_ else 8 * dtype.itemsize
 
-    def _given(self, source: WordSource) -> Given:
-        """A source as its operation takes it."""
+    def _operand(self, source: WordSource) -> Operand:
+        """A source as wide as its operation takes it."""
         code = self._code
         constant = self._constants.get(source.number)
         if constant is not None:
             word = (constant ^ source.flipped) & (1 << source.bits) - 1
-            return Given(code.constant(word, source.bits), word)
+            return Operand(code.constant(word, source.bits), word)
         value = code.resize(self._value(source.number), self._bits(source.number), source.bits)
         if source.flipped:
             value = code.with_constant("xor", value, source.flipped, source.bits)
-        return Given(value)
+        return Operand(value)
 
     def _value(self, number: int) -> str:
-        """What a register holds now; it is loaded when it is first asked for."""
-        if number not in self._held:
+        """The current value of a register, which is loaded when it is first read."""
+        if number not in self._values:
             code = self._code
             kind = code.words(8 * self._dtypes[number].itemsize)
             value = code.value(f"load {kind}, ptr {self._address(number)}, align {self._dtypes[number].itemsize}")
             if self._bits(number) == 1:
                 value = code.resize(value, 8, 1)
-            self._held[number] = self._loaded[number] = value
-        return self._held[number]
+            self._values[number] = self._loaded[number] = value
+        return self._values[number]
 
     def _address(self, number: int) -> str:
         """Where the register of the first of the lanes is."""
@@ -121,12 +121,12 @@ class RunCode:
             self.numbers.append(number)
         return self._code.value(f"getelementptr i{8 * self._dtypes[number].itemsize}, ptr %p{place}, i64 %lane")
 
-    def _put(self, number: int, value: str, guard: WordSource | None) -> None:
-        """A register gets a value, in lanes whose guard holds."""
+    def _put(self, number: int, value: str, guard: str | None) -> None:
+        """Write a register, in lanes where a predicate holds; None: in all."""
         if guard is not None:
-            value = self._code.select(self._given(guard).value, value, self._value(number), self._bits(number))
+            value = self._code.select(guard, value, self._value(number), self._bits(number))
         self._value(number)
-        self._held[number] = value
+        self._values[number] = value
 
     def text(self, name: str) -> str:
         """The function."""
@@ -149,7 +149,7 @@ class RunCode:
     def _store(self) -> None:
         """Store the registers that the run has written."""
         code = self._code
-        for number, value in self._held.items():
+        for number, value in self._values.items():
             if value is self._loaded[number]:
                 continue
             bits = self._bits(number)

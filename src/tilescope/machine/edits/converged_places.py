@@ -105,7 +105,7 @@ class VisitCounter:
             elif turn is not None and not isinstance(turn, Collective):
                 turns[pc] = _CountedTurn(turn, guards[pc], row, self)
                 guards[pc] = None
-        return replace(program, steps=steps, turns=turns, guards=guards)
+        return replace(program, steps=steps, turns=turns, guards=guards, may_be_led=False)
 
     def _counted_step(self, row: int, step: Step) -> Step:
         def count_and_take(cluster: Cluster, at: Lanes) -> None:

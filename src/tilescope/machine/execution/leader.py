@@ -136,7 +136,11 @@ def led_program(program: Program) -> Program:
             turn = replace(turn, step=_in_all_blocks(program, pc, turn.step))
         steps.append(step)
         turns.append(turn)
-    runs = {start: _lead_run(program, start, run, steps) for start, run in program.runs.items()}
+    runs = {
+        start: _lead_run(program, start, run, steps)
+        for start, run in program.runs.items()
+        if tuple(program.steps[start : start + len(run.steps)]) == run.steps
+    }
     return replace(program, steps=steps, turns=turns, runs=runs, _loops={}, _facts={})
 
 

@@ -37,6 +37,7 @@ from tilescope.machine.memory import ChangedBytes
 from tilescope.machine.observers.array_ends import ArrayEnds
 from tilescope.machine.observers.costs import Costs
 from tilescope.machine.observers.tile_use import TileUse
+from tilescope.machine.program import Program
 from tilescope.machine.proof.recorder import Recorder
 from tilescope.sync.cluster_shape import BlockIndex
 from tilescope.sync.detector.context import LaunchDetector
@@ -71,8 +72,12 @@ def may_run_in_lockstep(launch: Launch) -> bool:
         and not has_findings
         and launch.grid[0] * launch.grid[1] * launch.grid[2] * launch.block_lanes < _MOST_THREADS
         and not _has_misfits(launch)
-        and (launch.program.fact(are_blocks_independent) or launch.program.fact(may_follow_a_leader))
+        and (launch.program.fact(are_blocks_independent) or _may_be_led(launch.program))
     )
+
+
+def _may_be_led(program: Program) -> bool:
+    return program.may_be_led and program.fact(may_follow_a_leader)
 
 
 def _has_misfits(launch: Launch) -> bool:

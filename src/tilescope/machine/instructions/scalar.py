@@ -2,12 +2,8 @@
 
 Operands of video instructions may name parts of registers: vadd.s32.u32.u32 %r1, %r2.b0, %r3.h1.
 
-A step is a few calls of numpy for all lanes of a batch of blocks. Basic blocks are not compiled: with findings, all steps of this module
-together take 13 to 23 % of a softmax, a layer norm, an element-wise kernel or an attention, and the approximate functions, which are the
-slowest of them, are compiled already (special_unit_loop.py). Two ways to compile the rest were built and measured, with 154 forms bit for
-bit. One function of numba for each basic block saved 6 % of a launch of attention and hardly anything of the others; it took 24 s to
-compile for that kernel, and more than a second to load from disk in each process. One function for all kernels, which executes a table of
-their operations, saved 7 % and took two minutes to compile.
+A step is a few calls of numpy for all lanes of a batch of blocks. Steps that only compute, and that follow each other often, are compiled
+together: `note_arithmetic` says what a step computes, and `machine.compiled` writes the code.
 """
 
 from __future__ import annotations

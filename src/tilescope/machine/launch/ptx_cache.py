@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tilescope.errors import RuleError, argument_type
-from tilescope.user_cache import find_cache_folder, write_atomically
+from tilescope.user_cache import find_cache_folder, remove_least_recently_used, write_atomically
 
 LIMIT_VARIABLE = "TILESCOPE_CUDA_CACHE_MIB"
 _DEFAULT_LIMIT_MIB = 256
@@ -99,7 +99,7 @@ def cache_ptx(compilation: Compilation, ptx: str, headers: Iterable[Path], start
             folder = _find_cuda_folder()
             header_key = sha256(json.dumps([digests, found]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
             write_atomically(folder / f"{compilation.key}-{header_key}.json", content)
-            _remove_least_recently_used(folder, limit_bytes)
+            remove_least_recently_used(folder, limit_bytes)
 
 
 def read_dependencies(text: str) -> list[Path]:
@@ -201,18 +201,3 @@ def _digest_candidates(compilation: Compilation, headers: Iterable[str]) -> str:
             candidates = (folder / ending for name in names for ending in endings[name])
             found += [str(path) for path in candidates if path.is_file()]
     return sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()[:_DIGEST_CHARACTERS]
-
-
-def _remove_least_recently_used(folder: Path, limit_bytes: int) -> None:
-    """Remove files, unfinished ones too, until the rest is within the limit."""
-    files: list[tuple[int, int, Path]] = []
-    for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another process removed it
-            status = path.stat()
-            files.append((status.st_mtime_ns, status.st_size, path))
-    total_bytes = sum(size_bytes for _, size_bytes, _ in files)
-    for _, size_bytes, path in sorted(files):
-        if total_bytes <= limit_bytes:
-            return
-        path.unlink(missing_ok=True)
-        total_bytes -= size_bytes
