@@ -189,17 +189,19 @@ class PendingCopies(Arrivals):
 
     def land(self, operation: PendingOperation) -> None:
         """Bytes, or a pending arrival, reach their barrier; of a copy with fewer bytes only these."""
-        whole = self.outstanding.pop(operation.key)
+        outstanding = self.outstanding.pop(operation.key)
         self.ended, self.issued = [], []
         barrier = operation.barrier
         agent = operation.agent
         issued_at = operation.issued_at
-        if operation.size_bytes < whole.size_bytes:
-            self.outstanding[operation.key] = whole._replace(size_bytes=whole.size_bytes - operation.size_bytes)
+        if operation.size_bytes < outstanding.size_bytes:
+            self.outstanding[operation.key] = outstanding._replace(
+                size_bytes=outstanding.size_bytes - operation.size_bytes
+            )
             phase = self.count(barrier, agent, issued_at, tx=-operation.size_bytes)
             if self.ended:
                 self.torn_copy = MistakeFoundError(
-                    "piece", barrier=barrier, phase=phase, tx=operation.size_bytes, bytes=whole.size_bytes
+                    "piece", barrier=barrier, phase=phase, tx=operation.size_bytes, bytes=outstanding.size_bytes
                 )
             return
         is_copy = operation.kind == "copy"

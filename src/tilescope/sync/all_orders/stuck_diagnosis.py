@@ -229,8 +229,8 @@ def _phases_behind(state: Interpreter, agent: int, barrier: int) -> int:
 def _find_missed_phase(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:
     """More than one phase ended without the role."""
     barrier = action.barrier
-    behind = _phases_behind(state, agent, barrier)
-    if behind < 2:
+    phases_behind = _phases_behind(state, agent, barrier)
+    if phases_behind < 2:
         return None
     arrivers = state.arrivers[barrier]
     expected = state.expected[barrier]
@@ -238,7 +238,7 @@ def _find_missed_phase(state: Interpreter, agent: int, action: MbarrierWait) -> 
         return MistakeFoundError(
             "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
         )
-    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.parity, behind=behind)
+    return MistakeFoundError("late", agent=agent, barrier=barrier, parity=action.parity, behind=phases_behind)
 
 
 def _find_wrong_parity(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:

@@ -89,8 +89,10 @@ class Convergence:
         missing = event.missing[is_unjudged]
         exited = event.missing[is_unjudged & ~event.is_live]
         for lane in missing[np.unique(missing // WARP_LANES, return_index=True)[1]].tolist():
-            own = missing[missing // WARP_LANES == lane // WARP_LANES]
-            self._judge_warp(mistake, event, own, np.isin(own, exited), needs_exited=kind == "aligned")
+            warp_missing = missing[missing // WARP_LANES == lane // WARP_LANES]
+            self._judge_warp(
+                mistake, event, warp_missing, np.isin(warp_missing, exited), needs_exited=kind == "aligned"
+            )
 
     def judge_masks(self, event: Converge) -> None:
         """Judge whether each lane is in the mask that it names."""
@@ -144,14 +146,14 @@ class Convergence:
     def _find_branch(self, pc: int, present: int, missing: int) -> int | None:
         """The last branch at which one lane went towards an instruction, and the other around it; None: not known."""
         control = self._context.launch.program.control()
-        found = None
+        newest_branch = None
         newest = 0
         for branch, (times, outcomes) in self._branches.items():
             is_split = times[missing] > 0 and outcomes[present] != outcomes[missing]
             if is_split and times[present] > newest and control.is_between(branch, pc):
-                found = branch
+                newest_branch = branch
                 newest = int(times[present])
-        return found
+        return newest_branch
 
     def _has_skipped(self, pc: int, branch: int | None, lane: int) -> bool:
         """Whether a thread that has exited went around an instruction and reached code behind it; others returned early."""

@@ -115,18 +115,18 @@ class Fences:
             return
         number = self._context.number
         rank = int(self._context.cluster.block_of_lane[word.lane])
-        known = self._known.get(word, 0)
+        acquired = self._known.get(word, 0)
         are_all_known = True
         for release in releases:
-            if release.number <= known:
+            if release.number <= acquired:
                 break  # an acquired release includes this one and those before it
             if release.reaches(number, rank, access.scope):
                 self._context.clocks.acquire(np.array([word.lane]), release.clock)
-                known = max(known, release.includes)
+                acquired = max(acquired, release.includes)
             else:
                 are_all_known = False
         if releases and are_all_known:
-            self._known[word] = max(known, releases[0].number)
+            self._known[word] = max(acquired, releases[0].number)
 
     def _keep_observed(self, lane: int, releases: Sequence[Release], access: AccessSemantics) -> None:
         """A relaxed access observes releases, which the next fence of the lane acquires.
@@ -162,8 +162,8 @@ class Fences:
         merged: dict[tuple[int, int, int], Release] = {}
         for release in seen:
             key = (release.clock.cluster, release.rank, release.scope)
-            held = merged.get(key)
-            merged[key] = release if held is None else release.join(held)
+            previous = merged.get(key)
+            merged[key] = release if previous is None else release.join(previous)
         for lane in lanes.tolist():
             self._seen[lane] = {id(release): release for release in merged.values()}
 
@@ -186,9 +186,9 @@ class Fences:
         """Record at each word the clock of its lanes; of themselves only up to given epochs."""
         ranks = self._context.cluster.block_of_lane[lanes]
         for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
-            own = lanes[(addresses == address) & (ranks == rank)]
-            clock = self._context.clocks.clock(own, None if epochs is None else epochs[own])
-            includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in own.tolist())
+            word_lanes = lanes[(addresses == address) & (ranks == rank)]
+            clock = self._context.clocks.clock(word_lanes, None if epochs is None else epochs[word_lanes])
+            includes = max(self._known.get(_LaneWord(id(flags), address, lane), 0) for lane in word_lanes.tolist())
             flags.add(address, Release(clock, clock.only_executed(), scope, rank, includes=includes))
 
     def keep(self, lane: int, clock: VectorClock) -> None:

@@ -51,10 +51,10 @@ class ThreadBarriers:
         lanes = event.lanes
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
-            own = lanes[warps == warp]
-            clocks.synchronize(own, clocks.release(own))
+            warp_lanes = lanes[warps == warp]
+            clocks.synchronize(warp_lanes, clocks.release(warp_lanes))
             if self.fences is not None:
-                self.fences.share_observed(own, self.fences.observed_by(own))
+                self.fences.share_observed(warp_lanes, self.fences.observed_by(warp_lanes))
 
     def converge(self, event: Converge) -> None:
         """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
