@@ -50,19 +50,19 @@ def runs(placed: Sequence[Placed]) -> list[list[int]]:
     [[0, 1], [2, 3], [4]]
     """
     alike: dict[Hashable, list[int]] = defaultdict(list)
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for number, row in enumerate(placed):
         if row.use is None:
-            found.append([number])
+            groups.append([number])
         else:
             alike[row.use].append(number)
     for numbers in alike.values():
         left = sorted(numbers, key=lambda number: placed[number].offset)
         while left:
             taken = _even_steps([placed[number].offset for number in left])
-            found.append(left[:taken])
+            groups.append(left[:taken])
             left = left[taken:]
-    return sorted(found, key=lambda run: placed[run[0]].offset)
+    return sorted(groups, key=lambda run: placed[run[0]].offset)
 
 
 def _even_steps(offsets: Sequence[int]) -> int:
@@ -75,7 +75,7 @@ def _even_steps(offsets: Sequence[int]) -> int:
 
 def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
     """A name for everything: its variable's, or its kind where no other has it, or its kind and its address."""
-    found: dict[int, Named] = {}
+    names: dict[int, Named] = {}
     together = runs(placed)
     often = Counter(kinds[run[0]] for run in together)
     for run in together:
@@ -85,8 +85,8 @@ def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[Sh
         if name is None:
             name = kind if often[kind] == 1 else f"{kind}_{first:#x}"
         for stage, number in enumerate(run):
-            found[number] = Named(name, stage, len(run))
-    return [found[number] for number in range(len(placed))]
+            names[number] = Named(name, stage, len(run))
+    return [names[number] for number in range(len(placed))]
 
 
 def variable_name(offset: int, variables: Sequence[SharedVariable]) -> str | None:
@@ -107,5 +107,5 @@ def plain_name(name: str) -> str:
     >>> plain_name("_ZZ4ringE4full"), plain_name("global_smem"), plain_name("rank")
     ('full', 'global_smem', 'rank_')
     """
-    own = name_in_program(name)
-    return f"{own}_" if own in SELF_NAMES else own
+    variable = name_in_program(name)
+    return f"{variable}_" if variable in SELF_NAMES else variable
