@@ -110,8 +110,8 @@ class _Builder:
     def build(self) -> BuiltArguments:
         self._problems += find_missing_arrays(dict(enumerate(self._descriptions)))
         for index, description in enumerate(self._descriptions):
-            own = own_array(description)
-            array = None if own is None else self._try_array(index, own)
+            array_description = own_array(description)
+            array = None if array_description is None else self._try_array(index, array_description)
             if array is not None:
                 self._arrays[index] = array
                 self._memory.place(array)

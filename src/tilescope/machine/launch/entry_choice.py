@@ -53,9 +53,9 @@ def _find_entries(functions: Sequence[Function], entry: object) -> Sequence[Func
     """The kernels that a name matches: by PTX name, else by name in the source, else by part of either."""
     if not isinstance(entry, str):
         return ()
-    wanted = entry.replace(" ", "")
+    name = entry.replace(" ", "")
     for is_match in (_is_ptx_name, _is_template, _is_source_name, _is_part):
-        matches = [function for function in functions if is_match(function.name, wanted)]
+        matches = [function for function in functions if is_match(function.name, name)]
         if matches:
             return matches
     return ()

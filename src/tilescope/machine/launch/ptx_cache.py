@@ -92,12 +92,12 @@ def cache_ptx(compilation: Compilation, ptx: str, headers: Iterable[Path], start
         if any(path.stat().st_mtime_ns >= started_ns for path in paths):
             return
         digests = {str(path): _digest_file(path) for path in paths}
-        found = _digest_candidates(compilation, digests)
-        entry = {"headers": digests, "found": found, "ptx": ptx}
+        candidate_digest = _digest_candidates(compilation, digests)
+        entry = {"headers": digests, "found": candidate_digest, "ptx": ptx}
         content = json.dumps(entry).encode()
         if len(content) <= limit_bytes:
             folder = _find_cuda_folder()
-            header_key = sha256(json.dumps([digests, found]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+            header_key = sha256(json.dumps([digests, candidate_digest]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
             write_atomically(folder / f"{compilation.key}-{header_key}.json", content)
             _remove_least_recently_used(folder, limit_bytes)
 
@@ -127,10 +127,10 @@ def _find_cuda_folder() -> Path:
 
 def _identify_host_compiler() -> list[str | int]:
     """The g++ that nvcc preprocesses with: its file, by place, size and time. Its headers are hashed with all others."""
-    found = shutil.which("g++")
-    if found is None:
+    executable = shutil.which("g++")
+    if executable is None:
         return []
-    path = Path(found).resolve()
+    path = Path(executable).resolve()
     return [str(path), path.stat().st_size, path.stat().st_mtime_ns]
 
 
@@ -194,13 +194,13 @@ def _digest_candidates(compilation: Compilation, headers: Iterable[str]) -> str:
             endings.setdefault(part, set()).add("/".join(parts[start:]))
         if header.startswith(roots):
             folders.add(Path(header).parent)
-    found = []
+    existing = []
     for folder in folders:
         with suppress(OSError):  # a folder that cannot be read
             names = endings.keys() & {path.name for path in folder.iterdir()}
             candidates = (folder / ending for name in names for ending in endings[name])
-            found += [str(path) for path in candidates if path.is_file()]
-    return sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()[:_DIGEST_CHARACTERS]
+            existing += [str(path) for path in candidates if path.is_file()]
+    return sha256(os.fsencode("\0".join(sorted(existing)))).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def _remove_least_recently_used(folder: Path, limit_bytes: int) -> None:
