@@ -54,8 +54,8 @@ class Region:
 
     def words(self, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
         """The bytes as words; bytes after the last whole word are left out."""
-        whole = len(self.content) // dtype.itemsize * dtype.itemsize
-        return self.content[:whole].view(dtype)
+        whole_bytes = len(self.content) // dtype.itemsize * dtype.itemsize
+        return self.content[:whole_bytes].view(dtype)
 
     def lookup(self, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> WordRows:
         """Where (lanes, count) words lie that follow each other, or (lanes,) words if `count` is 1.
@@ -205,8 +205,8 @@ class GlobalMemory:
         True
         """
         return all(
-            own.address == theirs.address and np.array_equal(own.content, theirs.content)
-            for own, theirs in zip(self._regions, other._regions, strict=True)
+            region.address == other_region.address and np.array_equal(region.content, other_region.content)
+            for region, other_region in zip(self._regions, other._regions, strict=True)
         )
 
     @property

@@ -80,7 +80,7 @@ class Stretches(dict[int, list[tuple[int, Step]]]):
         self._runs = runs
 
     def __missing__(self, pc: int) -> list[tuple[int, Step]]:
-        found: list[tuple[int, Step]] = []
+        stretch: list[tuple[int, Step]] = []
         end = self._ends[pc]
         place = pc
         while place < end:
@@ -88,13 +88,13 @@ class Stretches(dict[int, list[tuple[int, Step]]]):
             assert step is not None  # between turns every entry is a step
             run = self._runs.get(place)
             if run is not None and tuple(self._steps[place : place + len(run.steps)]) == run.steps:
-                found.append((place, run.take))
+                stretch.append((place, run.take))
                 place += len(run.steps)
             else:
-                found.append((place, step))
+                stretch.append((place, step))
                 place += 1
-        self[pc] = found
-        return found
+        self[pc] = stretch
+        return stretch
 
 
 class RefusedError(Exception):

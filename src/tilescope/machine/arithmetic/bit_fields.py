@@ -67,8 +67,8 @@ def extract_field(modifiers: Modifiers) -> Operation:
         if is_signed:
             highest = np.minimum(first + count - 1, bits - 1)
             is_negative = (word >> np.maximum(highest, 0).view(np.uint64) & 1 == 1) & (count > 0)
-            held = np.clip(bits - first, 0, count)
-            field = np.where(is_negative, field | ~_mask(held.view(np.uint64)), field)
+            inside = np.clip(bits - first, 0, count)
+            field = np.where(is_negative, field | ~_mask(inside.view(np.uint64)), field)
         return field.astype(a.dtype)
 
     return Operation(compute, (type_name, "u32", "u32"), type_name)
@@ -261,8 +261,8 @@ def find_nth(modifiers: Modifiers) -> Operation:
         downwards = np.cumsum(is_reached[:, ::-1], axis=1)[:, ::-1]
         rank = np.where(steps >= 0, upwards, downwards)
         is_found = is_reached & np.where(steps == 0, places == start, rank == np.abs(steps))
-        found = np.where(is_found.any(axis=1), is_found.argmax(axis=1), -1)
-        return found.astype(np.int32).view(np.uint32)
+        position = np.where(is_found.any(axis=1), is_found.argmax(axis=1), -1)
+        return position.astype(np.int32).view(np.uint32)
 
     return Operation(compute, ("b32", "b32", "s32"), "b32")
 
