@@ -289,7 +289,7 @@ class GlobalMemory:
         >>> address = memory.place(np.zeros(16, np.uint8))
         >>> memory.keep_for_undo(16)
         >>> memory.store(np.array([address + 4]), np.array([7], np.uint8))
-        >>> [(one.address - address, one.values.tolist()) for one in memory.list_changes()]
+        >>> [(change.address - address, change.values.tolist()) for change in memory.list_changes()]
         [(4, [7])]
         """
         assert self._before is not None

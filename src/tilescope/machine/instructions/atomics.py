@@ -190,8 +190,8 @@ def changed_words(
 
     >>> add = change_of("add", "u32")
     >>> old = np.array([100, 7, 100], np.uint32)  # what lies at the three addresses: two are the same
-    >>> found = changed_words(add, add.combine, np.array([64, 68, 64]), old, [np.array([5, 1, 5], np.uint32)])
-    >>> found.before, found.first, found.after
+    >>> words = changed_words(add, add.combine, np.array([64, 68, 64]), old, [np.array([5, 1, 5], np.uint32)])
+    >>> words.before, words.first, words.after
     (array([100,   7, 105], dtype=uint32), array([0, 1]), array([110,   8], dtype=uint32))
     """
     order = np.argsort(addresses, kind="stable")

@@ -26,7 +26,7 @@ TENSOR_CELL_LANES = 16  # of one column: no instruction but cp.4x256b touches le
 def tensor_cells(places: CellNumbers) -> CellNumbers:
     """The position of cells of tensor memory among those of shared memory; `places` are lane * 512 + column.
 
-    >>> [hex(one) for one in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
+    >>> [hex(cell) for cell in tensor_cells(np.array([0, 512, 1, 16 * 512]))]
     ['0x40000', '0x40010', '0x42000']
     """
     lanes, columns = np.divmod(places, TMEM_COLUMNS)

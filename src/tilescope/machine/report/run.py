@@ -237,7 +237,7 @@ class KernelRun(Value):
         ...         ret;
         ...     }''')
         >>> state = kernel.run(grid=1, block=32).state(2, thread=2)
-        >>> [(one.name, one.value) for one in state.registers], state.warps[0].ptx_text
+        >>> [(register.name, register.value) for register in state.registers], state.warps[0].ptx_text
         ([('%r1', '2'), ('%r2', '42')], 'ret')
         """
         if self._replay is None:
