@@ -217,9 +217,9 @@ def _results(tasks: Sequence[_Task], executor: Executor | None, counter: _Counte
     """What came of tasks, in their order."""
     futures = None if executor is None else [executor.submit(run_task, task) for task in tasks]
     for number, task in enumerate(tasks):
-        came = run_task(task) if futures is None else futures[number].result()
+        outcome = run_task(task) if futures is None else futures[number].result()
         counter.add()
-        yield came
+        yield outcome
 
 
 @lru_cache(maxsize=_KERNELS_KEPT)

@@ -84,8 +84,8 @@ class WordRows(NamedTuple):
 
     def pick(self, dtype: np.dtype[np.generic], count: int) -> npt.NDArray[np.generic]:
         """A copy of the words that are meant."""
-        picked: npt.NDArray[np.generic] = self.words[self.places]
-        return picked if picked.dtype == dtype else picked.view(dtype).reshape(-1, count)
+        words: npt.NDArray[np.generic] = self.words[self.places]
+        return words if words.dtype == dtype else words.view(dtype).reshape(-1, count)
 
     def put(self, values: npt.NDArray[np.generic]) -> None:
         """Write (lanes,) or (lanes, count) values; of several lanes at one place the last one wins."""

@@ -175,8 +175,8 @@ class LaneClocks:
         column = self.columns
         self.columns += 1
         if self.columns > self._rows.shape[2]:
-            more = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
-            self._rows = np.concatenate([self._rows, more], axis=2)
+            new_columns = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
+            self._rows = np.concatenate([self._rows, new_columns], axis=2)
         return min(column, COLUMN_END - 1)
 
     def time_known_to(self, lanes: LaneNumbers, column: int, vector: int = HAPPENS_BEFORE) -> Vector:
@@ -270,8 +270,8 @@ class LaneClocks:
             vectors[:, columns] = np.maximum(vectors[:, columns], own_vectors)
         others: dict[int, Vectors] = {}
         for row in rows:
-            for cluster, theirs in self.others[row].items():
-                others[cluster] = _later(others.get(cluster), theirs)
+            for cluster, other_vectors in self.others[row].items():
+                others[cluster] = _later(others.get(cluster), other_vectors)
         return VectorClock(self.cluster, vectors, others)
 
     def _join_own_of_all(self, vectors: Vectors) -> None:
@@ -404,7 +404,8 @@ class LaneClocks:
                 for row in self._rows_alone(lanes):
                     np.maximum(self._rows[row, vector], self._rows[row, HAPPENS_BEFORE], out=self._rows[row, vector])
                     self.others[row] = {
-                        cluster: _fence_vectors(theirs, vector) for cluster, theirs in self.others[row].items()
+                        cluster: _fence_vectors(other_vectors, vector)
+                        for cluster, other_vectors in self.others[row].items()
                     }
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[HAPPENS_BEFORE, columns]
@@ -414,7 +415,9 @@ class LaneClocks:
         """Whether anything happens before a row that is not visible to the async proxy."""
         if (self._rows[row, vector] < self._rows[row, HAPPENS_BEFORE]).any():
             return True
-        return any((theirs[vector] < theirs[HAPPENS_BEFORE]).any() for theirs in self.others[row].values())
+        return any(
+            (other_vectors[vector] < other_vectors[HAPPENS_BEFORE]).any() for other_vectors in self.others[row].values()
+        )
 
     def is_ordered(
         self, lanes: LaneNumbers, columns: Columns, epochs: Epochs, vector: int = HAPPENS_BEFORE

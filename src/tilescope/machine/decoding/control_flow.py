@@ -68,12 +68,12 @@ class ControlFlow:
         while waiting:
             pc = waiting.pop()
             turn = self._program.turns[pc]
-            more: tuple[int, ...] = ()
+            targets: tuple[int, ...] = ()
             if isinstance(turn, Call):
-                more = (turn.start,)
+                targets = (turn.start,)
             elif isinstance(turn, Return) and returns:
-                more = self._find_callers(pc)
-            for other in (*self._next[pc], *more):
+                targets = self._find_callers(pc)
+            for other in (*self._next[pc], *targets):
                 if other not in reachable and other not in (barred, self.end):
                     reachable.add(other)
                     waiting.append(other)

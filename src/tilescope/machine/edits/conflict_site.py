@@ -235,8 +235,8 @@ class ConflictSite:
             spots += list(dict.fromkeys(joins))[:_MAX_JOINS]
         if is_converged is None:
             return spots
-        moved = [self._move_to_convergence(pair, spot, is_converged) for spot in spots]
-        return list(dict.fromkeys(spot for spot in moved if spot is not None))
+        converged_spots = [self._move_to_convergence(pair, spot, is_converged) for spot in spots]
+        return list(dict.fromkeys(spot for spot in converged_spots if spot is not None))
 
     def _move_to_convergence(self, pair: AccessPair, spot: Spot, is_converged: IsConverged) -> Spot | None:
         """A place, or the nearest one between the two accesses where threads have not diverged, or have converged again."""

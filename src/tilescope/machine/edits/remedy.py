@@ -171,7 +171,7 @@ class _Trials:
             return None
         initial = self._initial if block is None else self._initial._replace(blocks=[block])
         stuck_addresses: tuple[int, ...] = () if stuck is None else stuck.addresses
-        gone: dict[Candidate, frozenset[Pcs]] = {}
+        fixed_conflicts: dict[Candidate, frozenset[Pcs]] = {}
 
         def judge(candidate: Candidate) -> Verdict:
             edits = self._edits_of(candidate)
@@ -182,15 +182,15 @@ class _Trials:
                 if trial is None or not trial.completed.issuperset(stuck_addresses):
                     return "fails"
                 finished.append(trial)
-            gone[candidate] = self._fixed_conflicts(finished, block)
-            return "fixes" if gone[candidate].issuperset(error.pcs for error in self._errors) else "helps"
+            fixed_conflicts[candidate] = self._fixed_conflicts(finished, block)
+            return "fixes" if fixed_conflicts[candidate].issuperset(error.pcs for error in self._errors) else "helps"
 
         corrections = find_corrections(self._launch, self._text, stuck, self._errors)
         result = try_candidates(
             (Candidate(corrections=correction_group) for correction_group in corrections), judge, self.budget
         )
         best = result.fix or result.help
-        return None if best is None else Remedy(gone[best], corrections=best.corrections, block=block)
+        return None if best is None else Remedy(fixed_conflicts[best], corrections=best.corrections, block=block)
 
     def find_remedy(self, group: ConflictGroup) -> Remedy | None:
         """The first candidate that passes; those that fix other conflicts are tried first."""
@@ -263,8 +263,8 @@ class _Trials:
             finished = [trial]
             block = None
         insertions = tuple(self._place(insertion) for insertion in candidate.insertions)
-        gone = self._fixed_conflicts(finished, block)
-        return Remedy(gone, insertions, candidate.corrections, block)
+        fixed_conflicts = self._fixed_conflicts(finished, block)
+        return Remedy(fixed_conflicts, insertions, candidate.corrections, block)
 
     def _seeds(self, initial: InitialState) -> tuple[int | None, ...]:
         """The seed of the run, and other ones: fewer for long runs, so that several candidates have their turn."""

@@ -205,11 +205,11 @@ class _Lockstep:
         try:
             self._run_batches(shares[0][1], before)
             for (first, share), fork in zip(shares[1:], forks, strict=True):
-                done = fork.result()
-                if done is None:
+                share_result = fork.result()
+                if share_result is None:
                     self._run_batches(share, before + first)
                 else:
-                    self._join(done)
+                    self._join(share_result)
         finally:
             for fork in forks:
                 fork.end()

@@ -234,12 +234,12 @@ class UndefinedValues:
         _, first, second, predicate = instruction.operands
         number = self._numbers_in(pc, predicate)[0]
         holds = self._cluster.registers[number][lanes].astype(np.bool_)
-        picked = np.where(
+        origins = np.where(
             holds,
             self._join_origins(self._numbers_in(pc, first), lanes),
             self._join_origins(self._numbers_in(pc, second), lanes),
         )
-        return np.maximum(picked, self._origins(number, lanes))
+        return np.maximum(origins, self._origins(number, lanes))
 
     def _is_absorbed(self, instruction: Instruction, use: _Use, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """Lanes whose result does not depend on an undefined value: 0 and x, 0 times x, true or x."""

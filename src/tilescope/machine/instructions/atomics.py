@@ -398,9 +398,10 @@ def _decode_atomic(
         raise RefusedError(
             f"{instruction.name}.{name} takes an address and {counted(value_count, 'value')}, not {len(operands)}"
         )
-    taken = operands[:value_count]  # a cache policy may follow
+    value_operands = operands[:value_count]  # a cache policy may follow
     numbers = tuple(
-        tuple(assembler.source(element, type_name) for element in assembler.vector(operand)) for operand in taken
+        tuple(assembler.source(element, type_name) for element in assembler.vector(operand))
+        for operand in value_operands
     )
     if any(len(elements) != count for elements in numbers) or (targets and len(targets) != count):
         raise RefusedError(f"each operand takes {counted(count, 'register')}")

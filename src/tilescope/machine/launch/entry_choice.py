@@ -83,5 +83,5 @@ def _is_part(name: str, wanted: str) -> bool:
 def _describe_entry(name: str, functions: Sequence[Function]) -> str:
     """The name of a kernel in its source; its PTX name if another kernel has the same name in the source."""
     written = template_name(name)
-    same = [function for function in functions if template_name(function.name) == written]
-    return written if len(same) == 1 else name
+    namesakes = [function for function in functions if template_name(function.name) == written]
+    return written if len(namesakes) == 1 else name

@@ -64,8 +64,10 @@ class Compilation:
 
     def list_search_folders(self) -> list[Path]:
         """The folders in which the compiler looks for headers, but for its own."""
-        listed = [folder for name in _FOLDER_LISTS for folder in os.environ.get(name, "").split(os.pathsep) if folder]
-        named = [path for path in map(Path, (*_list_named_parts(self.options), *listed)) if path.is_dir()]
+        environment_folders = [
+            folder for name in _FOLDER_LISTS for folder in os.environ.get(name, "").split(os.pathsep) if folder
+        ]
+        named = [path for path in map(Path, (*_list_named_parts(self.options), *environment_folders)) if path.is_dir()]
         return [self.source.parent, *named]
 
 

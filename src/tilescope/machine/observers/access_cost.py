@@ -222,12 +222,12 @@ class AccessCounter:
     def add_counts(self, other: AccessCounter) -> None:
         """Add what another counter has counted of other clusters of the launch."""
         other.finish()
-        for pc, counted in other.tallies.items():
+        for pc, other_tally in other.tallies.items():
             tally = self.tallies.setdefault(pc, Tally())
-            tally.cost += counted.cost
-            tally.least += counted.least
-            if tally.is_worse(counted.worst_excess, counted.worst_place):
-                tally.keep(counted.worst_excess, counted.worst_place, counted.worst)
+            tally.cost += other_tally.cost
+            tally.least += other_tally.least
+            if tally.is_worse(other_tally.worst_excess, other_tally.worst_place):
+                tally.keep(other_tally.worst_excess, other_tally.worst_place, other_tally.worst)
 
 
 class _FirstLane(NamedTuple):
@@ -253,7 +253,7 @@ def _instance(execution: Execution, first: _FirstLane, rows: WarpRows, counts: W
     places: list[int | None] = rows.addresses[row].tolist()
     if rows.mask is not None:
         active = rows.mask[row].tolist()
-        places = [place if taken else None for place, taken in zip(places, active, strict=True)]
+        places = [place if is_active else None for place, is_active in zip(places, active, strict=True)]
     return Instance(
         execution.kind,
         int(counts.cost[row]),

@@ -104,10 +104,10 @@ class Acts(WarpBarriers):
         if row.unit == "wgmma":
             return True
         issuers = self._issuers[row.unit].get(warp, set())
-        came = issuers & set(row.lanes.tolist())
-        if came and came != issuers:
+        participants = issuers & set(row.lanes.tolist())
+        if participants and participants != issuers:
             raise CannotSayError(f"groups of {row.unit} that threads of one warp count apart from each other", row.pc)
-        return bool(came)
+        return bool(participants)
 
     def _add_copies(self, copies: list[CopyIssued]) -> None:
         """A copy, of a multicast with all blocks that receive it."""

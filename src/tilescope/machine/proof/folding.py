@@ -30,8 +30,8 @@ class _Turn(NamedTuple):
     @property
     def counted(self) -> str:
         """The stage, before it is taken modulo the stages."""
-        moved = COUNTER if self.step == 1 else f"{self.step} * {COUNTER}"
-        return moved if self.first == 0 else f"({moved} + {self.first})"
+        stage = COUNTER if self.step == 1 else f"{self.step} * {COUNTER}"
+        return stage if self.first == 0 else f"({stage} + {self.first})"
 
     def rounds(self, number: int) -> int:
         """How often it has gone round when the counter has a value."""
@@ -175,14 +175,14 @@ def _number(values: Sequence[int], turns: Sequence[_Turn], *, is_parity: bool) -
     if all(value == first for value in values):
         return first
     for turn in (*turns, _Turn(0, 1, 1)):
-        counted = f"{turn.counted} / {turn.stages}" if turn.stages > 1 else turn.counted
+        round_number = f"{turn.counted} / {turn.stages}" if turn.stages > 1 else turn.counted
         rounds = [turn.rounds(number) for number in range(len(values))]
         if is_parity:
             flip = (first ^ rounds[0]) & 1
             if all((count & 1) ^ flip == value for count, value in zip(rounds, values, strict=True)):
-                return f"{counted} % 2 ^ 1" if flip else f"{counted} % 2"
+                return f"{round_number} % 2 ^ 1" if flip else f"{round_number} % 2"
         elif all(count - rounds[0] == value - first for count, value in zip(rounds, values, strict=True)):
-            more = first - rounds[0]
-            sign = "-" if more < 0 else "+"
-            return counted if more == 0 else f"{counted} {sign} {abs(more)}"
+            offset = first - rounds[0]
+            sign = "-" if offset < 0 else "+"
+            return round_number if offset == 0 else f"{round_number} {sign} {abs(offset)}"
     return None

@@ -247,9 +247,9 @@ class WarpAccesses:
     def _add_tmem_wait(self, row: TmemWait) -> None:
         """What a warp has loaded or stored is read or written at its wait."""
         for warp in self._warps(row.lanes):
-            for moved in self._moving.pop((warp, row.is_load), []):
+            for move in self._moving.pop((warp, row.is_load), []):
                 how = "read" if row.is_load else "write"
-                self._touch(warp, moved.pc, Touch(how, self._tensor_set(moved.places)))
+                self._touch(warp, move.pc, Touch(how, self._tensor_set(move.places)))
 
     def _require_moved(self, warp: int, act: Act) -> None:
         """Refuse pending loads and stores of tensor memory at a warp's synchronizing act."""

@@ -127,12 +127,12 @@ class PendingCopies(Arrivals):
 
     def _wait_group(self, agent: int, action: GroupWait) -> None:
         groups = self._groups(agent, action.unit)
-        done = max(0, len(groups) - 1 - action.newest)
-        keys = tuple(chain(*groups[:done]))
-        self.groups[agent, action.unit] = groups[done:]
+        finished_count = max(0, len(groups) - 1 - action.newest)
+        keys = tuple(chain(*groups[:finished_count]))
+        self.groups[agent, action.unit] = groups[finished_count:]
         has_several_warps = self.program.agents[agent].warps > 1
         if action.unit == "cp.async":
-            self.groups_finished[agent] = self.groups_finished.get(agent, 0) + done
+            self.groups_finished[agent] = self.groups_finished.get(agent, 0) + finished_count
             if has_several_warps:  # every warp waits for its own
                 tracked = filter(self.ordering.is_tracked, keys)
                 self.unsynced[agent] = (*self.unsynced.get(agent, ()), *tracked)

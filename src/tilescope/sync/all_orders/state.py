@@ -296,19 +296,19 @@ class State:
 
     def arrival_mistake(self, barrier: int, kind: str) -> MistakeFoundError:
         """The mistake of a barrier that waits for other arrivals than those that come."""
-        agents, came = self.total(barrier, "arrive")
+        agents, arrived = self.total(barrier, "arrive")
         expected = self.expected[barrier]
         return MistakeFoundError(
             kind,
             barrier=barrier,
             phase=self.phase[barrier],
             expected=expected,
-            came=came,
+            came=arrived,
             agents=agents,
             tx=self.tx[barrier],
             added=self.total(barrier, "more").amount,
             pending=self.pending[barrier],
-            surplus=came - expected,
+            surplus=arrived - expected,
         )
 
     def threads_at(self, barrier: int, agent: int) -> int:

@@ -182,12 +182,12 @@ def _find_wrong_bytes(state: Interpreter, _: int, action: MbarrierWait) -> Mista
 def _find_wrong_count(state: Interpreter, _: int, action: MbarrierWait) -> MistakeFoundError | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
     barrier = action.barrier
-    agents, came = state.total(barrier, "arrive")
+    agents, arrived = state.total(barrier, "arrive")
     if not state.pending[barrier] or not agents or _will_arrive(state, barrier, but=agents):
         return None
     if state.total(barrier, "more").agents:
         return state.arrival_mistake(barrier, "noinc")
-    return state.arrival_mistake(barrier, "too few arrivals" if came else "only empty arrivals")
+    return state.arrival_mistake(barrier, "too few arrivals" if arrived else "only empty arrivals")
 
 
 def _find_missing_arrivals(state: Interpreter, agent: int, action: MbarrierWait) -> MistakeFoundError | None:

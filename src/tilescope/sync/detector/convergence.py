@@ -69,13 +69,13 @@ class Convergence:
 
     def take_branch(self, event: BranchTaken) -> None:
         """Keep the outcomes of a branch."""
-        taken = self._branches.get(event.pc)
-        if taken is None:
+        outcomes = self._branches.get(event.pc)
+        if outcomes is None:
             count = self._context.cluster.lane_count
-            taken = self._branches[event.pc] = _Outcomes(np.zeros(count, np.int64), np.zeros(count, np.int32))
+            outcomes = self._branches[event.pc] = _Outcomes(np.zeros(count, np.int64), np.zeros(count, np.int32))
         self._time += 1
-        taken.times[event.lanes] = self._time
-        taken.outcomes[event.lanes] = event.outcomes
+        outcomes.times[event.lanes] = self._time
+        outcomes.outcomes[event.lanes] = event.outcomes
         if len(event.lanes) > 1 and (event.outcomes != event.outcomes[0]).any():
             self._splits.setdefault(event.pc, deque(maxlen=_SPLITS_KEPT)).append(_Split(self._time, event.lanes))
 
@@ -161,7 +161,7 @@ class Convergence:
             return False
         control = self._context.launch.program.control()
         left_at = int(self._branches[branch].times[lane])
-        passed = [other for other, taken in self._branches.items() if taken.times[lane] > left_at]
+        passed = [other for other, outcomes in self._branches.items() if outcomes.times[lane] > left_at]
         if not control.find_reachable([pc], branch).isdisjoint(passed):
             return True
         last = max(self._branches, key=lambda other: int(self._branches[other].times[lane]))

@@ -147,10 +147,10 @@ class Fences:
         """Releases that relaxed loads of some lanes observed, and no fence has acquired yet."""
         if not self._seen:
             return []
-        seen: dict[int, Release] = {}
+        observed: dict[int, Release] = {}
         for lane in lanes.tolist():
-            seen.update(self._seen.get(lane, {}))
-        return list(seen.values())
+            observed.update(self._seen.get(lane, {}))
+        return list(observed.values())
 
     def share_observed(self, lanes: LaneNumbers, seen: list[Release]) -> None:
         """Lanes synchronized with others that observed releases: a fence of theirs acquires those too.
@@ -208,15 +208,15 @@ class Fences:
     def _acquire_observed(self, lanes: LaneNumbers, scope: int) -> None:
         """Acquire what relaxed loads of some lanes observed, once for all lanes that observed the same."""
         ranks = self._context.cluster.block_of_lane
-        seen: dict[int, Release] = {}
-        seen_by: dict[int, list[int]] = {}
+        observed: dict[int, Release] = {}
+        observing_lanes: dict[int, list[int]] = {}
         for lane in lanes.tolist():
             for release in self._seen.pop(lane, {}).values():
                 if release.reaches(self._context.number, int(ranks[lane]), scope):
-                    seen[id(release)] = release
-                    seen_by.setdefault(id(release), []).append(lane)
-        for key in reversed(seen):  # later releases include earlier ones
-            self._context.clocks.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)
+                    observed[id(release)] = release
+                    observing_lanes.setdefault(id(release), []).append(lane)
+        for key in reversed(observed):  # later releases include earlier ones
+            self._context.clocks.acquire(np.array(sorted(set(observing_lanes[key]))), observed[key].clock)
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:

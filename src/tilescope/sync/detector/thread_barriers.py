@@ -93,7 +93,7 @@ class ThreadBarriers:
             return
         clock = barrier.arriving
         barrier.phases += 1
-        seen = barrier.seen
+        observed = barrier.seen
         barrier.arriving = None
         barrier.seen = []
         if event.waiting:
@@ -101,7 +101,7 @@ class ThreadBarriers:
             clock.put(barrier.column, barrier.phases)
             self._context.clocks.synchronize(lanes, clock)
             if self.fences is not None:
-                self.fences.share_observed(lanes, seen)
+                self.fences.share_observed(lanes, observed)
 
     def arrive_at_cluster(self, event: ClusterArrive) -> None:
         """barrier.cluster.arrive: a relaxed one releases what fences before it cover."""

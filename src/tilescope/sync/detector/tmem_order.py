@@ -207,12 +207,12 @@ class TmemOrder:
         warps = lanes // WARP_LANES
         for warp in np.unique(warps).tolist():
             loading = self._loading.get(warp, {})
-            came = {loading[register] for register in event.registers if register in loading}
-            if came:
-                left = {register: epoch for register, epoch in loading.items() if epoch not in came}
-                self._loading[warp] = left
+            completed = {loading[register] for register in event.registers if register in loading}
+            if completed:
+                pending = {register: epoch for register, epoch in loading.items() if epoch not in completed}
+                self._loading[warp] = pending
                 actor = self._actor("ld", warp)
-                finished = min(left.values(), default=actor.epoch + 1) - 1
+                finished = min(pending.values(), default=actor.epoch + 1) - 1
                 self._context.clocks.learn(lanes[warps == warp], actor.column, finished)
 
     def work(self, event: TmemWork) -> None:
@@ -255,8 +255,8 @@ class TmemOrder:
                 self._meet_writes(access, cells, in_order=written_by_copy[cells] == _NO_SHAPE)
                 self._require_written(access, cells)
                 self._reads[cells, -1] = stamp
-            same = self._shape_of_write[d_cells]
-            self._meet_writes(access, d_cells, in_order=(same == number) | (same == _NO_SHAPE))
+            shapes = self._shape_of_write[d_cells]
+            self._meet_writes(access, d_cells, in_order=(shapes == number) | (shapes == _NO_SHAPE))
             self._meet_reads(access, d_cells)
             if event.adds_d:
                 self._require_written(access, d_cells)

@@ -155,9 +155,9 @@ def _are_others_ordered(known_of: dict[int, Vector], seen: Seen, chosen: Flags) 
         vector = known_of.get(cluster)
         if vector is None:
             continue
-        theirs = clusters == cluster
-        columns = columns_of(stamps[theirs])
+        of_cluster = clusters == cluster
+        columns = columns_of(stamps[of_cluster])
         is_heard_of = columns < len(vector)
-        epochs = epochs_of(stamps[theirs])
-        is_before[theirs] = is_heard_of & (vector[np.minimum(columns, len(vector) - 1)] >= epochs)
+        epochs = epochs_of(stamps[of_cluster])
+        is_before[of_cluster] = is_heard_of & (vector[np.minimum(columns, len(vector) - 1)] >= epochs)
     return is_before

@@ -118,13 +118,13 @@ class RegisterTile:
 
     def _checked(self, assembler: Assembler, registers: list[tuple[Operand, int]]) -> tuple[int, ...]:
         """The numbers, if there are as many registers as the operand takes, each as wide as it should be."""
-        whose = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
+        subject = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
         if len(registers) != self.registers:
-            raise RefusedError(f"{whose} takes {counted(self.registers, 'register')}, not {len(registers)}")
+            raise RefusedError(f"{subject} takes {counted(self.registers, 'register')}, not {len(registers)}")
         for written, number in registers:
             if assembler.dtype(number).itemsize * 8 != self.register_bits:
                 name = written.name if isinstance(written, Register) else "another"
-                raise RefusedError(f"{whose} takes registers of {self.register_bits} bits, unlike {name}")
+                raise RefusedError(f"{subject} takes registers of {self.register_bits} bits, unlike {name}")
         return tuple(number for _, number in registers)
 
     def gathered(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups) -> Elements:

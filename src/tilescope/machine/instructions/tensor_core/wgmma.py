@@ -232,8 +232,8 @@ def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
     if (warp_counts < WARPGROUP_WARPS).any():
         group = int(groups[np.argmax(warp_counts < WARPGROUP_WARPS)])
         lane = int(lanes[np.argmax(group_of_lane[lanes] == group)])
-        came = counted(int(warp_counts[groups == group][0]), "warp")
-        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {came} of this one reached it"
+        count = counted(int(warp_counts[groups == group][0]), "warp")
+        reason = f"wgmma is executed by the four warps of a warpgroup together, and only {count} of this one reached it"
         raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
     return lane_groups(cluster, lanes, WARPGROUP_LANES)
 

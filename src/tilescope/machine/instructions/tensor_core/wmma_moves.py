@@ -219,8 +219,8 @@ def decode_load(assembler: Assembler, instruction: Instruction) -> Turn:
             loaded = cluster.load(transfer.space, lanes, addresses, transfer.word, access.words, cost=access.kind)
             words = np.zeros((len(place.lanes), access.words), transfer.word)
             words[place.is_live] = loaded.reshape(len(lanes), access.words)
-            taken = unpacked(words, transfer.bits) if transfer.bits == 4 else words
-            elements[:, access.elements] = taken.reshape(warps.group_count, access.lanes, -1)
+            codes = unpacked(words, transfer.bits) if transfer.bits == 4 else words
+            elements[:, access.elements] = codes.reshape(warps.group_count, access.lanes, -1)
         tile.fill(cluster, targets, warps, elements)
 
     return Collective(load)
