@@ -183,13 +183,11 @@ def _video(assembler: Assembler, instruction: Instruction) -> Step:
         raise RefusedError(f"{instruction.opcode} takes its third source whole")
     selectors = Selectors(*map(_selector, operands[:3]))
     try:
-        video_operation = build_video(
-            instruction.name, instruction.modifiers, selectors, len(operands) - 1, are_negated
-        )
+        video = build_video(instruction.name, instruction.modifiers, selectors, len(operands) - 1, are_negated)
     except UnknownForm as reason:
         raise RefusedError(str(reason)) from None
     plain = replace(instruction, operands=tuple(map(_whole, operands)))
-    return decode_operation(assembler, plain, video_operation)
+    return decode_operation(assembler, plain, video)
 
 
 def keep_factors(assembler: Assembler, product: Instruction) -> Step:

@@ -478,10 +478,6 @@ def differ_by_rounding(stored: npt.NDArray[np.generic], values: npt.NDArray[np.g
     """
     if stored.dtype.itemsize != np.dtype(np.float32).itemsize:
         return False
-    stored_floats = stored.view(np.float32).astype(np.float64)
-    floats = values.view(np.float32).astype(np.float64)
-    return bool(
-        (np.abs(stored_floats - floats) <= _MOST_RELATIVE * np.maximum(np.abs(stored_floats), _LEAST_TERM))[
-            stored != values
-        ].all()
-    )
+    old = stored.view(np.float32).astype(np.float64)
+    new = values.view(np.float32).astype(np.float64)
+    return bool((np.abs(old - new) <= _MOST_RELATIVE * np.maximum(np.abs(old), _LEAST_TERM))[stored != values].all())
